@@ -30,6 +30,9 @@ class ApiTiming:
     audit_retry: float = 3.0
     #: Time that a stopping daemon takes at most to send its last events.
     audit_last_attempt: float = 3.0
+    #: Times between two checks of the token of a page's stream, and between two signs of life.
+    stream_check: float = 5.0
+    stream_alive: float = 20.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class API:
     volumes: UserVolumes | None = None
 
     def __init__(self, timing: ApiTiming = TIMING.api) -> None:
-        self._timing = timing
+        self.timing = timing
 
     def connect(
         self,
@@ -190,14 +190,14 @@ class API:
 
         Clients send several such requests at a time. Raises the 409 if the earlier changes take too long.
         """
-        deadline = time.monotonic() + self._timing.device_wait
+        deadline = time.monotonic() + self.timing.device_wait
         while True:
             try:
                 return self.accept(context, instance_uuid, kind, payload)
             except exceptions.InstanceInvalidState as error:
                 if error.kwargs.get("state") not in states.CHANGING_DEVICES or time.monotonic() >= deadline:
                     raise
-            time.sleep(self._timing.device_poll)
+            time.sleep(self.timing.device_poll)
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """Return the last ``length`` lines of the console log. None: all stored lines.

@@ -110,6 +110,21 @@ OPTS = [
     cfg.PortOpt("join_port", default=8780, help="Port the join API listens on. Hosts fetch the list of keys there."),
     cfg.HostAddressOpt("page_listen", default="127.0.0.1", help="Address the web page listens on."),
     cfg.PortOpt("page_port", default=8788, help="Port the web page listens on. Browsers open it."),
+    cfg.IntOpt(
+        "page_streams",
+        default=200,
+        min=0,
+        help=(
+            "Largest number of open pages to which a process of this daemon reports changes as they happen, 8 of them "
+            "of one user. Further ones ask every few seconds, as all do with 0. A stream has a connection, no thread."
+        ),
+    ),
+    cfg.FloatOpt(
+        "page_stream_interval",
+        default=1.0,
+        min=0.1,
+        help="Seconds between two questions to the conductor about changes, while a process has streams of pages.",
+    ),
     cfg.ListOpt(
         "page_console_urls",
         help=(

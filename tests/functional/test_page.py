@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import openstack
 import pytest
 
+from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
 from tests.support.page import Page
@@ -225,6 +227,38 @@ def test_console_of_each_kind_opens_in_the_page(cloud: dict[str, Any], page: Pag
         with client(cloud) as sdk:
             sdk.compute.delete_server(made.id)
     assert page.complaints() == []
+
+
+LIVE = "document.querySelector('.live')?.dataset.live === '{}'"
+
+
+def test_changes_arrive_by_the_stream_and_by_polling_without_it(cloud: dict[str, Any], page: Page) -> None:
+    """A stream that is cut and cannot begin again leaves the view current."""
+    page.log_in("demo", PASSWORD)
+    with Proxy(urllib.parse.urlsplit(cloud["url"]).port or 0) as way, client(cloud) as sdk:
+        there = Page(page.browser, f"http://127.0.0.1:{way.port}/page/")
+        there.open("servers")
+        there.browser.wait(LIVE.format("true"))
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="told", image_id=image.id, flavor_id=flavor.id, networks="auto")
+        there.sees("told")
+        sdk.compute.wait_for_server(made)
+        there.browser.wait("[...document.querySelectorAll('tr')].some((row) => /told[^]*Active/.test(row.innerText))")
+        page.browser.block("*/page/events")
+        try:
+            way.cut()
+            way.restore()
+            there.browser.wait(LIVE.format("false"))
+            sdk.compute.update_server(made, name="polled")
+            there.sees("polled")
+        finally:
+            page.browser.block()
+        there.open("servers")
+        there.browser.wait(LIVE.format("true"))
+        sdk.compute.delete_server(made)
+        there.browser.wait("!document.querySelector('main').innerText.includes('polled')")
+        page.open("servers")
+    page.complaints()
 
 
 def test_fast_changes_of_a_form_are_all_kept(page: Page) -> None:

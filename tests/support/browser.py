@@ -92,6 +92,10 @@ class Browser:
         found = self._ask("Runtime.evaluate", expression=script)["result"]["objectId"]
         self._ask("DOM.setFileInputFiles", files=[str(path)], objectId=found)
 
+    def block(self, *urls: str) -> None:
+        """Let requests to these URLs fail, and no others."""
+        self._ask("Network.setBlockedURLs", urls=list(urls))
+
     def forget(self) -> None:
         """Remove all cookies."""
         self._ask("Network.clearBrowserCookies")

@@ -46,7 +46,8 @@ class State(enum.Enum):
     """State of a connection: for what it waits.
 
     READING: a request. WRITING: room for the rest of a response in memory. STREAMING, RECEIVING: the next piece of a
-    transfer. NEXT: the next of several requests that arrived together. LINGERING: the client's end. BROKEN: its close.
+    transfer. WAITING: a piece of a response that comes later. NEXT: the next of several requests that arrived together.
+    LINGERING: the client's end. BROKEN: its close.
     """
 
     BUSY = enum.auto()
@@ -54,6 +55,7 @@ class State(enum.Enum):
     WRITING = enum.auto()
     STREAMING = enum.auto()
     RECEIVING = enum.auto()
+    WAITING = enum.auto()
     NEXT = enum.auto()
     LINGERING = enum.auto()
     BROKEN = enum.auto()
@@ -80,6 +82,9 @@ class ConnectionServer(Protocol):
 
     def identify(self, connection: Connection, address: str) -> bool:
         """Count the connection of a load balancer as one of this address. Return False if there are too many."""
+
+    def call(self, func: Callable[[], None]) -> None:
+        """Let the loop call a function. Any native thread may call this."""
 
     def forget(self, connection: Connection) -> None:
         """Remove a connection that is being closed."""
@@ -129,6 +134,7 @@ class Connection:
             "wsgi.multiprocess": True,
             "wsgi.run_once": False,
             "wsgi.input_terminated": True,
+            transfers.WAITS: True,
         }
         #: Start of the request that is being received, or of the response that is being sent. None between both.
         self._since: float | None = None if server.context is None else time.monotonic()
@@ -152,8 +158,13 @@ class Connection:
     # --- in the loop
 
     def ready(self) -> None:
-        """Go on, since the socket is ready."""
-        state, self.state = self.state, State.BUSY
+        """Go on, since the socket is ready.
+
+        A client that sends something while it waits for the rest of a response, or ends, gets no more of it.
+        """
+        state = self._claim()
+        if state is State.BUSY:  # `wake` came first, in the same turn
+            return
         try:
             if state is State.READING:
                 self._read()
@@ -173,9 +184,23 @@ class Connection:
             self.close()
 
     def end_if_idle(self) -> None:
-        """Close the connection, unless the client has sent something, or is about to send its first request."""
-        if self.is_idle and self._served and not self._has_unread():
+        """Close the connection, unless the client has sent something, or is about to send its first request.
+
+        A response that waits for pieces ends, too.
+        """
+        is_unused = self.is_idle and self._served and not self._has_unread()
+        if is_unused or (self.state is State.WAITING and self._claim() is State.WAITING):
             self.close()
+
+    def wake(self) -> None:
+        """Send more of a response: a piece of it has come."""
+        with self._lock:
+            if self.state is not State.WAITING:
+                return
+            self.state = State.BUSY
+        # The time without pieces was not the client's.
+        self._since, self._sent_before = time.monotonic(), self._channel.sent
+        self._server.transfer_threads.put(self._send_pieces)
 
     def _has_unread(self) -> bool:
         try:
@@ -430,6 +455,9 @@ class Connection:
                     self._arm(State.STREAMING, self._writing_deadline())
                     return
                 piece = stream.next()
+                if isinstance(piece, transfers.Later):
+                    self._wait_for(piece)
+                    return
                 if piece is None:
                     self._stream = None
                     stream.close()
@@ -443,6 +471,14 @@ class Connection:
             self._arm(State.BROKEN)
         else:
             self._server.transfer_threads.put(self._send_pieces)
+
+    def _wait_for(self, piece: transfers.Later) -> None:
+        """Let the loop wait for the next piece, unless the server stops."""
+        if self._server.stopping:
+            self._arm(State.BROKEN)
+            return
+        self._arm(State.WAITING)
+        piece.when_ready(lambda: self._server.call(self.wake))
 
     def _receive_by(self, sink: transfers.BodySink, project: str | None) -> None:
         groups = (f"client {self.client}", f"project {project}")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import webob
 
 from nova_lite.api.http import wsgi
+from nova_lite.api.http.transfers import Later
 from nova_lite.daemon.http_parser import Refusal, Request
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -53,8 +54,13 @@ class Stream:
         self._chunked = chunked
 
     def next(self) -> bytes | None:
-        """Return the next bytes to send, or None after the last ones. Raises ValueError if the length was wrong."""
+        """Return the next bytes to send, or None after the last ones. Raises ValueError if the length was wrong.
+
+        A `Later` is returned as it is.
+        """
         for piece in self._pieces:
+            if isinstance(piece, Later):
+                return piece
             if not piece:
                 continue
             if self._left is not None:

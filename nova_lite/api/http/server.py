@@ -153,21 +153,21 @@ class Server:
         if not self._started or self._ended:
             return
         end = time.monotonic() + timeout
-        self._call(self._begin_stop)
+        self.call(self._begin_stop)
         # The loop accepts connections until it has begun to stop. They are served, too.
         while not self.stopping and time.monotonic() < end:
             time.sleep(0.01)
         self._given.close()
         self._wait_for_end(min(end, time.monotonic() + UNFINISHED))
-        self._call(self._close_unfinished)
+        self.call(self._close_unfinished)
         self._wait_for_end(end)
-        self._call(self._close_all)
+        self.call(self._close_all)
         while not self.aborting and time.monotonic() < end + UNFINISHED:
             time.sleep(0.01)
         self._wait_for_end(max(end, time.monotonic() + ABORTION))
         self.transfer_threads.stop()
         self.executor.stop(max(0.1, end - time.monotonic()))
-        self._call(self._end)
+        self.call(self._end)
         while not self._ended and time.monotonic() < end + 1:
             time.sleep(0.01)
 
@@ -184,8 +184,10 @@ class Server:
 
     # --- the loop
 
-    def _call(self, func: Callable[[], None]) -> None:
-        """Let the loop call a function."""
+    def call(self, func: Callable[[], None]) -> None:
+        """Let the loop call a function. Any native thread may call this. It does nothing after the end."""
+        if self._ended:
+            return
         self._calls.append(func)
         os.eventfd_write(self._wakeup, 1)
 

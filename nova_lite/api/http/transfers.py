@@ -23,9 +23,24 @@ if TYPE_CHECKING:
 #: kept. After an error the sink gets nothing. Such a body has a CONTENT_LENGTH only if the client announced it.
 RECEIVE = "nova_lite.receive_body"
 
+#: Key of the environment: the server waits for bodies that give a `Later`. The value is true.
+WAITS = "nova_lite.waits_for_pieces"
+
 MAX_THREADS = 8
 #: Pieces of one connection before others get their turn.
 PIECES = 16
+
+
+class Later(bytes):
+    """A piece of a response's body that says: the next one comes later. It sends nothing.
+
+    The server waits without a thread, and calls `when_ready` each time. Any native thread may call the function that it
+    passes, once or more often, but not after the body is closed. If there is a piece, or the end, already, `when_ready`
+    calls it.
+    """
+
+    def when_ready(self, notify: Callable[[], None]) -> None:
+        raise NotImplementedError
 
 
 class BodySink(Protocol):

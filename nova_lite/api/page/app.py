@@ -21,8 +21,8 @@ APIS = {
     "placement": "placement",
 }
 
-#: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page. ``connect``:
-#: this site, and the console proxies.
+#: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page.
+#: ``connect``: this site, and the console proxies.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {connect}; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -58,14 +58,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PageApp:
 class PageApp:
     """WSGI application. ``apis``: by their names in the page's URLs. They authenticate each request themselves.
 
-    ``console_origins``: those of the console proxies' WebSockets.
+    ``own``: the page's rights and events, which does the same. ``console_origins``: those of the console proxies'
+    WebSockets.
     """
 
-    def __init__(
-        self, apis: dict[str, App], rights: App, site: dict[str, files.File], console_origins: list[str]
-    ) -> None:
+    def __init__(self, apis: dict[str, App], own: App, site: dict[str, files.File], console_origins: list[str]) -> None:
         self._apis = apis
-        self._rights = rights
+        self._own = own
         self._site = site
         self._sessions = sessions.Sessions(apis["identity"])
         self._policy = _POLICY.format(connect=" ".join(["'self'", *console_origins]))
@@ -87,7 +86,7 @@ class PageApp:
         return self._serve(req, path, start)
 
     def _serve(self, req: webob.Request, path: str, start: Any) -> Any:
-        """Call an API as it is, since it may stream both bodies; or respond here."""
+        """Call an API as it is, since it may stream both bodies; or the stream of events; or respond here."""
         if path.startswith(_API):
             try:
                 sessions.check_origin(req)
@@ -95,6 +94,12 @@ class PageApp:
             except exceptions.NovaLiteException as error:
                 return _refusal(error)(req.environ, start)
             return app(environ, start)
+        if path == "/events":
+            try:
+                sessions.check_origin(req)
+            except exceptions.NovaLiteException as error:
+                return _refusal(error)(req.environ, start)
+            return self._own(sessions.clean(req.environ, sessions.token_of(req)), start)
         return refusals.respond(lambda request: self._respond(request, path), req, _refusal)(req.environ, start)
 
     def _way(self, req: webob.Request, path: str) -> tuple[App, dict[str, Any]]:
@@ -125,7 +130,7 @@ class PageApp:
             return self._sessions.respond(req)
         if path == "/rights" and req.method == "GET":
             sessions.check_origin(req)
-            return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._rights)
+            return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._own)
         raise exceptions.NotFound("The page has no such file.")
 
 

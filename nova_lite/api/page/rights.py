@@ -10,12 +10,15 @@ import webob
 from nova_lite import policies
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.page import consoles
+from nova_lite.api.page.events import EventsApp
 from nova_lite.operations import OPERATIONS, Operation
 
 
-def app_factory(global_conf: dict[str, str], **local_conf: str) -> RightsApp:
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
+    """Return the page's own applications for authenticated callers: the rights, and the stream of events."""
     del global_conf, local_conf
-    return RightsApp(deploy.services())
+    services = deploy.services()
+    return deploy.UrlMap({"/rights": RightsApp(services), "/events": EventsApp(services)})
 
 
 class RightsApp:

@@ -7,7 +7,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -62,6 +62,7 @@ class App:
         self.bodies: list[bytes] = []
         self.may_end = threading.Event()
         self.sink = Sink()
+        self.coming: Coming | None = None
         self.closed = 0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
@@ -76,6 +77,10 @@ class App:
                 return [b"later"]
             start_response("409 Conflict" if environ["QUERY_STRING"] == "conflict" else "202 Accepted", headers)
             return [b"promised"]
+        if path == "/later":
+            start_response("200 OK", headers)
+            self.coming = Coming(self)
+            return self.coming
         if path in ("/stream", "/announced", "/short"):
             count = int(environ["QUERY_STRING"])
             length = {"/announced": count * 1024, "/short": count * 1024 + 1}.get(path)
@@ -104,6 +109,39 @@ class Pieces:
     def __iter__(self) -> Iterator[bytes]:
         for _ in range(self._left):
             yield b"x" * 1024
+
+    def close(self) -> None:
+        self._app.closed += 1
+
+
+class Coming(transfers.Later):
+    """Body whose pieces come when a test adds them, and the piece that says so. None: the end."""
+
+    def __new__(cls, app: App) -> Coming:
+        return super().__new__(cls)
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.pieces: list[bytes | None] = []
+        self.waits = threading.Semaphore(0)
+        self.notify: Callable[[], None] = lambda: None
+
+    def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
+        while True:
+            piece = self.pieces.pop(0) if self.pieces else self
+            if piece is None:
+                return
+            yield piece
+
+    def when_ready(self, notify: Callable[[], None]) -> None:
+        self.notify = notify
+        self.waits.release()
+
+    def add(self, piece: bytes | None) -> None:
+        """Add a piece once the server waits for it."""
+        assert self.waits.acquire(timeout=30)
+        self.pieces.append(piece)
+        self.notify()
 
     def close(self) -> None:
         self._app.closed += 1
@@ -634,3 +672,63 @@ def test_refused_upload_gives_its_slot_back(app: App) -> None:
                 send(sock, "PUT", "/upload?conflict", "Content-Length: 500000")
                 assert statuses(until_closed(sock)) == [409]
     assert app.sink.size == 0
+
+
+# --- pieces that come later
+
+
+def coming_of(app: App) -> Coming:
+    wait_for("a response begins", lambda: app.coming is not None)
+    found, app.coming = app.coming, None
+    assert found is not None
+    return found
+
+
+def test_pieces_that_come_later_arrive_at_once_and_the_connection_goes_on(site: HttpSite, app: App) -> None:
+    with site.connect() as sock:
+        send(sock, "GET", "/later")
+        coming = coming_of(app)
+        data = b""
+        for piece in (b"one", b"two"):
+            coming.add(piece)
+            while piece not in data:
+                data += sock.recv(65536)
+        coming.add(None)
+        reply, rest = read_reply(sock, more=data)
+        assert (reply.body, rest) == (b"onetwo", b"")
+        wait_for("the body is closed", lambda: app.closed == 1)
+        sock.sendall(GET)
+        assert read_reply(sock)[0].status == 200
+
+
+def test_responses_that_wait_hold_no_thread(app: App) -> None:
+    with serving(app, threads=THREADS, limits=MANY) as site, contextlib.ExitStack() as own:
+        threads = threading.active_count()
+        for _ in range(40):
+            sock = own.enter_context(site.connect())
+            send(sock, "GET", "/later")
+            assert coming_of(app).waits.acquire(timeout=30)
+        assert threading.active_count() - threads <= transfers.MAX_THREADS
+        still_serves(site)
+
+
+def test_client_that_leaves_ends_a_response_that_waits(site: HttpSite, app: App) -> None:
+    with site.connect() as sock:
+        send(sock, "GET", "/later")
+        coming = coming_of(app)
+        assert coming.waits.acquire(timeout=30)
+    wait_for("the body is closed", lambda: app.closed)
+    coming.notify()  # a late call does nothing
+    still_serves(site)
+
+
+def test_stopping_server_ends_responses_that_wait(app: App) -> None:
+    site = HttpSite(app, threads=THREADS, limits=MANY)
+    with site.connect() as sock:
+        send(sock, "GET", "/later")
+        coming = coming_of(app)
+        assert coming.waits.acquire(timeout=30)
+        site.stop()
+        until_closed(sock)
+    wait_for("the body is closed", lambda: app.closed == 1)
+    coming.notify()

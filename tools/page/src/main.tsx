@@ -7,6 +7,7 @@ import { backups, policies } from "./backups";
 import { Create } from "./create";
 import { credentials, floating, images, keys, networks, Quotas, routers, securityGroups, snapshots, volumes } from "./kinds";
 import { Details, type Kind, Listing, visible } from "./listing";
+import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Server } from "./server";
@@ -68,6 +69,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const lost = useConnection();
   const current = path[0] ?? "servers";
   useEffect(() => setOpen(false), [path.join("/")]);
+  useEffect(follow, [shared.session]);
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const typing = (event.target as HTMLElement).closest?.("input, textarea, select, [contenteditable]");
@@ -108,6 +110,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
 
 function Account({ leave, changed }: { leave: () => void; changed: () => void }): VNode {
   const session = shared.session!;
+  const live = useLive();
   const { data } = useData<Json[]>(async () => (await call("identity", "GET", "/auth/projects")).projects, ["projects", session.user.id]);
   const [theme, setTheme] = useState(remembered("theme"));
   const change = async (project: string) => {
@@ -129,6 +132,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
         <summary>{session.user.name}</summary>
         <div>
           <p><b>{session.user.name}</b><br /><small>{session.roles.join(", ")}</small></p>
+          <p class="live" data-live={live}><small>{live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}</small></p>
           <label>{t("Appearance")}
             <select value={theme} onChange={(event) => paint(event.currentTarget.value)}><option value="">{t("As the system")}</option><option value="light">{t("Light")}</option><option value="dark">{t("Dark")}</option></select>
           </label>

@@ -3,12 +3,16 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { type Json, ApiError, call, list } from "./api";
 import { type Kind, ConsoleView, consoleUrl, isReached } from "./consoles";
+import type { Change } from "./live";
 import { t } from "./messages";
 import { has, link, may, useData } from "./state";
 import { type Action, ActionButtons, Command, Empty, Facts, Failure, Head, Name, Status, Table, Time, Waiting, command, duration, size, words } from "./ui";
 import { addressesOf, hostOf, names, serverActions, statusOf, taskOf } from "./servers";
 
 const TABS = ["timeline", "network", "disks", "console", "metadata", "diagnostics"] as const;
+
+/** Whether a change is one of this server. */
+const of = (id: string) => (change: Change): boolean => change.ids.length === 0 || change.ids.includes(id);
 
 /** The state of a server in words. */
 function meaning(server: Json): string {
@@ -32,7 +36,7 @@ function meaning(server: Json): string {
 }
 
 export function Server({ id, tab }: { id: string; tab: string | undefined }): VNode {
-  const { data: server, error, reload } = useData<Json>(async () => (await call("compute", "GET", `/servers/${encodeURIComponent(id)}`)).server, ["server", id], (found) => (taskOf(found) ? 1 : 4));
+  const { data: server, error, reload } = useData<Json>(async () => (await call("compute", "GET", `/servers/${encodeURIComponent(id)}`)).server, ["server", id], (found) => (taskOf(found) ? 1 : 4), of(id));
   if (!server) return error ? <><Head title={t("Server")} /><Failure error={error} retry={reload} /></> : <Waiting />;
   const tabs = TABS.filter((name) => name !== "diagnostics" || may("os_compute_api:os-server-diagnostics"));
   const current = tabs.find((name) => name === tab) ?? "timeline";
@@ -173,6 +177,7 @@ function Timeline({ server }: { server: Json }): VNode {
     },
     ["actions", server.id, shown, taskOf(server), server.updated],
     taskOf(server) ? 1 : 10,
+    of(server.id),
   );
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   return (
@@ -229,7 +234,7 @@ function Interfaces({ server }: { server: Json }): VNode {
       has("network") ? list("network", "/floatingips", "floatingips") : [],
     ]);
     return { interfaces, networks: new Map(networks.map((network) => [network.id, network.name])), groups, floating };
-  }, ["interfaces", server.id, server.updated], 10);
+  }, ["interfaces", server.id, server.updated], 10, of(server.id));
   const attach: Action = {
     name: "attach", label: t("Attach an interface"), rule: "os_compute_api:os-attach-interfaces:create",
     fields: [{ name: "network", label: t("Network"), kind: "select", required: true, choices: names.networks }],
@@ -304,7 +309,7 @@ function Disks({ server }: { server: Json }): VNode {
   const { data, error, reload } = useData<Json[]>(async () => {
     const attached = await list("compute", `/servers/${server.id}/os-volume_attachments`, "volumeAttachments");
     return Promise.all(attached.map(async (item) => ({ ...item, volume: await call("volume", "GET", `/volumes/${item.volumeId}`).then((found) => found.volume).catch(() => null) })));
-  }, ["disks", server.id, server.updated, taskOf(server)], 10);
+  }, ["disks", server.id, server.updated, taskOf(server)], 10, of(server.id));
   const attach: Action = {
     name: "attach", label: t("Attach a volume"), rule: "os_compute_api:os-volumes-attachments:create",
     fields: [{ name: "volume", label: t("Volume"), kind: "select", required: true, choices: names.volumes }],

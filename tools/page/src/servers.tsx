@@ -200,6 +200,7 @@ export function Servers(): VNode {
     },
     ["servers", query],
     (found) => (!found.complete ? 0.01 : [...found.servers.values()].some(taskOf) ? 1.5 : 5),
+    (change) => change.own || !!everyone || !!host,
   );
   const projects = useData(async () => (may("identity:list_projects") ? new Map((await list("identity", "/projects", "projects")).map((row) => [row.id, row.name])) : new Map<string, string>()), ["project-names", everyone]);
   const actions = serverActions();

@@ -1,6 +1,7 @@
 // What the whole page shares: session, rights, address, and preferences of this browser.
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { type Json, call, connection, send } from "./api";
+import { type Change, isLive, RESTING, watch } from "./live";
 
 export interface Session {
   user: { id: string; name: string };
@@ -139,14 +140,20 @@ export function useParameter(name: string): [string, (value: string) => void] {
 
 // --- data that stays current
 
+/** Views that load again after so many seconds show nothing that is under way. */
+const SLOW = 4;
+
 export interface Loaded<T> {
   data: T | null;
   error: Error | null;
   reload: () => void;
 }
 
-/** Load data now, when `keys` change, and every `seconds` while the page is visible. */
-export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unknown[], seconds: number | ((data: T) => number) = 0): Loaded<T> {
+/**
+ * Load data now, when `keys` change, and every `seconds` while the page is visible. `concerns`: whether a change of servers
+ * is one of these data. With it, data at rest are loaded when they change, and seldom besides.
+ */
+export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unknown[], seconds: number | ((data: T) => number) = 0, concerns?: (change: Change) => boolean): Loaded<T> {
   const [state, set] = useState<{ data: T | null; error: Error | null }>({ data: null, error: null });
   const [turn, again] = useReducer((count: number) => count + 1, 0);
   const latest = useRef<T | null>(null);
@@ -160,7 +167,13 @@ export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unkno
     }
     let live = true;
     let timer = 0;
+    let runs = false;
+    let stale = false;
     const run = async () => {
+      clearTimeout(timer);
+      stale = runs;
+      if (runs) return;
+      runs = true;
       let wait = typeof seconds === "number" ? seconds : 5;
       if (!document.hidden || latest.current === null) {
         try {
@@ -169,18 +182,24 @@ export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unkno
           latest.current = data;
           set({ data, error: null });
           if (typeof seconds === "function") wait = seconds(data);
+          if (concerns && isLive() && wait >= SLOW) wait = RESTING;
         } catch (error) {
           if (!live) return;
           set((old) => ({ data: old.data, error: error as Error }));
           wait = Math.max(wait, 5);
         }
       }
-      if (live && wait) timer = window.setTimeout(run, wait * 1000);
+      runs = false;
+      if (live && wait) timer = window.setTimeout(run, stale ? 0 : wait * 1000);
     };
     void run();
+    const stop = concerns && watch((change) => {
+      if (change === null || concerns(change)) void run();
+    });
     return () => {
       live = false;
       clearTimeout(timer);
+      stop?.();
     };
   }, [identity, turn]);
   return { ...state, reload: () => again(undefined as never) };

@@ -1,0 +1,103 @@
+// The stream of changes: which servers have changed, so that views read them again. Without it, views poll.
+import { useEffect, useState } from "preact/hooks";
+
+/** Changed servers. `own`: of the session's project. Empty `ids`: more than can be named. */
+export interface Change {
+  own: boolean;
+  ids: string[];
+}
+
+/** Seconds of polling at rest, once the stream tells of changes. */
+export const RESTING = 60;
+const FIRST_WAIT = 2;
+const LAST_WAIT = 60;
+
+const watchers = new Set<(change: Change | null) => void>();
+let open = false;
+let current: AbortController | null = null;
+let again = 0;
+
+export const isLive = (): boolean => open;
+
+/** Call `changed` with each change, and with null when the stream begins or ends. Return how to stop. */
+export function watch(changed: (change: Change | null) => void): () => void {
+  watchers.add(changed);
+  return () => void watchers.delete(changed);
+}
+
+const tell = (change: Change | null): void => [...watchers].forEach((changed) => changed(change));
+
+function set(next: boolean): void {
+  if (open === next) return;
+  open = next;
+  tell(null);
+}
+
+function take(block: string): void {
+  let name = "";
+  let data = "";
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event: ")) name = line.slice(7);
+    else if (line.startsWith("data: ")) data += line.slice(6);
+  }
+  if (name === "begin") set(true);
+  else if (name === "servers" || name === "others") tell({ own: name === "servers", ids: JSON.parse(data) as string[] });
+}
+
+async function read(signal: AbortSignal): Promise<number> {
+  const response = await fetch("events", { headers: { "X-Nova-Lite-Page": "1", Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal });
+  if (!response.ok || !response.body) return response.status;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return 200;
+    text += value;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      take(text.slice(0, end));
+      text = text.slice(end + 2);
+    }
+  }
+}
+
+/** Follow the stream while the page is visible. Return how to stop. */
+export function follow(): () => void {
+  let wanted = true;
+  let wait = FIRST_WAIT;
+  const run = async () => {
+    clearTimeout(again);
+    if (!wanted || current || document.hidden) return;
+    const own = new AbortController();
+    current = own;
+    let status = 0;
+    try {
+      status = await read(own.signal);
+    } catch {
+      // The connection is lost, or the page has ended it.
+    }
+    if (current === own) current = null;
+    wait = status === 200 || open ? FIRST_WAIT : Math.min(LAST_WAIT, 2 * wait);
+    set(false);
+    // A session that has ended is renewed by the views, which poll now.
+    if (wanted) again = window.setTimeout(() => void run(), 1000 * wait * (1 + Math.random() / 2));
+  };
+  const shown = () => {
+    if (document.hidden) current?.abort();
+    else void run();
+  };
+  document.addEventListener("visibilitychange", shown);
+  void run();
+  return () => {
+    wanted = false;
+    clearTimeout(again);
+    document.removeEventListener("visibilitychange", shown);
+    current?.abort();
+    current = null;
+  };
+}
+
+export function useLive(): boolean {
+  const [live, setLive] = useState(open);
+  useEffect(() => watch(() => setLive(open)), []);
+  return live;
+}

@@ -28,6 +28,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import amqp.exceptions
+import kombu.connection
 import oslo_messaging as messaging
 from amqp import channel, connection, transport
 from amqp.exceptions import RecoverableConnectionError
@@ -190,6 +191,41 @@ def _reset(used: Any) -> None:
         sock = used.channel.connection.transport.sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     used.connection.collect()
+
+
+# --- refused-messages: a queue has no leader for a moment
+
+#: Seconds for which a message is sent again that the broker has refused, and seconds between two attempts.
+REFUSED_SECONDS, _REFUSED_STEP = 3.0, 0.1
+
+
+def _survive_refusals() -> None:
+    """Send a refused message again, and let the connection stay usable after the last refusal.
+
+    A broker nacks messages while the queue's copies choose a leader, such as after the loss of another broker. oslo.messaging without retries gives up, and closes the channel. kombu would hand out that closed channel
+    from then on, as the connection itself is well: each later message of this connection would fail.
+    """
+    publish, set_channel = impl_rabbit.Connection._publish, impl_rabbit.Connection._set_current_channel
+
+    def publish_until_taken(used: Any, *arguments: Any, **options: Any) -> None:
+        deadline = time.monotonic() + REFUSED_SECONDS
+        while True:
+            try:
+                publish(used, *arguments, **options)
+                return
+            except amqp.exceptions.MessageNacked:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_REFUSED_STEP)
+
+    def set_and_forget(used: Any, new_channel: Any) -> None:
+        before = used.channel
+        set_channel(used, new_channel)
+        if before is not None and used.channel is not before:
+            used.connection.revive(used.channel)
+
+    impl_rabbit.Connection._publish = publish_until_taken
+    impl_rabbit.Connection._set_current_channel = set_and_forget
 
 
 # --- stop-consuming: a server that stops takes no further message
@@ -514,6 +550,17 @@ PATCHES = (
             Target(_RABBIT, "_on_connection_blocked", ("reason",)),
         ),
         _give_up_during_alarms,
+        essential=True,
+    ),
+    Patch(
+        "refused-messages",
+        "a connection stays usable after the broker has refused a message",
+        (
+            Target(_RABBIT, "_publish", ("self", "exchange", "msg", "routing_key", "timeout", "transport_options")),
+            Target(_RABBIT, "_set_current_channel", ("self", "new_channel")),
+            Target(kombu.connection.Connection, "revive", ("self", "new_channel")),
+        ),
+        _survive_refusals,
         essential=True,
     ),
     Patch(

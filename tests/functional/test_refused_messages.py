@@ -1,0 +1,115 @@
+"""Messages that the broker refuses (basic.nack), as it does while the copies of a queue choose a leader."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import oslo_messaging as messaging
+import pytest
+from oslo_config import cfg
+
+from nova_lite.rpc import patches
+from tests.functional.cloud import rabbitmqctl
+from tests.support.rpc_conf import make_conf
+
+TOPIC = "refusing"
+#: A queue with this policy refuses each message.
+FULL = '{"max-length":0,"overflow":"reject-publish"}'
+
+
+class Endpoint:
+    def echo(self, context: dict[str, Any], value: int) -> int:
+        return value
+
+
+class Bus:
+    """A client and a server of one topic, on a virtual host of their own."""
+
+    def __init__(self, conf: cfg.ConfigOpts, vhost: str) -> None:
+        self._vhost = vhost
+        self._transport = messaging.get_rpc_transport(conf, f"rabbit://guest:guest@127.0.0.1:5672/{vhost}")
+        target = messaging.Target(topic=TOPIC, server="here")
+        self._server = messaging.get_rpc_server(self._transport, target, [Endpoint()])
+        self._server.start()
+        self._client = messaging.get_rpc_client(self._transport, messaging.Target(topic=TOPIC), retry=0, timeout=20)
+
+    def call(self, value: int) -> int:
+        # Daemons send in this way: each message is confirmed, or the call fails.
+        options = messaging.TransportOptions(at_least_once=True)
+        return int(self._client.prepare(transport_options=options).call({}, "echo", value=value))
+
+    def refuse(self) -> None:
+        rabbitmqctl("set_policy", "-p", self._vhost, "full", f"^{TOPIC}$", FULL, "--apply-to", "queues")
+
+    def accept(self) -> None:
+        rabbitmqctl("clear_policy", "-p", self._vhost, "full")
+
+    def close(self) -> None:
+        self._server.stop()
+        self._server.wait()
+        self._transport.cleanup()
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    patches.install()
+    vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
+    rabbitmqctl("add_vhost", vhost)
+    rabbitmqctl("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
+    made = Bus(make_conf(tmp_path), vhost)
+    try:
+        yield made
+    finally:
+        made.close()
+        rabbitmqctl("delete_vhost", vhost)
+
+
+def wait_until_refused(bus: Bus) -> None:
+    """Wait until the policy is in force, which takes the broker a moment."""
+    for _ in range(100):
+        try:
+            bus.call(0)
+        except messaging.MessageDeliveryFailure:
+            return
+    raise AssertionError("the broker refuses nothing")
+
+
+def test_connection_stays_usable_after_the_broker_has_refused_a_message(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patches, "REFUSED_SECONDS", 0.0)
+    assert bus.call(1) == 1
+    bus.refuse()
+    wait_until_refused(bus)
+    with pytest.raises(messaging.MessageDeliveryFailure):
+        bus.call(2)
+    bus.accept()
+    assert _soon(lambda: bus.call(3)) == 3
+    assert [bus.call(value) for value in range(3)] == [0, 1, 2]
+
+
+def test_message_that_the_broker_refuses_for_a_moment_is_delivered(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bus.call(1) == 1
+    bus.refuse()
+    with monkeypatch.context() as patch:
+        patch.setattr(patches, "REFUSED_SECONDS", 0.0)
+        wait_until_refused(bus)
+    monkeypatch.setattr(patches, "REFUSED_SECONDS", 60.0)
+    accepting = threading.Thread(target=bus.accept)
+    accepting.start()
+    assert bus.call(2) == 2
+    accepting.join()
+
+
+def _soon(call: Callable[[], int]) -> int:
+    """Return the result of a call, as soon as the end of the policy is in force."""
+    for _ in range(100):
+        try:
+            return call()
+        except messaging.MessageDeliveryFailure as error:
+            assert "already closed" not in str(error)
+    raise AssertionError("the broker goes on to refuse")

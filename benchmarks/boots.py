@@ -10,12 +10,16 @@ within one run (needs RabbitMQ on loopback)::
     benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
     benchmarks/boots.py --queues classic,durable,quorum
     benchmarks/boots.py --database sqlite,mysql+pymysql://…,postgresql+psycopg://…    # empty ones
-    benchmarks/boots.py --conductors 1,2,4 --database mysql+pymysql://…
+    benchmarks/boots.py --conductors 1,2,4 --database mariadb,postgresql --private
 
 Rows: ``mode``, ``queues``, ``database``, ``conductors``, ``count``, ``parallel``, ``boots_per_second`` (first
 request to last ACTIVE), ``post_ms`` and ``deletes_per_second``. On a private cloud also ms of CPU of a boot and a
-delete together: ``cpu_ms`` of all daemons, ``broker_ms`` (``beam.smp``) and ``database_ms`` (``mariadbd``,
-``postgres``).
+delete together: ``cpu_ms`` of all daemons, of which ``api_ms``, ``conductor_ms`` (all conductors), ``scheduler_ms`` and
+``compute_ms``; ``broker_ms`` (``beam.smp``) and ``database_ms`` (``mariadbd``, ``postgres``). ``cores``: how many of
+the machine's cores all of these used on average.
+
+With ``--private``, broker and database run for this program alone, so that nobody else's CPU is counted. ``--database``
+then takes ``mariadb`` and ``postgresql``.
 
 The results are medians of ``--runs`` runs. Each of ``--rounds`` goes through all kinds, so that a slowing machine
 affects them equally. On a shared machine compare CPU.
@@ -31,9 +35,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +55,8 @@ QUEUES = {
 
 
 SQLITE = "sqlite"
+#: Databases that ``--private`` starts.
+PRIVATE = ("mariadb", "postgresql")
 
 
 class Client:
@@ -106,26 +112,49 @@ def measure(client: Client, count: int, parallel: int, deadline: float) -> dict[
     }
 
 
-#: Processes of the machine that serve everybody.
+#: Kinds of daemons by the beginning of their names.
+DAEMONS = ("api", "conductor", "scheduler", "compute")
+#: Processes of the machine that serve everybody, and servers of this program alone.
 OTHERS = {"broker_ms": ("beam.smp",), "database_ms": ("mariadbd", "postgres")}
 
 
-def cpu(pids: dict[str, int]) -> dict[str, float]:
-    """Return CPU seconds so far: of these daemons with their children, and of `OTHERS`."""
-    found = {"cpu_ms": 0.0, **dict.fromkeys(OTHERS, 0.0)}
-    roots = set(pids.values())
+def cpu(pids: Mapping[str, int]) -> dict[str, float]:
+    """Return CPU seconds so far: of these daemons with their children, and of `OTHERS`.
+
+    With a pid of a server that is one of `OTHERS`, only the processes below it count.
+    """
+    found = {"cpu_ms": 0.0, **{f"{kind}_ms": 0.0 for kind in DAEMONS}, **dict.fromkeys(OTHERS, 0.0)}
+    processes = dict(_processes())
+    kinds = {pid: name if name in OTHERS else f"{name.partition('-')[0]}_ms" for name, pid in pids.items()}
+    for pid, (name, _, seconds) in processes.items():
+        if (kind := _kind(pid, processes, kinds)) is not None:
+            found[kind] += seconds
+            found["cpu_ms"] += 0.0 if kind in OTHERS else seconds
+            continue
+        for other, names in OTHERS.items():
+            found[other] += seconds if name in names and other not in pids else 0.0
+    return found
+
+
+def _processes() -> Iterator[tuple[int, tuple[str, int, float]]]:
+    """Return name, parent and CPU seconds of each process by its pid."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             head, _, tail = stat.read_text().rpartition(")")
         except OSError:  # it has ended
             continue
-        fields, name = tail.split(), head.partition("(")[2]
+        fields = tail.split()
         seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        if int(stat.parent.name) in roots or int(fields[1]) in roots:
-            found["cpu_ms"] += seconds
-        for key, names in OTHERS.items():
-            found[key] += seconds if name in names else 0.0
-    return found
+        yield int(stat.parent.name), (head.partition("(")[2], int(fields[1]), seconds)
+
+
+def _kind(pid: int, processes: Mapping[int, tuple[str, int, float]], kinds: Mapping[int, str]) -> str | None:
+    """Return the kind of the nearest process above, or of this one, that has one."""
+    while pid not in kinds:
+        if pid not in processes:
+            return None
+        pid = processes[pid][1]
+    return kinds[pid]
 
 
 def settled(servers: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -153,10 +182,21 @@ def endpoint(
     from nova_lite.base import concurrency
 
     concurrency.setup(concurrency.THREADING)
+    from tests.faults import private
     from tests.functional import cloud
 
-    with tempfile.TemporaryDirectory(prefix="nova-lite-bench-") as directory:
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-bench-"))
+        servers: dict[str, int] = {}
         environment = {concurrency.ENVIRONMENT: mode}
+        options_of_broker: dict[str, Any] = {}
+        if options.private:
+            os.chmod(directory, 0o755)  # PostgreSQL runs as another user.
+            broker = stack.enter_context(private.PrivateBroker(Path(directory, "broker")))
+            kind = private.PrivateDatabase if database == PRIVATE[0] else private.PrivatePostgresql
+            server = stack.enter_context(kind(Path(directory, "database")))
+            servers, database = {"broker_ms": broker.pid, "database_ms": server.pid}, server.url
+            options_of_broker = {"broker_port": broker.port, "broker_control": broker.control}
         capacity = {"vcpus": 10000, "memory_mb": 10**7, "disk_gb": 10**6}
         more: dict[str, Any] = {
             "environment": environment,
@@ -166,12 +206,15 @@ def endpoint(
             "more": tuple(f"conductor-{number}" for number in range(2, int(conductors) + 1)),
         }
         cloud.Cloud.forked = False
-        with cloud.running(Path(directory), computes=options.computes, **more, **capacity) as running:
-            for resource in ("instances", "cores", "ram"):
-                running.manage("quota", "set", "demo", f"--{resource}", "-1")
-            url = f"http://127.0.0.1:{running.port}/v2.1"
-            pids = {name: process.pid for name, process in running.processes.items()}
-            yield Client(url, "admin:demo", running.image_id, "1"), pids
+        path = Path(directory, "cloud")
+        path.mkdir()
+        more |= options_of_broker | capacity
+        running = stack.enter_context(cloud.running(path, computes=options.computes, **more))
+        for resource in ("instances", "cores", "ram"):
+            running.manage("quota", "set", "demo", f"--{resource}", "-1")
+        url = f"http://127.0.0.1:{running.port}/v2.1"
+        pids = {name: process.pid for name, process in running.processes.items()}
+        yield Client(url, "admin:demo", running.image_id, "1"), pids | servers
 
 
 def _several(options: argparse.Namespace) -> tuple[str, ...]:
@@ -189,6 +232,7 @@ def main() -> int:
         "--queues", default="classic", help=f"of the private cloud: {', '.join(QUEUES)}; several with commas"
     )
     parser.add_argument("--database", default=SQLITE, help="of the private cloud; several with commas")
+    parser.add_argument("--private", action="store_true", help="start a broker and the database for this program alone")
     parser.add_argument("--conductors", default="1", help="how many, of the private cloud; several with commas")
     parser.add_argument("--rounds", type=int, default=1, help="how often all kinds are gone through")
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
@@ -200,6 +244,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.url and not (options.image and options.flavor):
         parser.error("--url needs --image and --flavor")
+    if options.private and not set(options.database.split(",")) <= set(PRIVATE):
+        parser.error(f"--private: --database has to be of {', '.join(PRIVATE)}")
     if not all(conductor.isdecimal() and int(conductor) for conductor in options.conductors.split(",")):
         parser.error(f"--conductors takes numbers from 1, with commas, as in 1,2,4; it was given {options.conductors}")
     kinds: list[tuple[str, ...]] = [("", "", "", "")]
@@ -210,10 +256,13 @@ def main() -> int:
         with endpoint(options, *kind) as (client, pids):
             measure(client, min(options.count, 20), options.parallel, options.deadline)
             for _ in range(options.runs):
-                before = cpu(pids)
+                before, began = cpu(pids), time.monotonic()
                 run = measure(client, options.count, options.parallel, options.deadline)
                 if pids:
-                    run |= {key: (now - before[key]) * 1000 / options.count for key, now in cpu(pids).items()}
+                    took = time.monotonic() - began
+                    used = {key: now - before[key] for key, now in cpu(pids).items()}
+                    run |= {key: seconds * 1000 / options.count for key, seconds in used.items()}
+                    run["cores"] = sum(used[key] for key in ("cpu_ms", *OTHERS)) / took
                 runs[kind].append(run)
     rows = []
     for (mode, queues, database, conductors), item in runs.items():

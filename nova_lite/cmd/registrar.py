@@ -3,7 +3,8 @@
 It runs as root on the machine that has the authority, the list of trusted keys and the broker. It listens nowhere: it
 asks the conductor for work. What it signs, hosts believe; so neither an API nor a conductor can forge it.
 
-On a controller that joined, which has no authority, it fetches the list as compute hosts do.
+On a controller that joined, which has no authority, it fetches the list as compute hosts do. On each of several
+controllers it restarts a broker that stays stopped (`nova_lite.cmd.setup.broker_watch`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.base.host_certificates import Authority  # noqa: E402
 from nova_lite.base.join_requests import ControllerBody, JoinBody  # noqa: E402
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, distrust_host, trust_host  # noqa: E402
-from nova_lite.cmd.setup import admission, broker, cluster, machine  # noqa: E402
+from nova_lite.cmd.setup import admission, broker, broker_watch, cluster, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
@@ -307,6 +308,9 @@ class RegistrarDaemon(service.Daemon):
         self._transport: rpc.Transport | None = None
 
     def prepare(self) -> None:
+        if self.conf.rpc.keys_directory:
+            watch = broker_watch.BrokerWatch(self.conf.rpc.keys_directory)
+            self.add_periodic("Broker of this machine", broker_watch.INTERVAL, watch.tick)
         if self.conf.rpc.trust_address:
             follower = Follower(self.conf)
             self.add_periodic("List of trusted keys", FETCH_INTERVAL, follower.tick, at_once=True)

@@ -74,6 +74,11 @@ def losses() -> list[Loss]:
             lambda c: _kill(c, "ha1", "mariadb"),
             lambda c: _start(c, "ha1", "mariadb"),
         ),
+        Loss(
+            "application of ha2's broker stopped, which nobody starts",
+            lambda c: c.controllers["ha2"].run(*AS_BROKER, "rabbitmqctl", "stop_app"),
+            lambda c: None,
+        ),
         Loss("database of ha2 killed", lambda c: _kill(c, "ha2", "mariadb"), lambda c: _start(c, "ha2", "mariadb")),
     ]
     return found

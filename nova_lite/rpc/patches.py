@@ -202,8 +202,9 @@ REFUSED_SECONDS, _REFUSED_STEP = 3.0, 0.1
 def _survive_refusals() -> None:
     """Send a refused message again, and let the connection stay usable after the last refusal.
 
-    A broker nacks messages while the queue's copies choose a leader, such as after the loss of another broker. oslo.messaging without retries gives up, and closes the channel. kombu would hand out that closed channel
-    from then on, as the connection itself is well: each later message of this connection would fail.
+    A broker nacks messages while the queue's copies choose a leader, such as after the loss of another broker. Without
+    retries, oslo.messaging gives up and closes the channel. Afterwards kombu would hand out that closed channel, as the
+    connection itself is well. Each later message of this connection would fail.
     """
     publish, set_channel = impl_rabbit.Connection._publish, impl_rabbit.Connection._set_current_channel
 

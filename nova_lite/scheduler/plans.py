@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -57,11 +57,25 @@ def drain(
     The largest instances come first, so that small ones fill what is left. Each move sees the moves before it as done,
     also for the members of its server group.
     """
-    states = [host for host in hosts if host.host != source]
+    largest_first = sorted(specs, key=lambda item: (-item.flavor.memory_mb, -item.flavor.vcpus))
+    return evacuate({source}, hosts, largest_first, filters, weighers, options, rng)
+
+
+def evacuate(
+    sources: Set[str],
+    hosts: Sequence[HostState],
+    specs: Sequence[RequestSpec],
+    filters: Sequence[HostFilter],
+    weighers: Sequence[HostWeigher],
+    options: core.Options,
+    rng: random.Random,
+) -> list[PlannedMove]:
+    """Return a move for each of ``specs``, in this order: one instance each, all on hosts of ``sources``."""
+    states = [host for host in hosts if host.host not in sources]
     settled: dict[str, list[str]] = {}
     moves = []
-    for spec in sorted(specs, key=lambda item: (-item.flavor.memory_mb, -item.flavor.vcpus)):
-        group = _group_after(spec.instance_group, source, settled)
+    for spec in specs:
+        group = _group_after(spec.instance_group, sources, settled)
         free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
         try:
@@ -78,11 +92,11 @@ def drain(
     return moves
 
 
-def _group_after(group: InstanceGroup | None, source: str, settled: dict[str, list[str]]) -> InstanceGroup | None:
-    """Return the group without its members on ``source``, but with the members that are ``settled`` elsewhere."""
+def _group_after(group: InstanceGroup | None, sources: Set[str], settled: dict[str, list[str]]) -> InstanceGroup | None:
+    """Return the group without its members on ``sources``, but with the members that are ``settled`` elsewhere."""
     if group is None:
         return None
-    elsewhere = [host for host in group.hosts if host != source]
+    elsewhere = [host for host in group.hosts if host not in sources]
     return msgspec.structs.replace(group, hosts=elsewhere + settled.get(group.id, []))
 
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.faults import real_failover
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 
@@ -173,10 +174,12 @@ def run(running: cloud.Cloud, links: dict[str, Proxy], observer: Observer, count
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="failover.sh")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--guests", type=int, default=6)
+    parser.add_argument("--guests", default="6", help="a number of fake guests, or real: two qemu guests")
     parser.add_argument("--computes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     args = parser.parse_args(arguments)
+    if args.guests == "real":
+        return real_failover.main(args.runs, 2, args.computes)
     chance = random.Random(args.seed)
     print(
         f"Seed {args.seed}. Real daemons, broker and database; fake hypervisors; one guard for each host.", flush=True
@@ -193,7 +196,7 @@ def main(arguments: list[str]) -> int:
         stack.callback(observer.close)
         for number in range(1, args.runs + 1):
             how, host = ways[(number - 1) % len(ways)], chance.choice(running.computes)
-            outcome = run(running, links, observer, args.guests, how, host)
+            outcome = run(running, links, observer, int(args.guests), how, host)
             outcomes.append(outcome)
             row = f"{outcome.guests} | {outcome.back} | {outcome.seconds:.0f} | {outcome.twice}"
             print(f"| {number} | {outcome.how} | {row} |", flush=True)

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage import joining, moves, scheduler
+from nova_lite.cmd.manage import capacity, joining, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import hosts, leases, restarts, services
 from nova_lite.fence import methods
@@ -34,6 +34,12 @@ def register(commands: Commands) -> None:
     rebalance.add_argument("--az", metavar="ZONE", help="consider hosts of this zone only")
     rebalance.add_argument("--aggregate", metavar="NAME", help="consider hosts of this aggregate only")
     _add_move_options(rebalance)
+    survive = commands.verb(
+        noun, "capacity", "Check whether protected servers of lost hosts would fit elsewhere.", capacity.host_capacity
+    )
+    survive.add_argument(
+        "--survive", type=at_least(1), required=True, metavar="N", help="number of hosts that are lost, any of them"
+    )
     retire = commands.verb(
         noun,
         "retire",

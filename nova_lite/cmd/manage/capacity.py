@@ -1,0 +1,79 @@
+"""``host capacity``: whether the protected servers of lost hosts would fit elsewhere. Nothing is moved."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nova_lite.base import exceptions
+from nova_lite.cmd.manage.app import App
+from nova_lite.cmd.manage.scheduler import decider
+from nova_lite.conductor.engine.placement_request import request_spec
+from nova_lite.db import host_storage, hosts, instances, leases, restarts
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.operations import states
+from nova_lite.scheduler import plans
+
+#: Most sets of hosts that are tried.
+MAX_SETS = 5000
+
+
+class Protected(NamedTuple):
+    """A protected server that runs. ``waits``: no other host sees its disk, so it would wait for its host."""
+
+    host: str
+    priority: int
+    spec: RequestSpec
+    waits: bool
+
+
+def host_capacity(app: App, args: argparse.Namespace) -> int:
+    """Carry out ``host capacity``. Return 1 if a protected server would find no room."""
+    found, servers = app.db.read(_read, app)
+    up = sorted({state.host for state in found if state.up and not state.disabled})
+    if args.survive >= len(up):
+        raise exceptions.InvalidInput(reason=f"{len(up)} hosts are up and enabled: fewer than that may be lost.")
+    used = [host for host in up if any(server.host == host for server in servers)]
+    number = min(args.survive, len(used))
+    if math.comb(len(used), number) > MAX_SETS:
+        raise exceptions.InvalidInput(
+            reason=f"there are more than {MAX_SETS} sets of {number} among {len(used)} hosts: use a smaller number."
+        )
+    rows = list(_rows(app, [state for state in found if state.host in up], servers, used, number))
+    app.show(("Lost", "Protected", "Wait", "No Room", "Why Not"), rows)
+    return 1 if any(row[3] for row in rows) else 0
+
+
+def _read(uow: UnitOfWork, app: App) -> tuple[list[HostState], list[Protected]]:
+    found = hosts.states(uow)
+    zones = {state.host: state.availability_zone for state in found}
+    servers = []
+    for row in instances.movable(uow):
+        protection = leases.protection_of(app.conf, row)
+        if not protection.restart or row.vm_state != states.ACTIVE or row.host is None:
+            continue
+        sharing = set(host_storage.sharing(uow, row.host))
+        stays = restarts.has_local_disk(row) and not protection.rebuild
+        others = host_storage.others_than(uow, sharing) if stays and sharing else []
+        spec = request_spec(uow, row, [], others)
+        spec.current_zone = zones.get(row.host)
+        servers.append(Protected(row.host, protection.priority, spec, stays and not sharing))
+    return found, servers
+
+
+def _rows(
+    app: App, found: list[HostState], servers: list[Protected], used: list[str], number: int
+) -> Iterator[tuple[str, int, int, int, str]]:
+    """Yield a row for each set of lost hosts, with the servers that come first placed first."""
+    for lost in itertools.combinations(used, number) if number else ():
+        affected = [server for server in servers if server.host in lost]
+        moving = sorted((server for server in affected if not server.waits), key=lambda server: -server.priority)
+        moves = plans.evacuate(set(lost), found, [server.spec for server in moving], *decider(app), random.Random())
+        failed = [move for move in moves if move.target is None]
+        why = failed[0].reason if failed else ""
+        yield ", ".join(lost), len(affected), len(affected) - len(moving), len(failed), why

@@ -1,0 +1,416 @@
+"""Hosts with real guests are lost, and the guests run again elsewhere with their disks: ``failover.sh --guests real``.
+
+Each host has a libvirtd with qemu, a compute daemon and a guard, in namespaces of its own for mounts, host name and
+processes. All hosts see one directory of disks, by bind mounts at different paths. Each guest counts once a second, on
+its disk and on its console. It also looks whether anybody else has changed its disk.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from nova_lite import objects
+from nova_lite.db import host_storage, images
+from nova_lite.db.engine import Database
+from tests.functional import cloud
+from tests.functional.proxy import Proxy
+from tests.integration import guest_image
+
+CONFIG = """
+[DEFAULT]
+compute_driver = libvirt
+report_interval = 10
+service_down_time = 30
+[conductor]
+lease_seconds = 30
+[compute]
+self_fencing = true
+[libvirt]
+virt_type = qemu
+[vnc]
+enabled = false
+[network]
+backend = none
+"""
+
+PROTECTED = {"ha:restart": "always"}
+
+CUT_POWER, PAUSE, CUT = "power cut (host and guests killed)", "daemon stopped (SIGSTOP)", "cut off the broker"
+WAYS = (CUT_POWER, CUT, PAUSE)
+
+LIMIT, LOOK = 300.0, 0.05
+
+#: Block of the counter, near the end of the disk.
+BLOCK = 2000000
+
+#: ``fsync`` makes qemu flush: what the console shows is on the disk.
+COUNT = f"""#!/bin/sh
+look() {{
+    echo 3 >/proc/sys/vm/drop_caches
+    dd if=/dev/vda bs=512 skip={BLOCK} count=1 2>/dev/null | tr -d '\\000\\n'
+}}
+last=$(look)
+n=${{last:-0}}
+echo "begins at $n"
+while :; do
+    found=$(look)
+    [ "$found" = "$last" ] || echo "other writer: '$found', not '$last'"
+    n=$((n + 1))
+    echo $n | dd of=/dev/vda bs=512 seek={BLOCK} conv=notrunc,sync,fsync 2>/dev/null
+    last=$n
+    echo "tick $n"
+    sleep 1
+done
+"""
+
+#: First process of a host. Its end is the end of all processes there, as a power cut is.
+BOOT = """
+set -e
+mount --make-rprivate /
+for pair in run:/run/libvirt etc:/etc/libvirt lib:/var/lib/libvirt cache:/var/cache/libvirt log:/var/log/libvirt; do
+    mkdir -p "${pair#*:}"
+    mount --bind "$BASE/${pair%%:*}" "${pair#*:}"
+done
+mkdir -p "$DISKS"
+mount --bind "$SHARED" "$DISKS"
+hostname "$NAME"
+libvirtd --pid-file "$BASE/libvirtd.pid" >>"$BASE/log/libvirtd.log" 2>&1 &
+touch "$BASE/booted"
+while :; do sleep 1; done
+"""
+
+LINE = re.compile(r"^(tick|begins at) (\d+)\r?$", re.MULTILINE)
+
+
+class Machine:
+    """A host of its own on this machine."""
+
+    def __init__(self, running: cloud.Cloud, name: str, shared: Path) -> None:
+        self.name = name
+        self.base = running.path / f"{name}-machine"
+        self._environment = {"BASE": self.base, "SHARED": shared, "NAME": name}
+        self._environment["DISKS"] = running.path / name / "instances"
+        self._process: subprocess.Popen[bytes] | None = None
+        for part in ("run", "lib/dnsmasq", "lib/images", "lib/boot", "cache", "log/qemu"):
+            (self.base / part).mkdir(parents=True)
+        shutil.copytree("/etc/libvirt", self.base / "etc", symlinks=True)
+        for path in (
+            *(self.base / "etc/qemu").glob("*.xml"),
+            self.base / "etc/qemu/networks",
+            self.base / "etc/nwfilter",
+        ):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (self.base / "lib/qemu").mkdir()
+        shutil.chown(self.base / "lib/qemu", "libvirt-qemu", "libvirt-qemu")
+        with (self.base / "etc/libvirtd.conf").open("a") as file:
+            file.write(f'host_uuid = "{uuid.uuid4()}"\n')
+        with (self.base / "etc/qemu.conf").open("a") as file:
+            file.write('stdio_handler = "file"\ncgroup_controllers = []\n')
+
+    def boot(self) -> None:
+        (self.base / "booted").unlink(missing_ok=True)
+        for path in (self.base / "run").glob("*"):  # /run is empty after a boot.
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        command = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+        environment = os.environ | {name: str(value) for name, value in self._environment.items()}
+        with (self.base / "log/boot.log").open("ab") as log:
+            self._process = subprocess.Popen([*command, "bash", "-c", BOOT], env=environment, stdout=log, stderr=log)
+        cloud.wait_for(f"{self.name} boots", (self.base / "booted").exists, 30)
+        virsh = [*self.enter, "virsh", "--quiet", "--connect", "qemu:///system", "version"]
+
+        def answers() -> bool:
+            return subprocess.run(virsh, capture_output=True, check=False, timeout=60).returncode == 0
+
+        cloud.wait_for(f"libvirtd of {self.name} answers", answers, 90, 0.5)
+
+    @property
+    def first(self) -> int:
+        """Process id of the first process."""
+        assert self._process is not None
+        return child_of(self._process.pid)
+
+    @property
+    def enter(self) -> list[str]:
+        return ["nsenter", "--target", str(self.first), "--mount", "--uts", "--pid", "--"]
+
+    def cut_power(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self.first, signal.SIGKILL)
+            self._process.wait(60)
+        self._process = None
+
+    @property
+    def is_on(self) -> bool:
+        return self._process is not None
+
+
+def child_of(pid: int) -> int:
+    """Return the only child of a process."""
+
+    def found() -> list[str]:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+    return int(cloud.wait_for(f"process {pid} has a child", found, 20)[0])
+
+
+class Observer:
+    """Looks for processes of guests, of all hosts, and records guests that have two."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self.twice: set[str] = set()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK):
+            first, again = self.guests(), self.guests()
+            self.twice |= {guest for guest, pids in again.items() if len(pids & first.get(guest, set())) > 1}
+
+    @staticmethod
+    def guests() -> dict[str, set[int]]:
+        """Return the processes of each guest."""
+        found: dict[str, set[int]] = {}
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_bytes().split(b"\0")
+                if b"-uuid" in words and b"qemu" in words[0]:
+                    found.setdefault(words[words.index(b"-uuid") + 1].decode(), set()).add(int(path.parent.name))
+        return found
+
+
+@dataclasses.dataclass
+class Outcome:
+    """Outcome of a run.
+
+    ``running``: seconds until the last guest has a process elsewhere. ``counting``: until it counts again. ``twice``:
+    guests with two processes at once. ``wrong``: guests whose counter is wrong.
+    """
+
+    how: str
+    guests: int
+    back: int = 0
+    running: float = 0.0
+    counting: float = 0.0
+    twice: int = 0
+    wrong: int = 0
+
+
+class RealCloud:
+    """A cloud whose hosts are machines of their own, with a link to the broker each."""
+
+    def __init__(self, path: Path, computes: int) -> None:
+        self.shared = path / "disks"
+        self.shared.mkdir()
+        self.cloud = cloud.Cloud(path, computes=computes, quota=-1, patient=True, extra_config=CONFIG)
+        self.cloud.memory_mb_of_flavor = 96
+        self.links = {host: Proxy(self.cloud.broker_port) for host in self.cloud.computes}
+        self.machines: dict[str, Machine] = {}
+
+    def start(self, guest: Path) -> None:
+        self.cloud.make()
+        self._add_image(guest)
+        for host, link in self.links.items():
+            link.restore()
+            config = self.cloud.path / f"{host}.conf"
+            own = f"@127.0.0.1:{self.cloud.broker_port}/"
+            assert own in config.read_text()
+            config.write_text(config.read_text().replace(own, f"@127.0.0.1:{link.port}/"))
+            self.machines[host] = Machine(self.cloud, host, self.shared)
+            self.machines[host].boot()
+            self.cloud.prefixes[host] = self.machines[host].enter
+        self.cloud.start_all()
+        cloud.wait_for("hosts know that they share the disks", self._share, LIMIT, 1.0)
+
+    def stop(self) -> None:
+        for machine in self.machines.values():
+            machine.cut_power()
+        for link in self.links.values():
+            link.cut()
+        self.cloud.destroy()
+
+    def _add_image(self, guest: Path) -> None:
+        kernel, ramdisk = str(uuid.uuid4()), str(uuid.uuid4())
+        files = {kernel: ("vmlinuz", "aki"), ramdisk: ("initrd.img", "ari"), str(uuid.uuid4()): ("root.img", "ami")}
+        words = {"kernel_id": kernel, "ramdisk_id": ramdisk, "os_command_line": (guest / "cmdline").read_text().strip()}
+        db = Database(self.cloud.conductor_conf())
+        try:
+            for number, (name, kind) in files.items():
+                shutil.copyfile(guest / name, self.cloud.path / "shared/images" / number)
+                image = objects.Image(
+                    id=number,
+                    name=name,
+                    disk_format=kind,
+                    container_format=kind,
+                    size=(guest / name).stat().st_size,
+                    properties=words if kind == "ami" else {},
+                )
+                db.write(images.create, image)
+                self.cloud.image_id = number
+        finally:
+            db.close()
+
+    def _share(self) -> bool:
+        db = Database(self.cloud.conductor_conf())
+        try:
+            others = len(self.cloud.computes) - 1
+            return all(len(db.read(host_storage.sharing, host)) == others for host in self.cloud.computes)
+        finally:
+            db.close()
+
+    def lose(self, host: str, how: str) -> None:
+        if how == CUT_POWER:
+            self.machines[host].cut_power()
+        elif how == PAUSE:
+            os.kill(child_of(self.cloud.processes[host].pid), signal.SIGSTOP)
+        else:
+            self.links[host].cut()
+
+    def bring_back(self, host: str) -> None:
+        """Let the host return: reboot it, unless its daemon goes on."""
+        self.links[host].restore()
+        machine, process = self.machines[host], self.cloud.processes[host]
+        if not machine.is_on:
+            process.wait(60)
+            machine.boot()
+            self.cloud.prefixes[host] = machine.enter
+            self.cloud.start(host)
+        elif process.poll() is None:
+            os.kill(child_of(process.pid), signal.SIGCONT)
+
+        def is_up() -> bool:
+            if self.cloud.processes[host].poll() is not None:  # The guard has ended its daemon; systemd starts another.
+                self.cloud.start(host)
+            services = self.cloud.request("GET", "/os-services?binary=nova-compute").json()["services"]
+            return {item["host"]: item["state"] for item in services}[host] == "up"
+
+        cloud.wait_for(f"{host} is back", is_up, LIMIT, 0.5)
+
+    def console(self, guest: str) -> str:
+        """Return the console of a guest, from its first boot."""
+        for path in self.shared.glob(f"{guest}*/console.log"):
+            return path.read_text(errors="replace")
+        return ""
+
+    def ticks(self, guest: str) -> list[int]:
+        return [int(number) for word, number in LINE.findall(self.console(guest)) if word == "tick"]
+
+    def is_wrong(self, guest: str) -> bool:
+        """Check whether a guest's counter does not go on by ones, or whether anybody else has written to its disk."""
+        text = self.console(guest)
+        expected = 0
+        for word, number in LINE.findall(text):
+            if word == "begins at":  # The last number may be on the disk and not on the console.
+                if int(number) not in (expected, expected + 1):
+                    return True
+                expected = int(number)
+            elif int(number) != expected + 1:
+                return True
+            else:
+                expected += 1
+        return "other writer" in text or not expected
+
+
+def confirmed(running: cloud.Cloud, ids: list[str]) -> bool:
+    states = running.manage("--format", "json", "host", "fence", "--status")
+    return sum(map(int, re.findall(r'"confirmed": (\d+)', states))) >= len(ids)
+
+
+def run(real: RealCloud, observer: Observer, count: int, how: str, host: str) -> Outcome:
+    running = real.cloud
+    data = base64.b64encode(COUNT.encode()).decode()
+    ids = [
+        *running.create(metadata=PROTECTED, user_data=data, config_drive=True, availability_zone=f"nova:{host}"),
+        *(running.create(count=count - 1, metadata=PROTECTED, user_data=data, config_drive=True) if count > 1 else []),
+    ]
+    running.wait_active(ids, LIMIT)
+    cloud.wait_for("guests count", lambda: all(len(real.ticks(guest)) >= 5 for guest in ids), LIMIT, 0.5)
+    cloud.wait_for("guests are confirmed", lambda: confirmed(running, ids), LIMIT, 1.0)
+    lost = {item["id"] for item in running.servers() if item["OS-EXT-SRV-ATTR:host"] == host}
+    before = {guest: pids for guest, pids in observer.guests().items() if guest in lost}
+    observer.twice.clear()
+    outcome = Outcome(how, len(lost))
+    real.lose(host, how)
+    began = time.monotonic()
+
+    def back() -> set[str]:
+        return {guest for guest, pids in observer.guests().items() if guest in lost and pids - before[guest]}
+
+    def counting() -> bool:
+        return all(
+            real.console(guest).count("begins at") > 1
+            and real.console(guest).rstrip()[-1:].isdigit()
+            and "tick" in real.console(guest).rpartition("begins at")[2]
+            for guest in lost
+        )
+
+    with contextlib.suppress(AssertionError):
+        cloud.wait_for("guests run elsewhere", lambda: back() == lost, LIMIT, 0.1)
+        outcome.running = time.monotonic() - began
+        cloud.wait_for("guests count elsewhere", counting, LIMIT, 0.2)
+    outcome.counting = time.monotonic() - began
+    outcome.back = len(back())
+    running.wait_active(ids, LIMIT)
+    real.bring_back(host)
+    goals = {guest: real.ticks(guest)[-1] + 3 for guest in ids}
+    cloud.wait_for("guests go on counting", lambda: all(real.ticks(guest)[-1] >= goals[guest] for guest in ids), LIMIT)
+    outcome.twice = len(observer.twice & set(ids))
+    outcome.wrong = sum(map(real.is_wrong, ids))
+    running.delete_all(LIMIT)
+    cloud.wait_for("no disks are left", lambda: not any(list(real.shared.glob(f"{guest}*")) for guest in ids), LIMIT)
+    return outcome
+
+
+@contextlib.contextmanager
+def clouds(computes: int) -> Iterator[RealCloud]:
+    with tempfile.TemporaryDirectory(prefix="failover-", dir="/var/tmp") as directory:
+        path = Path(directory)
+        path.chmod(0o755)
+        guest = guest_image.build(path)
+        real = RealCloud(path, computes)
+        try:
+            real.start(guest)
+            yield real
+        finally:
+            real.stop()
+
+
+def main(runs: int, guests: int, computes: int) -> int:
+    print("Real daemons, broker and database; real qemu guests with their disks in one directory.", flush=True)
+    print("| Run | Host is lost by | Guests | Came back | Seconds to running | To counting | Twice | Wrong counter |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    outcomes = []
+    with clouds(computes) as real:
+        observer = Observer()
+        try:
+            for number in range(1, runs + 1):
+                host = real.cloud.computes[(number - 1) % computes]
+                item = run(real, observer, guests, WAYS[(number - 1) % len(WAYS)], host)
+                outcomes.append(item)
+                row = (number, item.how, item.guests, item.back, f"{item.running:.0f}", f"{item.counting:.0f}")
+                print(f"| {' | '.join(map(str, (*row, item.twice, item.wrong)))} |", flush=True)
+        finally:
+            observer.close()
+    lost, back = sum(item.guests for item in outcomes), sum(item.back for item in outcomes)
+    worst, twice = max(item.running for item in outcomes), sum(item.twice for item in outcomes)
+    wrong = sum(item.wrong for item in outcomes)
+    print(f"{back} of {lost} guests came back with their disks, the last after {worst:.0f} s", flush=True)
+    print(f"{twice} ran twice, {wrong} counters are wrong", flush=True)
+    return 0 if back == lost and not twice and not wrong else 1

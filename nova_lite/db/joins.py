@@ -3,12 +3,15 @@
 A token's first valid request binds it to the host's name and key. The same host may repeat its request at any time,
 with this token: an interrupted set-up goes on. Nobody else can use the token then, since each request is signed by the
 host's own key as well.
+
+A machine may be a controller and a compute host at once. It joins as each of them, with a token and a row of its own.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -23,14 +26,18 @@ from nova_lite.objects import JoinRequest, JoinState, JoinTokenInfo, PendingJoin
 from nova_lite.objects.join import JOINED, PENDING, REMOVING
 
 _ONLY = 1
+#: Begin of the names of controllers' rows. No host name has a space.
+_CONTROLLER = "controller "
 #: Days after which the record of a token that is over goes.
 _KEPT = datetime.timedelta(days=30)
 
 
-class _Addresses(msgspec.Struct):
-    """The addresses of a `JoinBody`."""
+class _Known(msgspec.Struct):
+    """Parts of a `JoinBody` that was checked. ``controller``: None for a compute host."""
 
+    host: str
     addresses: list[str]
+    controller: dict[str, Any] | None = None
 
 
 # --- tokens
@@ -81,16 +88,17 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
         raise exceptions.JoinTokenInvalid()
     body = join_requests.parse_body(request.body)
     plain = _checked(conf, request, body)
-    row = _host(uow, body.host)
+    row = _row(uow, body.host, body.controller is not None)
     if row is not None and (row.token_id, row.public_key) == (token.id, body.key):
         if row.body != plain:
             _check_addresses(uow, body)
         return _repeated(uow, row, plain)
     _check_token(uow, token)
-    if (known := _same_name(uow, body.host)) is not None:
+    if (known := _same_name(uow, body)) is not None:
         raise exceptions.JoinedHostExists(host=known)
     _check_addresses(uow, body)
-    row = JoinedHost(host=body.host, token_id=token.id, public_key=body.key, state=PENDING, body=plain)
+    name = _name(body.host, body.controller is not None)
+    row = JoinedHost(host=name, token_id=token.id, public_key=body.key, state=PENDING, body=plain)
     row.reply = row.signature = row.problem = ""
     row.created_at = uow.now
     rows.insert(uow, row, exceptions.JoinedHostExists(host=body.host))
@@ -104,7 +112,7 @@ def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinS
         body = join_requests.parse_body(request.body)
     except exceptions.InvalidInput as error:
         raise exceptions.JoinTokenInvalid() from error
-    row = _host(uow, body.host)
+    row = _row(uow, body.host, body.controller is not None)
     known = [] if row is None else [key for key in (row.public_key, row.previous_key) if key]
     if row is None or not any(join_requests.verifies(key, request.token_signature, request.body) for key in known):
         raise exceptions.JoinTokenInvalid()
@@ -113,7 +121,7 @@ def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinS
         _check_addresses(uow, body)
     if body.key not in known:
         if row.state != JOINED:
-            raise exceptions.JoinRefused(reason=f"Host {row.host} has another request under way; repeat that one.")
+            raise exceptions.JoinRefused(reason=f"Host {body.host} has another request under way; repeat that one.")
         row.previous_key, row.public_key = row.public_key, body.key
     return _repeated(uow, row, plain)
 
@@ -127,12 +135,13 @@ def _checked(conf: cfg.ConfigOpts, request: JoinRequest, body: JoinBody) -> str:
 
 
 def _repeated(uow: UnitOfWork, row: JoinedHost, body: str) -> JoinState:
+    host = row.host.removeprefix(_CONTROLLER)
     if row.state == REMOVING:
-        raise exceptions.JoinRefused(reason=f"Host {row.host} is being removed; it then needs another token.")
+        raise exceptions.JoinRefused(reason=f"Host {host} is being removed; it then needs another token.")
     if row.body != body:
         row.body, row.state, row.reply, row.signature, row.problem = body, PENDING, "", "", ""
         row.updated_at = uow.now
-    service = services.find(uow, row.host, services.COMPUTE)
+    service = services.find(uow, host, services.COMPUTE)
     return JoinState(
         state=row.state,
         reply=row.reply,
@@ -168,20 +177,24 @@ def _check_clock(conf: cfg.ConfigOpts, body: JoinBody) -> None:
         )
 
 
-def _same_name(uow: UnitOfWork, host: str) -> str | None:
-    """Return the host with this name, if there is one. Certificates are compared without regard to upper case."""
-    of_service = sa.select(Service.host).where(Service.binary == services.COMPUTE)
-    for query, column in ((sa.select(JoinedHost.host), JoinedHost.host), (of_service, Service.host)):
-        found = uow.session.scalars(query.where(sa.func.lower(column) == host.lower())).first()
+def _same_name(uow: UnitOfWork, body: JoinBody) -> str | None:
+    """Return the host, or the controller, of this name. Certificates are compared without regard to upper case."""
+    name = _name(body.host, body.controller is not None)
+    queries = [(sa.select(JoinedHost.host), JoinedHost.host, name)]
+    if body.controller is None:
+        of_service = sa.select(Service.host).where(Service.binary == services.COMPUTE)
+        queries.append((of_service, Service.host, name))
+    for query, column, wanted in queries:
+        found = uow.session.scalars(query.where(sa.func.lower(column) == wanted.lower())).first()
         if found is not None:
-            return found
+            return found.removeprefix(_CONTROLLER)
     return None
 
 
 def _check_addresses(uow: UnitOfWork, body: JoinBody) -> None:
     """Raise `JoinRefused` for an address of another host, as which this host could pass with a certificate for it."""
-    joined = uow.session.execute(sa.select(JoinedHost.host, JoinedHost.body).where(JoinedHost.host != body.host))
-    known = [(host, msgspec.json.decode(text, type=_Addresses).addresses) for host, text in joined]
+    rows_of = [msgspec.json.decode(text, type=_Known) for text in uow.session.scalars(sa.select(JoinedHost.body))]
+    known = [(row.host, row.addresses) for row in rows_of if row.host != body.host]
     known += [(host, [address]) for host, address in compute_nodes.addresses_by_host(uow).items() if host != body.host]
     wanted = {ip.parse(address) for address in body.addresses}
     for host, addresses in known:
@@ -193,8 +206,26 @@ def _check_addresses(uow: UnitOfWork, body: JoinBody) -> None:
                 )
 
 
-def _host(uow: UnitOfWork, host: str) -> JoinedHost | None:
-    return uow.session.scalars(sa.select(JoinedHost).where(JoinedHost.host == host).with_for_update()).first()
+def _name(host: str, is_controller: bool) -> str:
+    """Return the name of a machine's row as a controller, or as a compute host."""
+    return f"{_CONTROLLER}{host}" if is_controller else host
+
+
+def _row(uow: UnitOfWork, host: str, is_controller: bool) -> JoinedHost | None:
+    """Return the row of a machine as a controller, or as a compute host."""
+    names = (host, _name(host, True))
+    query = sa.select(JoinedHost).where(JoinedHost.host.in_(names)).order_by(JoinedHost.host).with_for_update()
+    found = {row.host: row for row in uow.session.scalars(query)}
+    plain = found.get(host)
+    if plain is not None and _is_controller(plain):  # An older version has made it.
+        plain.host = names[1]
+        uow.session.flush()
+        found = {plain.host: plain}
+    return found.get(_name(host, is_controller))
+
+
+def _is_controller(row: JoinedHost | PendingJoin) -> bool:
+    return msgspec.json.decode(row.body, type=_Known).controller is not None
 
 
 # --- the registrar's work
@@ -203,12 +234,13 @@ def _host(uow: UnitOfWork, host: str) -> JoinedHost | None:
 def pending(uow: UnitOfWork) -> list[PendingJoin]:
     """Return the hosts that the registrar has to admit or to remove."""
     query = sa.select(JoinedHost).where(JoinedHost.state.in_((PENDING, REMOVING))).order_by(JoinedHost.created_at)
-    return [rows.to_object(PendingJoin, row) for row in uow.session.scalars(query)]
+    found = [rows.to_object(PendingJoin, row) for row in uow.session.scalars(query)]
+    return [msgspec.structs.replace(work, host=work.host.removeprefix(_CONTROLLER)) for work in found]
 
 
 def finish(uow: UnitOfWork, work: PendingJoin, reply: str, signature: str, problem: str) -> None:
     """Store what the registrar did. Work that has changed in the meantime is not finished by it."""
-    row = _host(uow, work.host)
+    row = _row(uow, work.host, _is_controller(work))
     if row is None or (row.state, row.body) != (work.state, work.body):
         return
     row.updated_at = uow.now
@@ -220,12 +252,21 @@ def finish(uow: UnitOfWork, work: PendingJoin, reply: str, signature: str, probl
         row.state, row.reply, row.signature, row.problem = JOINED, reply, signature, ""
 
 
+def remove_controller(uow: UnitOfWork, host: str) -> None:
+    """Make the registrar revoke a controller's keys and accounts. Raises `JoinedHostNotFound` for an unknown one."""
+    row = _row(uow, host, True)
+    if row is None and not _was_joined(uow, host):
+        raise exceptions.JoinedHostNotFound(host=host[:255])
+    if row is not None:
+        _begin_removal(uow, row)
+
+
 def remove(uow: UnitOfWork, host: str) -> None:
     """Make the registrar revoke a host's key and account. Changes nothing if that is done already.
 
     Raises `JoinedHostNotFound` for an unknown host, and `JoinRefused` while it has servers.
     """
-    row = _host(uow, host)
+    row = _row(uow, host, False)
     service = services.find(uow, host, services.COMPUTE)
     if row is None and (service is None or not _was_joined(uow, host)):
         raise exceptions.JoinedHostNotFound(host=host[:255])
@@ -236,17 +277,21 @@ def remove(uow: UnitOfWork, host: str) -> None:
             f"is lost, nova-lite-manage host retire {host}"
         )
     if row is not None:
-        row.state, row.reply, row.signature, row.problem = REMOVING, "", "", ""
-        row.updated_at = uow.now
+        _begin_removal(uow, row)
+
+
+def _begin_removal(uow: UnitOfWork, row: JoinedHost) -> None:
+    row.state, row.reply, row.signature, row.problem = REMOVING, "", "", ""
+    row.updated_at = uow.now
 
 
 def _was_joined(uow: UnitOfWork, host: str) -> bool:
     return uow.session.scalars(sa.select(JoinToken.id).where(JoinToken.host == host)).first() is not None
 
 
-def removal(uow: UnitOfWork, host: str) -> str | None:
-    """Return the problem of a removal, empty while there is none; None once the host is gone."""
-    row = uow.session.get(JoinedHost, host)
+def removal(uow: UnitOfWork, host: str, is_controller: bool) -> str | None:
+    """Return the problem of a removal, empty while there is none; None once the host or controller is gone."""
+    row = uow.session.get(JoinedHost, _name(host, is_controller))
     return None if row is None else row.problem
 
 

@@ -9,7 +9,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import is_host_name
 from nova_lite.base.host_certificates import Authority
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.cmd.manage.joining import host_remove
+from nova_lite.cmd.manage.joining import controller_remove
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES
 from nova_lite.rpc import controllers
 
@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
         noun,
         "remove",
         "Remove a controller that joined and that does not run any more: its keys and its accounts at the broker.",
-        host_remove,
+        controller_remove,
     )
     remove.add_argument("host", metavar="HOST")
 

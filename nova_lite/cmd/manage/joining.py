@@ -92,15 +92,26 @@ def host_remove(app: App, args: argparse.Namespace) -> None:
     A repeated call goes on where the last one stopped.
     """
     app.db.write(lambda uow: joins.remove(uow, args.host))
-    deadline = time.monotonic() + app.timing.removal_wait
-    while (problem := app.db.read(lambda uow: joins.removal(uow, args.host))) is not None:
-        if problem or time.monotonic() > deadline:
-            raise exceptions.ConfigurationError(
-                reason=f"Host {args.host} is not removed yet: {problem or 'nova-lite-registrar does not run.'} "
-                "Correct this, and run the same command again."
-            )
-        time.sleep(app.timing.removal_poll)
+    _wait_until_removed(app, args.host, False)
     time.sleep(app.timing.last_report)
     for service in app.db.read(lambda uow: services.list_(uow, args.host, services.COMPUTE)):
         app.servers.conductor.service_delete(app.context, service.uuid)
     app.say(f"Host {args.host} is removed. On the machine: nova-lite-setup remove --purge --yes")
+
+
+def controller_remove(app: App, args: argparse.Namespace) -> None:
+    """Revoke the keys and the accounts. A compute host on the same machine stays."""
+    app.db.write(lambda uow: joins.remove_controller(uow, args.host))
+    _wait_until_removed(app, args.host, True)
+    app.say(f"Controller {args.host} is removed. On the machine: nova-lite-setup remove --purge --yes")
+
+
+def _wait_until_removed(app: App, host: str, is_controller: bool) -> None:
+    deadline = time.monotonic() + app.timing.removal_wait
+    while (problem := app.db.read(lambda uow: joins.removal(uow, host, is_controller))) is not None:
+        if problem or time.monotonic() > deadline:
+            raise exceptions.ConfigurationError(
+                reason=f"Host {host} is not removed yet: {problem or 'nova-lite-registrar does not run.'} "
+                "Correct this, and run the same command again."
+            )
+        time.sleep(app.timing.removal_poll)

@@ -20,7 +20,7 @@ from nova_lite.base import exceptions, files, host_certificates, ip
 from nova_lite.base.context import is_host_name
 from nova_lite.base.host_certificates import CLIENT_KEY, CONSOLES, SERVER_KEY
 from nova_lite.base.join_requests import JoinToken
-from nova_lite.cmd.setup import admission, libvirt, machine, settings, units
+from nova_lite.cmd.setup import admission, cluster, libvirt, machine, settings, units
 from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY, POLL, STATE, Memory
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
@@ -63,6 +63,9 @@ def read(text: str, address: str | None) -> Host:
         )
     if address is not None and (not ip.is_address(address) or not settings.is_local(address)):
         raise exceptions.ConfigurationError(reason=f"address: {address} is no IP address of this machine.")
+    known = cluster.local()  # A controller may have the virtual address, which the token names.
+    if address is None and known is not None:
+        address = known.address
     return Host(token, name, address or _address_towards(token.address))
 
 

@@ -77,8 +77,7 @@ PLACES = {
 
 def read(text: str, address: str | None) -> Host:
     """Return the controller that the command line describes. Raises `ConfigurationError`."""
-    known = cluster.local()  # The virtual address may be here meanwhile.
-    return compute.read(text, address or (known.address if known is not None else None))
+    return compute.read(text, address)
 
 
 def steps(wanted: Host) -> list[Step]:
@@ -132,7 +131,9 @@ class Setup:
                 reason=f"{CONFIGURATION}/conductor.conf is there: this machine is a controller already."
             )
         if (CONFIGURATION / "compute.conf").exists():
-            raise exceptions.ConfigurationError(reason="this machine is a compute host: remove it first.")
+            raise exceptions.ConfigurationError(
+                reason="this machine is a compute host: make it a controller first, and then a host."
+            )
         machine.require_space("/var/lib", 1000)
         return f"{wanted.name} at {wanted.address}"
 

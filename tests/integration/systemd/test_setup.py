@@ -259,6 +259,16 @@ def test_purge_of_a_host_leaves_nothing(joined: BareMachine) -> None:
     assert joined.run("systemctl", "is-enabled", "libvirtd-tls.socket", check=False).strip() == "disabled"
 
 
+def test_controller_is_a_compute_host_as_well(controller: BareMachine) -> None:
+    controller.allow_guests()
+    said = controller.run(SETUP, "compute", token_of(controller), seconds=SET_UP_SECONDS)
+    assert f"Host {controller.name} is up" in said
+    listed = json.loads(controller.run(MANAGE, "service", "list", "--format", "json"))
+    states = {row["binary"]: row["state"] for row in listed if row["host"] == controller.name}
+    assert states["nova-compute"] == states["nova-conductor"] == "up"
+    controller.run(MANAGE, "config", "check")
+
+
 def test_purge_leaves_nothing(controller: BareMachine) -> None:
     bare = controller
     assert "Run it again with --yes." in bare.run(SETUP, "remove", "--purge")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
@@ -18,6 +19,7 @@ from nova_lite.base.join_requests import CONTROLLER_ROLES, ControllerBody, JoinB
 from nova_lite.cmd.registrar import Follower
 from nova_lite.cmd.setup import cluster
 from nova_lite.db import joins
+from nova_lite.db.models import JoinedHost
 from nova_lite.objects import Controller, JoinRequest, JoinState
 from nova_lite.rpc import controllers, keys, trust
 from tests.support.join_site import Site
@@ -200,7 +202,7 @@ def test_other_controllers_follow_the_list(first: Site, conf: cfg.ConfigOpts, tm
     second = Controller(host="h2", address="192.0.2.12")
     assert controllers.members(str(directory)) == controllers.members(str(first.directory)) == [FIRST, second]
     assert ("api", "h2") in {(key.role, key.host) for key in keys.read_trusted(str(directory / keys.TRUSTED))}
-    first.db.write(lambda uow: joins.remove(uow, "h2"))
+    first.db.write(lambda uow: joins.remove_controller(uow, "h2"))
     first.accounts.problem = exceptions.ConfigurationError(reason="the broker is away")
     first.registrar.tick()
     first.accounts.problem = None
@@ -212,6 +214,46 @@ def test_other_controllers_follow_the_list(first: Site, conf: cfg.ConfigOpts, tm
     assert first.trusted() == {("conductor", "controller")}
     assert controllers.confirmed(str(first.directory / "hosts")) == {}
     assert this_machine.applied == 2
+
+
+def test_controller_is_a_compute_host_as_well_and_each_part_is_removed_alone(first: Site) -> None:
+    machine, token = NewController(), first.token()
+    confirm(first, machine.body)
+    assert ask(first, machine.request(token)).state == "joined"
+    host, of_host = NewHost("h2"), first.token()
+    first.now += 2
+    assert ask(first, host.request(of_host)).state == "joined"
+    assert ("compute", "h2") in first.trusted() and ("api", "h2") in first.trusted()
+    first.now += 2
+    assert first.client.join(machine.request(token)).reply, "A repeated request finds the controller's reply."
+    first.db.write(lambda uow: joins.remove(uow, "h2"))
+    first.registrar.tick()
+    assert ("compute", "h2") not in first.trusted() and ("api", "h2") in first.trusted()
+    assert first.accounts.removed_controllers == []
+    again = first.token()
+    first.now += 2
+    assert ask(first, host.request(again)).state == "joined"
+    first.db.write(lambda uow: joins.remove_controller(uow, "h2"))
+    first.registrar.tick()
+    assert first.trusted() == {("conductor", "controller"), ("compute", "h2")}
+    assert first.db.read(lambda uow: joins.removal(uow, "h2", True)) is None
+    with pytest.raises(exceptions.JoinedHostNotFound):
+        first.db.write(lambda uow: joins.remove_controller(uow, "h9"))
+
+
+def test_controller_that_joined_with_an_older_version_becomes_a_compute_host(first: Site) -> None:
+    machine, token = NewController(), first.token()
+    confirm(first, machine.body)
+    ask(first, machine.request(token))
+    first.db.write(lambda uow: uow.change(sa.update(JoinedHost).values(host="h2")))
+    first.now += 2
+    assert ask(first, NewHost("h2").request(first.token())).state == "joined"
+    first.now += 2
+    assert first.client.join(machine.request(token)).state == "joined"
+    other = NewHost("h3")
+    first.now += 2
+    with pytest.raises(exceptions.JoinRefused, match=r"192\.0\.2\.12 is that of host h2"):
+        first.client.join(other.request(first.token(), addresses=["192.0.2.12"]))
 
 
 @pytest.mark.parametrize(

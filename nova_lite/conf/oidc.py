@@ -59,6 +59,33 @@ OPTS = [
             "introspection_client_id."
         ),
     ),
+    cfg.StrOpt(
+        "page_client_id",
+        default="",
+        help=(
+            "Id of the web page's client at the providers. Its redirect URI is the page's URL with /login/callback. "
+            "Empty: the page offers no log-in by a provider. Set it to offer them."
+        ),
+    ),
+    cfg.StrOpt(
+        "page_client_secret_file",
+        default="",
+        help=(
+            "File with the secret of page_client_id. Only the API daemon's user may read it. Empty: a public client, "
+            "which PKCE protects alone."
+        ),
+    ),
+    cfg.StrOpt(
+        "page_scope",
+        default="openid",
+        help="Scopes that the page requests. Add the scopes of your mapping's claims, such as profile and email.",
+    ),
+    cfg.StrOpt(
+        "page_token_type",
+        default="access_token",
+        choices=["access_token", "id_token"],
+        help="Token of the provider that the page logs in with. Set id_token if access tokens are no JWT.",
+    ),
     cfg.FloatOpt(
         "timeout",
         default=5.0,

@@ -32,9 +32,14 @@ class Issuer:
             "issuer": self.url,
             "jwks_uri": f"{self.url}/keys",
             "introspection_endpoint": f"{self.url}/introspect",
+            "authorization_endpoint": f"{self.url}/authorize?tenant=1",
+            "token_endpoint": f"{self.url}/token",
         }
         self.raw: bytes | None = None
         self.malformed = "malformed"
+        #: Responses to codes, and the form of each request with one. A code works once.
+        self.codes: dict[str, dict[str, Any]] = {}
+        self.exchanges: list[dict[str, str]] = []
 
     def stop(self) -> None:
         self.site.stop()
@@ -57,6 +62,11 @@ class Issuer:
             if request.POST["token"] == self.malformed:
                 return webob.Response('{"error": "invalid_request"}', status=400)(environ, start_response)
             found: Any = self.tokens.get(request.POST["token"], {"active": False})
+        elif request.path == "/token":
+            self.exchanges.append({**request.POST, "authorization": request.headers.get("Authorization", "")})
+            found = self.codes.pop(request.POST["code"], None)
+            if found is None:
+                return webob.Response('{"error": "invalid_grant"}', status=400)(environ, start_response)
         elif request.path == "/keys":
             found = {"keys": [key.as_dict(private=False) for key in self.keys]}
         else:

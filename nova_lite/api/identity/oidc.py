@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import requests
 from oslo_config import cfg
@@ -79,6 +79,16 @@ class Provider:
         with self._gate.call():
             url = self._url("introspection_endpoint")
             return self._request("POST", url, data={"token": token}, auth=client)
+
+    def url(self, name: str) -> str:
+        """Return an endpoint of the provider's configuration."""
+        with self._gate.call():
+            return self._url(name)
+
+    def exchange(self, form: dict[str, str], client: tuple[str, str] | None) -> Claims:
+        """Return the response to a code. Raises `RefusedTokenError` if the provider refuses it."""
+        with self._gate.call():
+            return self._request("POST", self._url("token_endpoint"), data=form, auth=client)
 
     def _read_keys(self, max_age: float) -> Keys:
         """Return the keys, which are read again if they are older. Only threads that the gate admits wait for that."""
@@ -177,11 +187,43 @@ class OidcTokens:
         self._options, self._algorithms = options, frozenset(options.algorithms)
         self._client = (options.introspection_client_id, _read_secret(options)) if _introspects(options) else None
         self._providers = {issuer: Provider(issuer, options, clock) for issuer in options.issuers}
+        #: The web page's client: its id, and its secret or an empty text.
+        self.page_client = _page_client(options)
 
     def reach(self) -> None:
         """Read the keys of all providers. Raises `ServiceUnavailable` if one of them does not answer."""
         for provider in self._providers.values():
             provider.reach()
+
+    def provider(self, issuer: str) -> Provider | None:
+        return self._providers.get(issuer)
+
+    def login_url(self, issuer: str, callback: str, state: str, challenge: str) -> str:
+        """Return the URL at which a user of the web page logs in. Raises `ServiceUnavailable`."""
+        assert self.page_client is not None
+        query = {
+            "response_type": "code",
+            "client_id": self.page_client[0],
+            "redirect_uri": callback,
+            "scope": self._options.page_scope,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        url = self._providers[issuer].url("authorization_endpoint")
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+
+    def exchange(self, issuer: str, code: str, callback: str, verifier: str) -> str:
+        """Return the token for a code of the web page. Raises `RefusedTokenError` and `ServiceUnavailable`."""
+        assert self.page_client is not None
+        name, secret = self.page_client
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback, "code_verifier": verifier}
+        client = (name, secret) if secret else None
+        found = self._providers[issuer].exchange(form if client else {**form, "client_id": name}, client)
+        token = found.get(self._options.page_token_type)
+        if not isinstance(token, str):
+            raise RefusedTokenError(f"the provider returns no {self._options.page_token_type}")
+        return token
 
     def claims(self, issuers: Collection[str], token: str) -> Claims:
         """Return the claims of a valid token of one of the issuers.
@@ -291,11 +333,22 @@ def _introspects(options: Any) -> bool:
     return bool(options.introspection_client_id)
 
 
+def _page_client(options: Any) -> tuple[str, str] | None:
+    if not options.page_client_id:
+        return None
+    path = options.page_client_secret_file
+    return options.page_client_id, _secret_in(path, "page_client_secret_file") if path else ""
+
+
 def _read_secret(options: Any) -> str:
     path = options.introspection_secret_file
     if not path:
         raise _mistake("introspection_secret_file", "introspection_client_id needs a file with its secret")
-    key_files.check(path, "[oidc] introspection_secret_file", hidden_from=0o007, chmod="0640")
+    return _secret_in(path, "introspection_secret_file")
+
+
+def _secret_in(path: str, option: str) -> str:
+    key_files.check(path, f"[oidc] {option}", hidden_from=0o007, chmod="0640")
     with open(path, encoding="utf-8") as file:
         return file.read().strip()
 

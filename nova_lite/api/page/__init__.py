@@ -3,6 +3,7 @@
 - `app`: the WSGI application
 - `files`: what the browser loads; the sources are in ``tools/page``
 - `sessions`: log-ins, whose tokens stay in a cookie that scripts cannot read
+- `providers`: log-ins by OpenID Connect providers
 - `rights`: what the caller's token allows
 - `events`: the stream of changes
 - `consoles`: the console proxies that the page may reach

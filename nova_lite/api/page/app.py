@@ -8,7 +8,9 @@ import webob
 
 from nova_lite.api.http import deploy, refusals
 from nova_lite.api.http.deploy import App
-from nova_lite.api.page import consoles, files, sessions
+from nova_lite.api.identity import authority
+from nova_lite.api.identity.authority import Authority
+from nova_lite.api.page import consoles, files, providers, sessions
 from nova_lite.base import exceptions
 
 #: Name in the page's URLs and in ``[api] enabled_apis`` of each API that the page calls.
@@ -52,7 +54,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PageApp:
                 reason=f"[api] enabled_apis: page needs {needed} beside it, whose tokens and servers it shows."
             )
     apps = {short: deploy.load_app(name, services) for short, name in APIS.items() if name in enabled}
-    return PageApp(apps, deploy.load_app("page_rights", services), files.load(), consoles.origins(services.conf))
+    own, users = deploy.load_app("page_rights", services), authority.of(services)
+    return PageApp(apps, own, users, files.load(), consoles.origins(services.conf))
 
 
 class PageApp:
@@ -62,11 +65,19 @@ class PageApp:
     WebSockets.
     """
 
-    def __init__(self, apis: dict[str, App], own: App, site: dict[str, files.File], console_origins: list[str]) -> None:
+    def __init__(
+        self,
+        apis: dict[str, App],
+        own: App,
+        users: Authority,
+        site: dict[str, files.File],
+        console_origins: list[str],
+    ) -> None:
         self._apis = apis
         self._own = own
         self._site = site
         self._sessions = sessions.Sessions(apis["identity"])
+        self._providers = providers.ProviderLogins(apis["identity"], users)
         self._policy = _POLICY.format(connect=" ".join(["'self'", *console_origins]))
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
@@ -128,6 +139,11 @@ class PageApp:
         if path == "/session":
             sessions.check_origin(req)
             return self._sessions.respond(req)
+        if path == providers.PATH:
+            sessions.check_origin(req)
+            return self._providers.respond(req)
+        if path == providers.CALLBACK and req.method == "GET":
+            return self._providers.finish(req)
         if path == "/rights" and req.method == "GET":
             sessions.check_origin(req)
             return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._own)

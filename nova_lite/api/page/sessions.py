@@ -91,7 +91,7 @@ class Sessions:
         response = self._call(req, "POST", "", body)
         token = response.headers.pop(_SUBJECT, "")
         if response.status_code == 201 and token:
-            _set_cookie(req, response, token)
+            set_cookie(req, response, token)
         return response
 
     def _end(self, req: webob.Request) -> webob.Response:
@@ -101,7 +101,7 @@ class Sessions:
             if revoked.status_code >= 500:
                 return revoked
         response = webob.Response(status=204)
-        _set_cookie(req, response, "")
+        set_cookie(req, response, "")
         return response
 
     def _call(self, req: webob.Request, method: str, token: str, body: bytes = b"") -> webob.Response:
@@ -133,7 +133,8 @@ def _with_token(body: bytes, token: str) -> bytes:
     return json.dumps(content).encode()
 
 
-def _set_cookie(req: webob.Request, response: webob.Response, token: str) -> None:
+def set_cookie(req: webob.Request, response: webob.Response, token: str) -> None:
+    """Keep a token as the browser's session. An empty one ends the session."""
     response.set_cookie(
         cookie_name(req),
         token,

@@ -4,7 +4,7 @@ import { Provider, errors } from 'oidc-provider';
 const port = Number(process.argv[2]);
 const url = `http://127.0.0.1:${port}`;
 const groups = { alice: ['makers', 'others'], cloud: ['makers'] };
-const client = { client_secret: 'secret', redirect_uris: ['http://127.0.0.1:1/callback'], response_types: ['code'] };
+const client = { client_secret: 'secret', redirect_uris: ['http://127.0.0.1:1/callback', 'http://127.0.0.1:1/login/callback'], response_types: ['code'] };
 const grants = ['authorization_code', 'password', 'urn:ietf:params:oauth:grant-type:device_code', 'client_credentials'];
 
 const provider = new Provider(url, {

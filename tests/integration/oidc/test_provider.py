@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import requests
+import webob
 from keystoneauth1 import exceptions as errors
 from keystoneauth1.identity import v3
 from keystoneauth1.identity.v3.oidc import OidcDeviceAuthorization
@@ -26,6 +27,7 @@ from tests.support.identity_api import PASSWORDS, World
 from tests.support.ports import free_port
 
 CALLBACK = "http://127.0.0.1:1/callback"
+PAGE_CALLBACK = "http://127.0.0.1:1/login/callback"
 RULES = [
     {
         "remote": [{"type": "OIDC-sub"}, {"type": "OIDC-email"}, {"type": "HTTP_OIDC_ISS"}],
@@ -56,8 +58,8 @@ def provider() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def auth_url(tmp_path_factory: pytest.TempPathFactory, provider: str) -> Iterator[str]:
-    """Serve the identity API over HTTP, with the provider's users in the project demo."""
+def world(tmp_path_factory: pytest.TempPathFactory, provider: str) -> World:
+    """Return a cloud with the provider's users in the project demo."""
     path = tmp_path_factory.mktemp("oidc")
     secret = path / "secret"
     secret.write_text("secret\n")
@@ -67,6 +69,8 @@ def auth_url(tmp_path_factory: pytest.TempPathFactory, provider: str) -> Iterato
         "audiences": "cloud, opaque",
         "introspection_client_id": "opaque",
         "introspection_secret_file": secret,
+        "page_client_id": "cloud",
+        "page_client_secret_file": secret,
     }
     lines = "".join(f"{name} = {value}\n" for name, value in options.items())
     hashes = {name: passwords.hashed(password) for name, password in PASSWORDS.items()}
@@ -86,6 +90,12 @@ def auth_url(tmp_path_factory: pytest.TempPathFactory, provider: str) -> Iterato
     group = made("POST", "/v3/groups", {"group": {"name": "makers"}})["group"]["id"]
     member = next(role["id"] for role in made("GET", "/v3/roles")["roles"] if role["name"] == "member")
     made("PUT", f"/v3/projects/{world.demo.id}/groups/{group}/roles/{member}")
+    return world
+
+
+@pytest.fixture(scope="module")
+def auth_url(world: World) -> Iterator[str]:
+    """Serve the identity API over HTTP."""
     site = HttpSite(world.app("identity"))
     yield "http://{}:{}/v3".format(*site.address)
     site.stop()
@@ -119,7 +129,7 @@ class Browser:
         for _ in range(20):
             if response.is_redirect:
                 target = urllib.parse.urljoin(response.url, response.headers["Location"])
-                if target.startswith(CALLBACK):
+                if target.startswith((CALLBACK, PAGE_CALLBACK)):
                     return target
                 response = self._session.get(target, allow_redirects=False)
                 continue
@@ -209,3 +219,21 @@ def test_user_without_a_group_has_no_project(provider: str, options: dict[str, A
     plugin = v3.OidcAuthorizationCode(**options, code=code_of(provider, "mallory"), redirect_uri=CALLBACK)
     with pytest.raises(errors.Unauthorized):
         plugin.get_access(Session(auth=plugin))
+
+
+def test_web_page_logs_in_by_a_code_and_its_verifier(world: World) -> None:
+    page = webob.Request.blank("/login", method="POST", base_url="http://127.0.0.1:1")
+    page.headers["X-Nova-Lite-Page"] = "1"
+    page.body = b'{"provider": "corp"}'
+    begun = page.get_response(world.app("page"))
+    assert begun.status_code == 200, begun.text
+    cookie = begun.headers["Set-Cookie"].partition(";")[0]
+    target = Browser("alice").visit(begun.json["url"])
+    assert target.startswith(f"{PAGE_CALLBACK}?")
+    back = webob.Request.blank(target.removeprefix("http://127.0.0.1:1"), base_url="http://127.0.0.1:1")
+    back.headers["Cookie"] = cookie
+    finished = back.get_response(world.app("page"))
+    assert (finished.status_code, finished.location) == (303, "http://127.0.0.1:1/")
+    session = next(item for item in finished.headers.getall("Set-Cookie") if item.startswith("nova_lite_session="))
+    shown = webob.Request.blank("/session", headers={"X-Nova-Lite-Page": "1", "Cookie": session.partition(";")[0]})
+    assert shown.get_response(world.app("page")).json["token"]["user"]["name"] == "alice@example.org"

@@ -199,6 +199,12 @@ function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: (
 
 // --- log-in
 
+const OUTCOMES = (): Record<string, string> => ({
+  refused: t("The identity provider, or this cloud, has refused the log-in. An administrator finds the reason in the API's log."),
+  late: t("The log-in took too long, or began in another browser. Please try again."),
+  away: t("The identity provider does not answer. Please try again."),
+});
+
 function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: string }): VNode {
   const [kind, setKind] = useState<"password" | "credential">("password");
   const [name, setName] = useState(again ?? remembered("user"));
@@ -207,6 +213,9 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   const [code, setCode] = useState("");
   const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
+  const [providers, setProviders] = useState<{ id: string; name: string }[]>([]);
+  const [elsewhere, setElsewhere] = useState(false);
+  useEffect(() => void send("GET", "login", undefined, { quiet: true }).then((found) => setProviders(found.providers), () => undefined), []);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -223,8 +232,34 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
     }
     setBusy(false);
   };
+  const begin = async (provider: string) => {
+    setError(null);
+    try {
+      const { url } = await send("POST", "login", { provider }, { quiet: true });
+      // Over a form, the provider gets a tab of its own, so that nothing is lost.
+      if (!again) location.assign(url);
+      else {
+        window.open(url, "_blank", "noopener");
+        setElsewhere(true);
+      }
+    } catch (problem) {
+      setError(problem as Error);
+    }
+  };
+  const goOn = async () => {
+    setError(null);
+    try {
+      const body = await send("GET", "session", undefined, { quiet: true });
+      if (!body || body.token.user.name !== again) throw new Error("Nobody, or another user, has logged in.");
+      await done(body);
+    } catch (problem) {
+      setError(problem as Error);
+    }
+  };
+  const outcome = !again ? OUTCOMES()[place().query.get("login") ?? ""] : undefined;
   return (
     <form class="login" onSubmit={submit}>
+      {outcome && <div class="failure" role="alert"><strong>{outcome}</strong></div>}
       {!again && (
         <div class="tabs" role="group" aria-label={t("Way to log in")}>
           <button type="button" aria-pressed={kind === "password"} onClick={() => { setKind("password"); setError(null); }}>{t("Password")}</button>
@@ -242,6 +277,8 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
       )}
       <Failure error={error} />
       <button type="submit" class="primary big" disabled={busy}>{busy ? t("Working…") : t("Log in")}</button>
+      {providers.map((item) => <button key={item.id} type="button" class="big" onClick={() => void begin(item.id)}>{t("Log in by")} {item.name}</button>)}
+      {elsewhere && <button type="button" class="primary big" onClick={() => void goOn()}>{t("I have logged in")}</button>}
     </form>
   );
 }

@@ -49,7 +49,7 @@ backend = none
 PROTECTED = {"ha:restart": "always"}
 
 CUT_POWER, PAUSE, CUT = "power cut (host and guests killed)", "daemon stopped (SIGSTOP)", "cut off the broker"
-WAYS = (CUT_POWER, CUT, PAUSE)
+WAYS = (PAUSE, CUT_POWER, CUT)
 
 LIMIT, LOOK = 300.0, 0.05
 
@@ -240,11 +240,15 @@ class RealCloud:
         cloud.wait_for("hosts know that they share the disks", self._share, LIMIT, 1.0)
 
     def stop(self) -> None:
-        for machine in self.machines.values():
-            machine.cut_power()
-        for link in self.links.values():
-            link.cut()
-        self.cloud.destroy()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.cloud.destroy)
+            for link in self.links.values():
+                stack.callback(link.cut)
+            for machine in self.machines.values():
+                stack.callback(machine.cut_power)
+            for host in self.cloud.computes:
+                if host in self.cloud.processes:  # A stopped parent would keep a dead process, and its host with it.
+                    self.cloud.signal(host, signal.SIGCONT)
 
     def _add_image(self, guest: Path) -> None:
         kernel, ramdisk = str(uuid.uuid4()), str(uuid.uuid4())
@@ -294,6 +298,7 @@ class RealCloud:
             self.cloud.start(host)
         elif process.poll() is None:
             os.kill(child_of(process.pid), signal.SIGCONT)
+            self.cloud.signal(host, signal.SIGCONT)  # nsenter stops with its command.
 
         def is_up() -> bool:
             if self.cloud.processes[host].poll() is not None:  # The guard has ended its daemon; systemd starts another.

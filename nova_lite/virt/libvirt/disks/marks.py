@@ -47,6 +47,8 @@ class Marks:
         self._descriptor: int | None = None
         self._marks: list[str] = []
         self._made_at = 0.0
+        #: The last look has failed, which was logged.
+        self._has_failed = False
 
     def look(self) -> StorageView:
         """Renew the own mark if it is old, and return what is in the directory. Raises OSError."""
@@ -54,9 +56,12 @@ class Marks:
         try:
             self._keep()
         except OSError as error:
-            LOG.warning("Disks here are not shared with other hosts: %s has no locks: %s", self._directory, error)
+            if not self._has_failed:
+                LOG.warning("Disks here are not shared with other hosts: %s has no locks: %s", self._directory, error)
+            self._has_failed = True
             self._close()
             return StorageView()
+        self._has_failed = False
         view = StorageView(marks=list(self._marks))
         for name in sorted(os.listdir(self._directory))[:MAX_FILES]:
             if name != self._host and _HOST.fullmatch(name):

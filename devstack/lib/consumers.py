@@ -3,14 +3,18 @@
     consumers.py PROGRAM --directory DIRECTORY --nova-lite COMMAND [--provider FILE]
 
 PROGRAM is ansible, fog, heat, libcloud, packer, rally or terraform. Exits with an error at the first step that fails.
+The result is stored in benchmarks/results/consumers, of which clients.py makes a table.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
+import importlib.metadata
 import json
 import os
+import re
 import secrets
 import shlex
 import subprocess
@@ -23,10 +27,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from clients import Cloud, running_cloud
+from clients import PROGRAMS as RESULTS
+from clients import Cloud, plain, running_cloud
 
 FILES = Path(__file__).resolve().parents[1] / "consumers"
 BIN = Path(sys.executable).parent
+
+
+class Failure(Exception):
+    """A step that failed."""
+
+
+class Program(NamedTuple):
+    """A program. ``run`` returns what has passed. ``versions``: by name, of the program and what it uses."""
+
+    run: Callable[[Job], str]
+    versions: Callable[[], dict[str, str]]
 
 
 class Job(NamedTuple):
@@ -51,7 +67,7 @@ class Job(NamedTuple):
             log.write(f"$ {line}\n{done.stdout}{done.stderr}\n")
         print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
         if done.returncode not in statuses:
-            sys.exit(f"{line} failed ({self.directory}/commands.log):\n{(done.stdout + done.stderr)[-3000:]}")
+            raise Failure(f"{line} failed ({self.directory}/commands.log):\n{(done.stdout + done.stderr)[-3000:]}")
         return done.stdout
 
     def openstack_rest(self, service: str, path: str) -> Any:
@@ -66,10 +82,10 @@ class Job(NamedTuple):
 # --- Terraform
 
 
-def terraform(job: Job) -> None:
+def terraform(job: Job) -> str:
     """Make a usual module, see no change in a second plan, change it, and destroy it; then all of it once more."""
     if job.provider is None:
-        sys.exit("terraform: --provider must name the program terraform-provider-openstack.")
+        raise Failure("terraform: --provider must name the program terraform-provider-openstack.")
     module = (FILES / "terraform.tf").read_text()
     overrides = {"terraform-provider-openstack/openstack": str(job.provider.resolve().parent)}
     lines = "".join(f'    "{name}" = "{path}"\n' for name, path in overrides.items())
@@ -86,6 +102,8 @@ def terraform(job: Job) -> None:
             run("apply", "-auto-approve")
             run("plan", "-detailed-exitcode")  # 2 means that there are changes
         run("destroy", "-auto-approve")
+    count = len(re.findall(r"^resource ", module, re.MULTILINE))
+    return f"{count} resources made, changed in place and destroyed, twice; plans without changes"
 
 
 # --- Heat
@@ -94,7 +112,7 @@ def terraform(job: Job) -> None:
 HEAT_PORT = 8004
 
 
-def heat(job: Job) -> None:
+def heat(job: Job) -> str:
     """Make a stack, change it, and delete it, with an engine that finds the cloud by the catalog."""
     password = secrets.token_urlsafe(16)
     heat_accounts(job, password)
@@ -114,11 +132,11 @@ def heat(job: Job) -> None:
             changed.write_text(yaml.safe_dump(template))
             job.openstack("stack", "update", "--wait", "-t", str(changed), "one")
             stack = json.loads(job.openstack("stack", "show", "-f", "json", "one"))
-            print(f"{stack['stack_status']}: {len(template['resources'])} resources")
             job.openstack("stack", "delete", "--yes", "--wait", "one")
     for noun in ("server", "volume", "router"):
         if left := json.loads(job.openstack(noun, "list", "-f", "json")):
-            sys.exit(f"The stack has left {noun}: {left}")
+            raise Failure(f"The stack has left {noun}: {left}")
+    return f"a stack of {len(template['resources'])} resources created, changed ({stack['stack_status']}) and deleted"
 
 
 def heat_accounts(job: Job, password: str) -> None:
@@ -226,26 +244,28 @@ def wait_for_http(url: str) -> None:
             return
         except OSError:
             time.sleep(0.5)
-    sys.exit(f"Nothing answers at {url}.")
+    raise Failure(f"Nothing answers at {url}.")
 
 
 # --- Libcloud
 
 
-def libcloud(job: Job) -> None:
+def libcloud(job: Job) -> str:
     """Make and remove a server with a volume and a floating address."""
     job.run(sys.executable, FILES / "libcloud_flow.py", job.cloud.url, job.cloud.password)
+    return "server, volume, floating address, key pair, security group and snapshot made and removed"
 
 
 # --- fog, Packer
 
 
-def fog(job: Job) -> None:
+def fog(job: Job) -> str:
     """Make and remove a server with a network, a router, a volume and a floating address."""
-    print(job.run("ruby", FILES / "fog_flow.rb", job.cloud.url, job.cloud.password).strip())
+    job.run("ruby", FILES / "fog_flow.rb", job.cloud.url, job.cloud.password)
+    return "network, router, server, volume, floating address and security group made and removed"
 
 
-def packer(job: Job) -> None:
+def packer(job: Job) -> str:
     """Make an image of a server that Packer starts."""
     network = job.openstack_rest("network", "networks?name=private")["networks"][0]["id"]
     values = {"url": job.cloud.url, "password": job.cloud.password, "network": network}
@@ -253,21 +273,23 @@ def packer(job: Job) -> None:
     job.run("packer", "build", "-color=false", *variables, FILES / "packer.json", CHECKPOINT_DISABLE="1")
     (image,) = job.openstack_rest("image", "images?name=packed")["images"]
     if (image["status"], image["tags"]) != ("active", ["packed"]):
-        sys.exit(f"Packer's image is not as it should be: {image}")
+        raise Failure(f"Packer's image is not as it should be: {image}")
+    return "an image made of a server, with a tag"
 
 
 # --- Ansible, Rally
 
 
-def ansible(job: Job) -> None:
+def ansible(job: Job) -> str:
     """Make a server with all around it, see no change in a second run, and remove everything."""
     settings = {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false"}
     interpreter = ["-e", f"ansible_python_interpreter={sys.executable}"]
     output = job.run(BIN / "ansible-playbook", *interpreter, FILES / "ansible.yaml", **settings)
-    print(next(line for line in output.splitlines() if "failed=" in line))
+    (passed,) = re.findall(r"\bok=(\d+) .*failed=0 ", output)
+    return f"{passed} tasks of members and admins, no change in a second run"
 
 
-def rally(job: Job) -> None:
+def rally(job: Job) -> str:
     """Run scenarios of the services with users of Rally's own. None of them may fail."""
     admin = {"username": "admin", "password": job.cloud.password, "project_name": "admin"}
     domains = {"user_domain_name": "Default", "project_domain_name": "Default"}
@@ -287,18 +309,42 @@ def rally(job: Job) -> None:
     found = json.loads((job.directory / "report.json").read_text())["tasks"][0]["subtasks"]
     failed = [item["title"] for item in found if not all(work["pass_sla"] for work in item["workloads"])]
     if failed:
-        sys.exit(f"Scenarios failed ({job.directory}/report.json): {', '.join(failed)}")
-    print(f"{len(found)} scenarios passed")
+        raise Failure(f"Scenarios failed ({job.directory}/report.json): {', '.join(failed)}")
+    return f"{len(found)} scenarios of identity, servers, networks, volumes and images"
 
 
-PROGRAMS: dict[str, Callable[[Job], None]] = {
-    "ansible": ansible,
-    "fog": fog,
-    "heat": heat,
-    "libcloud": libcloud,
-    "packer": packer,
-    "rally": rally,
-    "terraform": terraform,
+# --- versions
+
+
+def distributions(*names: str) -> Callable[[], dict[str, str]]:
+    """Return the function that looks for the versions of Python's distributions."""
+    return lambda: {name: importlib.metadata.version(name) for name in names}
+
+
+def printed(name: str, *command: str) -> Callable[[], dict[str, str]]:
+    """Return the function that finds a version in what a command prints."""
+
+    def versions() -> dict[str, str]:
+        output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+        found = re.search(r"\d+(\.\d+)+", output)
+        return {name: found[0] if found else "unknown"}
+
+    return versions
+
+
+#: The gem's version, which Debian's package has, too.
+FOG_VERSION = (
+    "puts Gem.loaded_specs['fog-openstack']&.version || Gem::Specification.find_by_name('fog-openstack').version"
+)
+
+PROGRAMS = {
+    "ansible": Program(ansible, distributions("ansible", "openstacksdk")),
+    "fog": Program(fog, printed("fog-openstack", "ruby", "-e", FOG_VERSION)),
+    "heat": Program(heat, distributions("openstack-heat", "python-heatclient")),
+    "libcloud": Program(libcloud, distributions("apache-libcloud")),
+    "packer": Program(packer, printed("packer", "packer", "version")),
+    "rally": Program(rally, distributions("rally", "rally-openstack")),
+    "terraform": Program(terraform, printed("terraform", "terraform", "version")),
 }
 
 
@@ -330,11 +376,27 @@ def main() -> None:
     directory = arguments.directory / arguments.program
     subprocess.run(["rm", "-rf", str(directory)], check=True)
     directory.mkdir(parents=True)
+    program = PROGRAMS[arguments.program]
+    began = time.monotonic()
     with running_cloud(shlex.split(arguments.nova_lite), directory) as cloud:
         clouds = directory / "clouds.yaml"
         clouds.write_text(yaml.safe_dump(clouds_of(cloud)))
-        PROGRAMS[arguments.program](Job(cloud, directory, clouds, arguments.provider))
-    print(f"{arguments.program}: passed with nova_lite {cloud.nova_lite}")
+        stored = {
+            "program": arguments.program,
+            "versions": program.versions(),
+            "date": datetime.date.today().isoformat(),
+            "nova_lite": cloud.nova_lite,
+        }
+        try:
+            result = {"status": "passed", "text": program.run(Job(cloud, directory, clouds, arguments.provider))}
+        except Failure as failure:
+            result = {"status": "failed", "text": plain(str(failure))}
+            print(failure, file=sys.stderr)
+    stored |= result | {"seconds": round(time.monotonic() - began)}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{arguments.program}.json").write_text(json.dumps(stored, indent=1) + "\n")
+    print(f"{arguments.program} {stored['status']} with nova_lite {cloud.nova_lite}: {stored['text']}")
+    sys.exit(stored["status"] != "passed")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ def test_configuration_is_valid(tmp_path: Path) -> None:
     conf = configuration.load([written(directory)], "host7")
     assert conf.state_path == str(directory)
     assert conf.host == "host7"
+    assert conf.api.max_wait == 60
     assert conf.identity.image_endpoint == "http://a:1/image"
     assert conf.vnc.novncproxy_base_url == "http://a:2/vnc_lite.html"
     assert conf.serial_console.base_url == "ws://a:3/"

@@ -21,9 +21,9 @@ def script() -> Any:
 
 def test_page_of_client_suites_is_that_of_the_stored_results(script: Any) -> None:
     """``devstack/clients.sh --page`` makes it."""
-    stored = [json.loads(file.read_text()) for file in sorted(script.RESULTS.glob("*.json"))]
-    assert stored
-    assert (ROOT / "docs/reference/clients.md").read_text() == script.page(stored)
+    suites, programs = script.stored_in(script.RESULTS), script.stored_in(script.PROGRAMS)
+    assert suites and programs
+    assert (ROOT / "docs/reference/clients.md").read_text() == script.page(suites, programs)
 
 
 def test_every_known_cause_has_a_kind(script: Any) -> None:
@@ -39,7 +39,7 @@ def test_failures_with_a_known_reason_are_not_applicable(script: Any) -> None:
         "failed": {"a.TestD": "404 GET /image/v2/tasks", "a.TestE": "no known reason at all"},
         "skipped": {"a.TestF": "needs 2.99"},
     }
-    page = script.page([run])
+    page = script.page([run], [])
     assert "| gophercloud | v2.9 | 2026-11-26 | 3 | 2 | 1 | 60.0 % | 4 | 75.0 % |" in page
     assert "| 1 | not supported | tasks of the image API | `a.TestD` |" in page
     assert "| 1 | unknown | Not examined. | `a.TestE` |" in page
@@ -119,3 +119,30 @@ def test_groups_of_the_subset_have_suites_reasons_and_tests_of_their_own(script:
     names = [group["group"] for group in groups]
     tests = [(group["suite"], test) for group in groups for test in group["tests"]]
     assert len(set(names)) == len(names) and len(set(tests)) == len(tests)
+
+
+def test_page_has_a_row_for_each_program(script: Any) -> None:
+    result = {
+        "program": "rally",
+        "versions": {"rally": "5.1", "rally-openstack": "4.1"},
+        "date": "2026-11-26",
+        "status": "failed",
+        "text": "task start\nfailed",
+        "seconds": 12,
+    }
+    row = "| rally | rally 5.1, rally-openstack 4.1 | 2026-11-26 | failed: task start failed | 12 s |"
+    assert row in script.page([], [result])
+
+
+def test_targets_count_all_tests_of_a_suite_and_why_they_have_not_passed(script: Any) -> None:
+    run = {
+        "suite": "tempest-image",
+        "version": "47",
+        "date": "2026-11-26",
+        "passed": [f"a.B.test_{number}" for number in range(60)],
+        "failed": {"a.C.test_a": "404 GET /image/v2/tasks", "a.C.test_b": "no known reason", "a.C.tearDownClass": "x"},
+        "skipped": {"a.D.test_c": "no stores"},
+    }
+    page = script.page([run], [])
+    assert "| tempest-image | 60 | 63 | 60 | 0 | 1 | 0 | 1 | 1 | yes |" in page
+    assert "| tempest-volume | 150 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | no |" in page

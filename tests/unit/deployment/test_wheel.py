@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import zipfile
 from collections.abc import Mapping
 from email import message_from_bytes
@@ -15,6 +19,7 @@ import pytest
 from packaging.version import Version
 
 TOP = Path(__file__).resolve().parents[3]
+NOBODY = 65534
 #: Parts of the checkout from which a package is built.
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "nova_lite")
 PRETEND = "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE"
@@ -139,3 +144,50 @@ def test_compute_host_runs_its_daemon_and_cannot_import_sql(wheel: Path, tmp_pat
         "print({name for name in ('sqlalchemy', 'alembic', 'psycopg', 'pymysql') if importlib.util.find_spec(name)})"
     )
     assert run(python, "-W", "ignore", "-c", code, where=tmp_path, PYTHONPATH="") == "set()"
+
+
+@pytest.mark.skipif(
+    os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 installs libraries from the index"
+)
+def test_extra_dev_installed_by_an_ordinary_user_runs_a_cloud_for_its_clients(wheel: Path) -> None:
+    """Print the figures of docs/howto/test-against-a-cloud.md."""
+    home = Path(tempfile.mkdtemp(prefix="nova-lite-test-wheel-"))
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "PATH"))}
+    environment = {**kept, "HOME": str(home), "TMPDIR": str(home)}
+    try:
+        shutil.copy(wheel, home)
+        if user:
+            os.chown(home, NOBODY, NOBODY)
+        began = time.monotonic()
+        for command in (
+            [sys.executable, "-m", "venv", f"{home}/venv"],
+            [f"{home}/venv/bin/pip", "install", "--quiet", "--no-cache-dir", f"{home}/{wheel.name}[dev]"],
+        ):
+            subprocess.run([*user, *command], cwd=home, env=environment, check=True)
+        installed = time.monotonic() - began
+        cloud = subprocess.Popen(
+            [*user, f"{home}/venv/bin/nova-lite", "dev", "--port", "0", "--json"],
+            cwd=home,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert cloud.stdout is not None
+            ready = json.loads(cloud.stdout.readline())
+            memory = int(Path(f"/proc/{cloud.pid}/status").read_text().partition("VmRSS:")[2].split()[0]) // 1024
+            client = [*user, f"{home}/venv/bin/openstack", "--os-cloud", "nova-lite-dev-demo"]
+            client += ["server", "create", "--image", "nova-lite-guest", "--flavor", "m1.nano", "--wait", "first"]
+            variables = {**environment, "OS_CLIENT_CONFIG_FILE": ready["clouds_file"]}
+            made = subprocess.run(
+                [*client, "-f", "value", "-c", "status"], cwd=home, env=variables, stdout=subprocess.PIPE, text=True
+            )
+            assert made.stdout.strip() == "ACTIVE"
+        finally:
+            cloud.send_signal(signal.SIGINT)
+            assert cloud.wait(60) == 0
+        print(f"\ninstalled in {installed:.0f} s, ready after {ready['seconds']} s with {memory} MB")
+        assert not Path(ready["clouds_file"]).exists()
+    finally:
+        shutil.rmtree(home)

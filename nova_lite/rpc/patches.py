@@ -14,6 +14,7 @@ import errno
 import functools
 import importlib.metadata
 import inspect
+import itertools
 import logging
 import math
 import os
@@ -195,8 +196,8 @@ def _reset(used: Any) -> None:
 
 # --- refused-messages: a queue has no leader for a moment
 
-#: Seconds for which a message is sent again that the broker has refused, and seconds between two attempts.
-REFUSED_SECONDS, _REFUSED_STEP = 3.0, 0.1
+#: How often a message is sent that the broker refuses, and seconds between two attempts.
+REFUSED_ATTEMPTS, _REFUSED_STEP = 30, 0.1
 
 
 def _survive_refusals() -> None:
@@ -209,13 +210,12 @@ def _survive_refusals() -> None:
     publish, set_channel = impl_rabbit.Connection._publish, impl_rabbit.Connection._set_current_channel
 
     def publish_until_taken(used: Any, *arguments: Any, **options: Any) -> None:
-        deadline = time.monotonic() + REFUSED_SECONDS
-        while True:
+        for attempt in itertools.count(1):
             try:
                 publish(used, *arguments, **options)
                 return
             except amqp.exceptions.MessageNacked:
-                if time.monotonic() >= deadline:
+                if attempt >= REFUSED_ATTEMPTS:
                     raise
             time.sleep(_REFUSED_STEP)
 

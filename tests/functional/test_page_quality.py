@@ -115,6 +115,7 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
         ("images", "Upload an image"),
         ("networks", "Create a network"),
         ("routers", "Create a router"),
+        ("backup-policies", "Create a backup policy"),
         ("users", "Create a user"),
         ("hosts/host1", "Disable"),
     ):
@@ -129,6 +130,28 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
     if found := violations(page):
         wrong["finder"] = found
     page.browser.press("Escape")
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_open_consoles_are_accessible(page: Page, dark: bool) -> None:
+    page.log_in("large", PASSWORD)
+    page.browser.resize(1280, 900, dark)
+    server = page.browser.run(
+        "fetch('api/compute/v2.1/servers', {headers: {'X-Nova-Lite-Page': '1'}}).then((response) => response.json())"
+        ".then((body) => body.servers[0].id)"
+    )
+    page.go(f"servers/{server}/console")
+    wrong = {}
+    for button in ("Open the screen", "Open the serial port"):
+        page.press(button)
+        page.sees("Connected")
+        if found := violations(page):
+            wrong[button] = found
+        if directory := os.environ.get("NOVA_LITE_SCREENSHOTS"):
+            name = f"console-{button.rpartition(' ')[2]}{'-dark' if dark else ''}.png"
+            page.browser.screenshot(Path(directory) / name)
+        page.press("Close the console")
     assert wrong == {}
 
 

@@ -70,6 +70,8 @@ class ConductorTiming:
     #: Intervals between two looks for old backups of servers, and at the protection of servers for metrics.
     backup_retention_interval: float = 600.0
     backup_status_interval: float = 60.0
+    #: Shortest interval between two removals of data from repositories that no backup has any more.
+    backup_prune_interval: float = 6 * 3600.0
     #: Interval between two looks for notifications that another conductor has written, and between two removals of old
     #: ones.
     notification_poll: float = 5.0

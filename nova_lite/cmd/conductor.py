@@ -75,6 +75,8 @@ class Conductor(service.Daemon):
         self.add_periodic("drop_old_notifications", DROP_NOTIFICATIONS_INTERVAL, self._drop_notifications, jitter=True)
         self.add_periodic("audit_usage", AUDIT_USAGE_INTERVAL, self._audit_usage, jitter=True)
         self.add_periodic("scheduled_backups", self.conf.server_backups.interval, self._back_up)
+        if manager.stored_backups.repositories is not None:
+            self.add_periodic("stored_backups", self.conf.server_backups.interval, self._store_backups)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -102,6 +104,10 @@ class Conductor(service.Daemon):
     def _back_up(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.scheduled_backups.run_if_first)
+
+    def _store_backups(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.stored_backups.run_if_first)
 
     def _drop_notifications(self) -> None:
         assert self.manager is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from nova_lite import rpc
+from nova_lite.backups.repository import load as load_repositories
 from nova_lite.base import ip, metrics
 from nova_lite.base.timing import TIMING, Timing
 from nova_lite.compute.rpcapi import ComputeRPC
@@ -41,6 +42,7 @@ from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
+from nova_lite.conductor.stored_backups import StoredBackups
 from nova_lite.db import audit_events, backlog, compute_nodes, engine, member_versions, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
@@ -82,7 +84,8 @@ class ConductorManager:
             lambda requests: self.engine.guarded(lambda: scheduling.place(requests)), timing.conductor
         )
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
-        self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor)
+        self.stored_backups = StoredBackups(self.engine, load_repositories(conf), timing.conductor)
+        self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor, self.stored_backups)
         self.fencer = HostFencer(self.db, conf, timing.conductor)
         self.evacuator = Evacuator(self.engine)
         self.endpoint = rpc.Endpoint(

@@ -1348,8 +1348,12 @@ class ConductorRPC(Protocol):
     def server_backup_hold(self, context: RequestContext, backup_id: str) -> ServerBackup:
         """Return a complete backup, and keep retention from removing it while a server is restored from it.
 
-        Raises `ServerBackupNotComplete`.
+        Raises `ServerBackupNotComplete`, or `ServerBackupInRepository` for a backup without an image.
         """
+
+    @rpc.change(rpc.API, since="1.28")
+    def server_backup_want_image(self, context: RequestContext, backup_id: str) -> ServerBackup:
+        """Request an image of a complete backup in a repository. Raises `ServerBackupNotComplete`."""
 
     @rpc.delete(rpc.API, since="1.26")
     def server_backup_delete(self, context: RequestContext, backup_id: str) -> None:

@@ -12,8 +12,8 @@ import datetime
 import functools
 import logging
 import threading
-import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -23,11 +23,12 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.stored_backups import Interval, StoredBackups
 from nova_lite.db import backup_policies, images, instances, server_backups, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image import snapshots
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import ActionCommand, BackupStatus, Image, Instance, PolicyStatus, ServerBackup
+from nova_lite.objects import ActionCommand, BackupEngine, BackupStatus, Image, Instance, PolicyStatus, ServerBackup
 
 LOG = logging.getLogger(__name__)
 
@@ -39,27 +40,14 @@ _UNREACHABLE = ("DOWN", "UNKNOWN")
 _BATCH = 64
 
 
-class Interval:
-    """A time that comes every ``seconds``, and at once for the first time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._last = float("-inf")
-
-    def is_due(self) -> bool:
-        """Return whether the time has come. The next one is counted from then on."""
-        now = time.monotonic()
-        is_due = now - self._last >= self._seconds
-        if is_due:
-            self._last = now
-        return is_due
-
-
 class ScheduledBackups:
     """The conductor's periodic work for backup policies."""
 
-    def __init__(self, engine: ActionEngine, timing: ConductorTiming = TIMING.conductor) -> None:
+    def __init__(
+        self, engine: ActionEngine, timing: ConductorTiming = TIMING.conductor, stored: StoredBackups | None = None
+    ) -> None:
         self.engine = engine
+        self.stored = stored or StoredBackups(engine, None, timing)
         self.db = engine.db
         self.conf = engine.conf
         self.images = engine.images
@@ -136,7 +124,7 @@ class ScheduledBackups:
         try:
             if instance.host_status in _UNREACHABLE:
                 raise exceptions.ComputeHostUnavailable(host=instance.host)
-            image = _image(backup, instance)
+            image = _image(backup, instance, self._engine)
             registered = self.images.register_for_owner(image)
             command = self.db.write(self._begin_backup, backup.id, registered or image, registered is not None)
         except (exceptions.Conflict, exceptions.ServiceUnavailable) as error:
@@ -152,6 +140,11 @@ class ScheduledBackups:
         return True
 
     @property
+    def _engine(self) -> BackupEngine:
+        """Engine of new backups."""
+        return BackupEngine(self.conf.server_backups.engine)
+
+    @property
     def _retry_seconds(self) -> float:
         return float(self.conf.server_backups.retry_seconds)
 
@@ -160,17 +153,24 @@ class ScheduledBackups:
         row = server_backups.lock(uow, backup_id, BackupStatus.PENDING)
         if row is None:
             return None
-        payload = {
+        context = _context(server_backups.to_backup(row))
+        server = instances.get_row(uow, context, row.instance_uuid)
+        base = None
+        payload: dict[str, Any] = {
             "image": msgspec.to_builtins(image),
             "registered": is_registered,
             "backup_type": _backup_type(row.policy_id),
             "rotation": KEEP_ALL,
         }
-        context = _context(server_backups.to_backup(row))
+        if self._engine is BackupEngine.RESTIC:
+            base = server_backups.base_of(uow, row, server, self.conf.server_backups.full_every)
+            payload["backup"] = {"backup_id": row.uuid}
+            if base is not None:
+                payload["backup"] |= {"base": base.uuid, "base_size": base.disk_size}
+            payload["of_disk"] = True
         kind = operations.CREATE_BACKUP.kind
         command = self.engine.accept_in(uow, context, row.instance_uuid, kind, payload)
-        server = instances.get_row(uow, context, row.instance_uuid)
-        server_backups.begin(uow, row, command.action_id, server)
+        server_backups.begin(uow, row, command.action_id, server, image, self._engine, base)
         return command
 
     # --- end
@@ -189,6 +189,8 @@ class ScheduledBackups:
         image = self._image_of(backup) if cause is None else None
         if image is None:
             self._fail(backup.id, BackupStatus.RUNNING, cause or "its image is not active")
+        elif backup.engine != BackupEngine.IMAGES:
+            self.db.write(server_backups.begin_storing, backup.id, image.size)
         elif self.db.write(server_backups.complete_backup, backup.id, image.size):
             metrics.SERVER_BACKUPS.labels(BackupStatus.COMPLETE).inc()
             LOG.info("Backup %s of server %s is complete", backup.id, backup.instance_uuid)
@@ -227,9 +229,10 @@ class ScheduledBackups:
 
     def _is_newest_there(self, backups: list[ServerBackup]) -> bool:
         """Check whether the image of the newest backup exists, and record it if it does not."""
-        if self._image_of(backups[0]) is not None:
+        is_image = backups[0].engine == BackupEngine.IMAGES
+        if self._image_of(backups[0]) is not None if is_image else self.stored.has(backups[0]):
             return True
-        LOG.warning("Backup %s of server %s has no image any more", backups[0].id, backups[0].instance_uuid)
+        LOG.warning("Backup %s of server %s has no data any more", backups[0].id, backups[0].instance_uuid)
         self.db.write(server_backups.lose_backup, backups[0].id)
         return False
 
@@ -270,9 +273,11 @@ def _backup_type(policy_id: str) -> str:
     return f"policy-{policy_id}"
 
 
-def _image(backup: ServerBackup, instance: Instance) -> Image:
-    """Return the queued image for a backup."""
+def _image(backup: ServerBackup, instance: Instance, engine: BackupEngine) -> Image:
+    """Return the queued image for a backup. Data on the way to a repository are no disk, and lists do not show them."""
     name = f"{instance.display_name[:200]} {backup.scheduled_for:%Y-%m-%d %H:%M}"
     properties = {"backup_type": _backup_type(backup.policy_id), "backup_id": backup.id}
     image = snapshots.image_of(_context(backup), instance, name, snapshots.BACKUP, properties)
+    if engine is BackupEngine.RESTIC:
+        image = msgspec.structs.replace(image, disk_format="raw", hidden=True)
     return msgspec.structs.replace(image, id=backup.image_id)

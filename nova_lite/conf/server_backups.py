@@ -7,6 +7,44 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 OPTS = [
+    cfg.StrOpt(
+        "engine",
+        default="images",
+        choices=[
+            ("images", "each backup is an image with the whole root disk"),
+            ("restic", "increments of the root disk, deduplicated and encrypted in a repository"),
+        ],
+        help=(
+            "How backups by policies are stored. Backups that exist are kept, and can be restored, if this changes. "
+            "Set restic for servers whose disks are large and change little."
+        ),
+    ),
+    cfg.StrOpt(
+        "repository",
+        default="",
+        help=(
+            "Place of the repositories of engine restic: a directory that the conductors can write, or another place "
+            "that restic knows, such as sftp:user@host:/path. Each project has a repository of its own in it. Set it "
+            "for engine restic."
+        ),
+    ),
+    cfg.StrOpt(
+        "password_file",
+        default="",
+        help=(
+            "File with the password of the repositories, readable by the conductors alone. Without it nobody can read "
+            "a backup: keep a copy elsewhere. Set it for engine restic."
+        ),
+    ),
+    cfg.IntOpt(
+        "full_every",
+        default=28,
+        min=1,
+        help=(
+            "Engine restic: one backup of so many reads and stores the whole disk; the others are increments. A "
+            "restoration reads all increments since the whole one. Lower it for faster restorations."
+        ),
+    ),
     cfg.FloatOpt(
         "interval",
         default=15.0,

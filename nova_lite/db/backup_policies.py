@@ -28,6 +28,8 @@ CHANGEABLE = (
     *("not_before", "not_after", "servers", "tags", "all_servers"),
 )
 #: States of servers without a disk that changes. A shelved server has its image.
+#: Statuses of a backup that exists, or is being made.
+_CURRENT = (BackupStatus.COMPLETE, BackupStatus.STORING, BackupStatus.RUNNING)
 _WITHOUT_DISK = (states.BUILDING, states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
 #: Time within which backups that a user has requested have to begin.
 RUN_WINDOW = datetime.timedelta(hours=1)
@@ -182,7 +184,7 @@ def _protection(
 ) -> ServerProtection:
     of_status = {backup.status: backup for backup in backups}
     complete, failed = of_status.get(BackupStatus.COMPLETE), of_status.get(BackupStatus.FAILED)
-    current = [of_status.get(status) for status in (BackupStatus.COMPLETE, BackupStatus.RUNNING)]
+    current = [of_status.get(status) for status in _CURRENT]
     is_required = since is not None and server.launched_at is not None and server.launched_at <= since
     return ServerProtection(
         instance_uuid=server.uuid,

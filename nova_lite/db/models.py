@@ -596,6 +596,17 @@ class ServerBackup(Numbered, Created, Base):
     finished_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     held_until: Mapped[datetime.datetime | None] = mapped_column(Time)
     server: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    engine: Mapped[str] = mapped_column(sa.String(16), default="images", server_default="images")
+    generation: Mapped[int | None] = mapped_column()
+    base_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    increments: Mapped[int] = mapped_column(default=0, server_default="0")
+    disk_size: Mapped[int] = mapped_column(sa.BigInteger, default=0, server_default="0")
+    snapshot: Mapped[str | None] = mapped_column(sa.String(64))
+    digest: Mapped[str | None] = mapped_column(sa.String(64))
+    has_image: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    restored_image_id: Mapped[str | None] = mapped_column(Uuid)
+    restore_status: Mapped[str | None] = mapped_column(sa.String(16))
+    restore_reason: Mapped[str | None] = mapped_column(sa.Text)
 
 
 class UsageAudit(Numbered, Base):

@@ -22,13 +22,25 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.db.models import ServerBackup as Row
 from nova_lite.db.rows import to_object
-from nova_lite.objects import BackupPolicy, BackupQuery, BackupStatus, InstanceActionEvent, ServerBackup
+from nova_lite.objects import (
+    BackupEngine,
+    BackupPolicy,
+    BackupQuery,
+    BackupStatus,
+    Image,
+    InstanceActionEvent,
+    RestoreStatus,
+    ServerBackup,
+)
 from nova_lite.operations import states
 
 #: Event of the action that reports a backup that did not begin.
 EVENT = "conductor_backup_policy"
 #: Time in which a server that is restored gets its image. After that, the server refers to it.
 HOLD = datetime.timedelta(hours=1)
+#: Time in which data that were uploaded get into the repository. After that, the backup has failed.
+STORE_TIME = datetime.timedelta(days=1)
+_LONGEST_CHAIN = 10_000
 #: Most characters of a reason.
 _REASON = 1000
 
@@ -67,7 +79,7 @@ def get(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBacku
 def delete(uow: UnitOfWork, context: RequestContext, backup_id: str) -> None:
     """Delete a backup: its image is removed soon. Raises `ServerBackupRunning` while it is being made."""
     row = _visible(uow, context, backup_id, lock=True)
-    if row.status == BackupStatus.RUNNING:
+    if row.status in (BackupStatus.RUNNING, BackupStatus.STORING):
         raise exceptions.ServerBackupRunning(backup_id=backup_id)
     row.status = BackupStatus.DELETING
     uow.session.flush()
@@ -81,6 +93,29 @@ def hold(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBack
     row = _visible(uow, context, backup_id, lock=True)
     if row.status != BackupStatus.COMPLETE:
         raise exceptions.ServerBackupNotComplete(backup_id=backup_id, status=row.status)
+    in_repository = row.engine != BackupEngine.IMAGES
+    if in_repository and row.restore_status != RestoreStatus.READY:
+        raise exceptions.ServerBackupInRepository(backup_id=backup_id)
+    row.held_until = uow.now + HOLD
+    uow.session.flush()
+    found = to_backup(row)
+    return msgspec.structs.replace(found, image_id=row.restored_image_id) if in_repository else found
+
+
+def want_image(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBackup:
+    """Request an image of a complete backup in a repository, unless there is one. A failed attempt is repeated.
+
+    Raises `ServerBackupNotComplete`. A backup that is an image is returned as it is.
+    """
+    row = _visible(uow, context, backup_id, lock=True)
+    if row.status != BackupStatus.COMPLETE:
+        raise exceptions.ServerBackupNotComplete(backup_id=backup_id, status=row.status)
+    if row.engine == BackupEngine.IMAGES or row.restore_status == RestoreStatus.WANTED:
+        return to_backup(row)
+    is_there = row.restored_image_id is not None and images.by_id(uow, row.restored_image_id) is not None
+    if row.restore_status != RestoreStatus.READY or not is_there:
+        row.restored_image_id, row.restore_reason = str(uuid.uuid4()), None
+        row.restore_status = RestoreStatus.WANTED
     row.held_until = uow.now + HOLD
     uow.session.flush()
     return to_backup(row)
@@ -181,8 +216,36 @@ def lock(uow: UnitOfWork, backup_id: str, status: BackupStatus) -> Row | None:
     return uow.session.scalars(query.execution_options(populate_existing=True)).first()
 
 
-def begin(uow: UnitOfWork, row: Row, action_id: int, server: models.Instance) -> None:
+def base_of(uow: UnitOfWork, row: Row, server: models.Instance, full_every: int) -> Row | None:
+    """Return the newest backup of the server in a repository, if an increment of it may be made, and lock it.
+
+    It was made on the same host and of the same build of the server. After ``full_every`` - 1 increments, none is.
+    """
+    query = sa.select(Row).where(
+        Row.instance_uuid == row.instance_uuid,
+        Row.project_id == row.project_id,
+        Row.engine == BackupEngine.RESTIC,
+        Row.status == BackupStatus.COMPLETE,
+    )
+    query = query.order_by(Row.started_at.desc(), Row.id.desc()).limit(1).with_for_update()
+    base = uow.session.scalars(query).first()
+    if base is None or (base.host, base.generation) != (server.host, server.generation):
+        return None
+    return base if base.increments + 1 < full_every else None
+
+
+def begin(
+    uow: UnitOfWork,
+    row: Row,
+    action_id: int,
+    server: models.Instance,
+    image: Image,
+    engine: BackupEngine,
+    base: Row | None,
+) -> None:
     """Record that the backup's action was accepted, and what a new server of the backup needs."""
+    row.engine, row.generation, row.has_image = engine, server.generation, engine is BackupEngine.RESTIC
+    row.base_id = None if base is None else base.uuid
     row.status, row.action_id, row.host, row.reason = BackupStatus.RUNNING, action_id, server.host, None
     row.attempts += 1
     row.started_at = uow.now
@@ -198,6 +261,8 @@ def begin(uow: UnitOfWork, row: Row, action_id: int, server: models.Instance) ->
         "security_groups": instance.security_groups,
         "config_drive": instance.config_drive,
     }
+    if engine is BackupEngine.RESTIC:
+        row.server = {**row.server, "image": msgspec.to_builtins(image)}
     uow.session.flush()
 
 
@@ -264,6 +329,139 @@ def complete_backup(uow: UnitOfWork, backup_id: str, size: int) -> bool:
     return True
 
 
+# --- backups in repositories
+
+
+def with_status(uow: UnitOfWork, status: BackupStatus) -> list[ServerBackup]:
+    """Return the backups in repositories with a status, the oldest first."""
+    query = sa.select(Row).where(Row.status == status, Row.engine == BackupEngine.RESTIC)
+    return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.id))]
+
+
+def begin_storing(uow: UnitOfWork, backup_id: str, size: int) -> bool:
+    """Record that the data of a backup are uploaded. Return False if the backup is not running any more."""
+    row = lock(uow, backup_id, BackupStatus.RUNNING)
+    if row is None:
+        return False
+    row.status, row.size, row.finished_at = BackupStatus.STORING, size, uow.now
+    uow.session.flush()
+    return True
+
+
+def store_backup(
+    uow: UnitOfWork, backup_id: str, base_id: str | None, disk_size: int, snapshot: str, digest: str
+) -> bool:
+    """Record that the data of a backup are in its repository: it is complete. Return False if nobody wants it.
+
+    Raises `BackupDataInvalid` for an increment whose base is gone, or is a backup of another disk.
+    """
+    row = lock(uow, backup_id, BackupStatus.STORING)
+    if row is None:
+        return False
+    row.base_id, row.increments = base_id, 0
+    if base_id is not None:
+        base = uow.session.scalars(sa.select(Row).where(Row.uuid == base_id).with_for_update()).first()
+        if base is None or base.snapshot is None:
+            raise exceptions.BackupDataInvalid(reason="the backup that they are based on was deleted")
+        mine = (row.instance_uuid, row.project_id, row.host, row.generation, disk_size)
+        if (base.instance_uuid, base.project_id, base.host, base.generation, base.disk_size) != mine:
+            raise exceptions.BackupDataInvalid(reason="the backup that they are based on is one of another disk")
+        row.increments = base.increments + 1
+    row.status, row.disk_size, row.snapshot, row.digest = BackupStatus.COMPLETE, disk_size, snapshot, digest
+    row.reason, row.finished_at = None, uow.now
+    uow.session.flush()
+    return True
+
+
+def put_storing_off(uow: UnitOfWork, backup_id: str, reason: str) -> bool:
+    """Record why the data cannot be stored now. Return True if that has lasted for `STORE_TIME`."""
+    row = lock(uow, backup_id, BackupStatus.STORING)
+    if row is None:
+        return False
+    row.reason = reason[:_REASON]
+    uow.session.flush()
+    return row.finished_at is not None and row.finished_at < uow.now - STORE_TIME
+
+
+def with_needless_image(uow: UnitOfWork) -> list[ServerBackup]:
+    """Return the backups whose uploaded data are in the repository, or will never be."""
+    query = sa.select(Row).where(Row.has_image.is_(True), Row.status.in_((BackupStatus.COMPLETE, BackupStatus.FAILED)))
+    return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.id))]
+
+
+def image_dropped(uow: UnitOfWork, backup_id: str) -> None:
+    """Record that the uploaded data of a backup are removed."""
+    uow.change(sa.update(Row).where(Row.uuid == backup_id).values(has_image=False))
+
+
+def chain(uow: UnitOfWork, backup_id: str) -> list[ServerBackup]:
+    """Return a backup with all backups that it is based on, the whole one first."""
+    found: list[ServerBackup] = []
+    wanted: str | None = backup_id
+    while wanted is not None:
+        row = uow.session.scalars(sa.select(Row).where(Row.uuid == wanted)).first()
+        if row is None or row.snapshot is None or len(found) > _LONGEST_CHAIN:
+            raise exceptions.BackupDataInvalid(reason="a backup that it is based on is missing")
+        found.insert(0, to_backup(row))
+        wanted = row.base_id
+    return found
+
+
+def in_repositories(uow: UnitOfWork, policy_id: str | None, only_newest: bool) -> list[ServerBackup]:
+    """Return the backups whose data are in repositories, the oldest first.
+
+    ``policy_id`` None: of all policies. ``only_newest``: the newest of each server, and its bases.
+    """
+    chosen = sa.select(Row).where(Row.snapshot.is_not(None), Row.status == BackupStatus.COMPLETE)
+    if policy_id is not None:
+        chosen = chosen.where(Row.policy_id == policy_id)
+    rows = list(uow.session.scalars(chosen.order_by(Row.id)))
+    if only_newest:
+        rows = list({row.instance_uuid: row for row in rows}.values())
+    found = {backup.id: backup for row in rows for backup in chain(uow, row.uuid)}
+    return list(found.values())
+
+
+def wanted_images(uow: UnitOfWork) -> list[ServerBackup]:
+    """Return the backups of which images are to be made."""
+    query = sa.select(Row).where(Row.restore_status == RestoreStatus.WANTED, Row.status == BackupStatus.COMPLETE)
+    return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.id))]
+
+
+def register_image(uow: UnitOfWork, image: Image) -> Image:
+    """Write the queued image of a backup, unless an earlier attempt has done so, and return it."""
+    found = images.by_id(uow, image.id)
+    return images.create(uow, image) if found is None else found
+
+
+def restored_image(uow: UnitOfWork, image_id: str) -> Image | None:
+    """Activate the image of a backup. Return None if it was deleted."""
+    return images.activate(uow, image_id)
+
+
+def end_restore(uow: UnitOfWork, backup_id: str, image_id: str, status: RestoreStatus, reason: str | None) -> None:
+    """Record what became of the image of a backup."""
+    row = lock(uow, backup_id, BackupStatus.COMPLETE)
+    if row is not None and row.restored_image_id == image_id:
+        row.restore_status, row.restore_reason = status, None if reason is None else reason[:_REASON]
+        uow.session.flush()
+    if status is RestoreStatus.FAILED:
+        images.drop(uow, [image_id])
+
+
+def to_forget(uow: UnitOfWork) -> list[ServerBackup]:
+    """Return the backups whose data are to be removed from repositories. A base stays while increments of it exist."""
+    later = sa.orm.aliased(Row)
+    needed = sa.exists().where(later.base_id == Row.uuid, later.status != BackupStatus.FAILED)
+    query = sa.select(Row).where(
+        Row.status == BackupStatus.DELETING, Row.engine == BackupEngine.RESTIC, sa.not_(needed)
+    )
+    return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.id))]
+
+
+# --- retention
+
+
 def groups(uow: UnitOfWork) -> list[tuple[str, str]]:
     """Return policy and server of each series with more than one complete backup."""
     query = sa.select(Row.policy_id, Row.instance_uuid).where(Row.status == BackupStatus.COMPLETE)
@@ -313,7 +511,8 @@ def lose_backup(uow: UnitOfWork, backup_id: str) -> None:
 
 def to_remove(uow: UnitOfWork, limit: int) -> list[ServerBackup]:
     """Return backups whose image is to be removed."""
-    query = sa.select(Row).where(Row.status == BackupStatus.DELETING).order_by(Row.id).limit(limit)
+    query = sa.select(Row).where(Row.status == BackupStatus.DELETING, Row.engine == BackupEngine.IMAGES)
+    query = query.order_by(Row.id).limit(limit)
     return [to_backup(row) for row in uow.session.scalars(query)]
 
 

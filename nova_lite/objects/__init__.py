@@ -23,10 +23,12 @@ from nova_lite.objects.action import ActionCommand, ActionReport, InstanceAction
 from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.audit import AuditEvent, AuditQuery
 from nova_lite.objects.backup import (
+    BackupEngine,
     BackupPolicy,
     BackupQuery,
     BackupStatus,
     PolicyStatus,
+    RestoreStatus,
     ServerBackup,
     ServerProtection,
 )
@@ -144,6 +146,7 @@ __all__ = [
     "AuditQuery",
     "AvailabilityZone",
     "BackedUpVolume",
+    "BackupEngine",
     "BackupPolicy",
     "BackupQuery",
     "BackupStatus",
@@ -236,6 +239,7 @@ __all__ = [
     "ResourceAllocation",
     "ResourceInventory",
     "ResourceProvider",
+    "RestoreStatus",
     "RetiredServer",
     "Retirement",
     "Router",

@@ -52,15 +52,32 @@ class BackupPolicy(msgspec.Struct, kw_only=True):
 class BackupStatus(enum.StrEnum):
     """Status of a server's backup.
 
-    PENDING: it waits for its time, for room, or for the server. RUNNING: its action is open. COMPLETE: its image is
-    active. DELETING: its image is being removed.
+    PENDING: it waits for its time, for room, or for the server. RUNNING: its action is open. STORING: its data are
+    moved to the repository. COMPLETE: its image is active, or its data are in the repository. DELETING: its data are
+    being removed.
     """
 
     PENDING = "pending"
     RUNNING = "running"
+    STORING = "storing"
     COMPLETE = "complete"
     FAILED = "failed"
     DELETING = "deleting"
+
+
+class BackupEngine(enum.StrEnum):
+    """Place of a backup's data: IMAGES: an image. RESTIC: a repository."""
+
+    IMAGES = "images"
+    RESTIC = "restic"
+
+
+class RestoreStatus(enum.StrEnum):
+    """Status of the image that is made of a backup in a repository."""
+
+    WANTED = "wanted"
+    READY = "ready"
+    FAILED = "failed"
 
 
 class ServerBackup(msgspec.Struct, kw_only=True):
@@ -69,6 +86,11 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     ``scheduled_for``: the time of the policy's schedule. ``due_at``: the next attempt. ``deadline``: after this time
     the backup does not begin any more. ``reason``: why it failed, or waits. ``size``: bytes of the image.
     ``server``: name, flavor, networks and metadata of the server, for a new server that is made of the backup.
+
+    A backup in a repository has more. ``generation``: of the server when it was made. ``base_id``: the backup that it
+    is an increment of. ``increments``: their number since the last whole backup. ``disk_size``: bytes of the disk.
+    ``snapshot`` and ``digest``: its stream in the repository. ``has_image``: the uploaded stream is still in the image
+    store. ``restored_image_id``, ``restore_status`` and ``restore_reason``: the image that is made of it.
     """
 
     id: str
@@ -88,6 +110,17 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     started_at: datetime.datetime | None = None
     finished_at: datetime.datetime | None = None
     server: dict[str, Any] = msgspec.field(default_factory=dict)
+    engine: str = BackupEngine.IMAGES
+    generation: int | None = None
+    base_id: str | None = None
+    increments: int = 0
+    disk_size: int = 0
+    snapshot: str | None = None
+    digest: str | None = None
+    has_image: bool = False
+    restored_image_id: str | None = None
+    restore_status: str | None = None
+    restore_reason: str | None = None
 
 
 class BackupQuery(msgspec.Struct, kw_only=True, omit_defaults=True):

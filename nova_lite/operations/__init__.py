@@ -23,6 +23,7 @@ from typing import Any
 
 from nova_lite.operations.images import (
     CREATE_BACKUP,
+    CREATE_BACKUP_OF_DISK,
     CREATE_IMAGE,
     CREATE_IMAGE_OF_VOLUMES,
     SHELVE,
@@ -126,6 +127,7 @@ __all__ = [
     "CRASH_DUMP",
     "CREATE",
     "CREATE_BACKUP",
+    "CREATE_BACKUP_OF_DISK",
     "CREATE_IMAGE",
     "CREATE_IMAGE_OF_VOLUMES",
     "DEALLOCATE",

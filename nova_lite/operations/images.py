@@ -58,10 +58,25 @@ CREATE_IMAGE = Operation(
     ),
 )
 
+#: The host uploads a stream of the root disk, whole or an increment. The conductor moves it to the repository later.
+CREATE_BACKUP_OF_DISK = Operation(
+    "createBackup",
+    notification=Notification("snapshot", Payload.SNAPSHOT),
+    allowed=WITH_DISK,
+    steps=(
+        dataclasses.replace(
+            snapshot_step("backup_disk", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
+            since="1.20",
+        ),
+        PUBLISH_STEP,
+    ),
+)
+
 CREATE_BACKUP = Operation(
     "createBackup",
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
+    variants=(("of_disk", True, CREATE_BACKUP_OF_DISK),),
     steps=(
         snapshot_step("backup_instance", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
         PUBLISH_STEP,

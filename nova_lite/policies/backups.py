@@ -31,4 +31,5 @@ BACKUP_RESTORE = _backups("restore", MEMBER, "Restore a server in place from its
 BACKUP_CREATE_SERVER = _backups(
     "create_server", MEMBER, "Create a server of another one's backup", f"POST {_BACKUP}/servers"
 )
+BACKUP_IMAGE = _backups("create_image", MEMBER, "Make an image of a server's backup", f"POST {_BACKUP}/image")
 BACKUP_DELETE = _backups("delete", MEMBER, "Delete a backup of a server and its image", f"DELETE {_BACKUP}")

@@ -44,7 +44,13 @@ from nova_lite.operations.states import PowerState
 NAMESPACE = "nova_lite.virt.drivers"
 
 #: Failpoints of a driver's methods.
-POINTS = {"spawn": "domain/spawn", "destroy": "domain/destroy", "snapshot": "snapshot", "swap_volume": "swap"}
+POINTS = {
+    "spawn": "domain/spawn",
+    "destroy": "domain/destroy",
+    "snapshot": "snapshot",
+    "back_up_disk": "snapshot",
+    "swap_volume": "swap",
+}
 
 #: Writes an image's bytes to a file: `nova_lite.image.driver.ImageBackend.fetch`.
 FetchImage = Callable[[Image, str], None]
@@ -388,6 +394,30 @@ class Snapshots(Protocol):
 
         A running guest continues. Its file systems are frozen for an instant if its agent answers. ``check`` is called
         about every second. It cancels the snapshot by raising, and then nothing of it continues.
+        """
+        ...
+
+
+class BackupRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """Backup of a root disk. ``backup_id``: its id, which is never used again.
+
+    ``base``: an earlier backup, and ``base_size`` the size of its disk in bytes. None: the backup is a whole one.
+    """
+
+    backup_id: str
+    base: str | None = None
+    base_size: int = 0
+
+
+@runtime_checkable
+class IncrementalBackups(Protocol):
+    """A driver that can write what has changed on a guest's disk since an earlier backup."""
+
+    def back_up_disk(self, instance_uuid: str, target: str, request: BackupRequest, check: Callable[[], None]) -> None:
+        """Write a stream of the root disk (`nova_lite.backups.disk_data`) to the new file ``target``.
+
+        It is an increment of ``request.base`` only if all changes since then are known for sure, and a whole disk
+        otherwise. The guest is treated as in `Snapshots.snapshot`, and so is ``check``.
         """
         ...
 

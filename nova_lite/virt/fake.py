@@ -31,6 +31,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
+from nova_lite.backups import disk_data
 from nova_lite.base import exceptions, failpoints, files
 from nova_lite.hardware import traits
 from nova_lite.objects import (
@@ -66,6 +67,7 @@ class Domain(msgspec.Struct, kw_only=True):
 
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
     names by volume id. ``interfaces``: port ids. ``host_cpus``: CPUs of the host that are dedicated to the domain.
+    ``checkpoint``: the last backup since which the changes of the disk are known.
     """
 
     uuid: str
@@ -83,6 +85,7 @@ class Domain(msgspec.Struct, kw_only=True):
     volumes: dict[str, str] = msgspec.field(default_factory=dict)
     interfaces: list[str] = msgspec.field(default_factory=list)
     host_cpus: list[int] = msgspec.field(default_factory=list)
+    checkpoint: str | None = None
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -524,6 +527,25 @@ class FakeDriver(driver.ComputeDriver):
             data = disk.read()
         with open(target, "wb", opener=files.private_opener) as file:
             file.write(QCOW2_HEADER + data)
+
+    def back_up_disk(
+        self, instance_uuid: str, target: str, request: driver.BackupRequest, check: Callable[[], None]
+    ) -> None:
+        """Write the disk's text as the first bytes of a disk, which is the same in an increment."""
+        domain = self._read(instance_uuid)
+        self._step("snapshot")
+        check()
+        failpoints.check_disk()
+        with open(os.path.join(os.path.dirname(self._console(instance_uuid)), "disk"), "rb") as disk:
+            data = disk.read()
+        is_known = domain.checkpoint is not None and request.base == domain.checkpoint
+        base = request.base if is_known and request.base_size == _MIB else None
+        header = disk_data.DiskHeader(size=_MIB, data=[(0, len(data))], base=base)
+        with open(target, "wb", opener=files.private_opener) as file:
+            disk_data.write_header(file, header)
+            file.write(data)
+        domain.checkpoint = request.backup_id
+        self._write(domain)
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
         """Attach the volume. Fail if another domain on any host of the cloud has it."""

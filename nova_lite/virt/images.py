@@ -92,6 +92,14 @@ class QemuImg:
         command = ["prlimit", memory, "qemu-img", "convert", "-f", source_format, "-O", "qcow2", source, target]
         run_checked(check, "setpriv", "--pdeathsig", "KILL", "nice", *command)
 
+    def remove_bitmaps(self, path: str) -> None:
+        """Remove the bitmaps of a qcow2 file that no program has open."""
+        command = [*self._limits, "qemu-img", "info", "--output=json", "-f", "qcow2", file_argument(path)]
+        answer: dict[str, Any] = msgspec.json.decode(run(*command))
+        specific = (answer.get("format-specific") or {}).get("data") or {}
+        for bitmap in specific.get("bitmaps", []):
+            run("qemu-img", "bitmap", "-f", "qcow2", "--remove", file_argument(path), str(bitmap["name"]))
+
     def create_overlay(self, path: str, backing: str, backing_format: str, size: int) -> None:
         """Make a qcow2 file of ``size`` bytes on top of ``backing``."""
         run(

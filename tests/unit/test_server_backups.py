@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nova_lite.backups import repository
 from tests.support.in_process_cloud import InProcessCloud
+
+
+@pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
+def test_servers_come_back_from_a_whole_backup_and_an_increment_in_a_repository(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    password.chmod(0o600)
+    options = f"[server_backups]\nengine = restic\nrepository = {tmp_path}/backups\npassword_file = {password}\n"
+    cloud = InProcessCloud(tmp_path, options)
+
+    def send(method: str, path: str, body: Any = None) -> Any:
+        response = cloud.request(method, path, body)
+        assert response.status_code < 300, response.text
+        return response.json
+
+    def run_until(path: str, key: str, value: str) -> Any:
+        def reached() -> Any:
+            cloud.conductor.scheduled_backups.run()
+            cloud.conductor.stored_backups.run()
+            shown = send("GET", path)["server_backup"]
+            assert "failed" not in (shown["status"], shown["restore_status"]), shown
+            return shown if shown[key] == value else None
+
+        return cloud.wait_for(f"{key} is {value}", reached)
+
+    try:
+        server_id = cloud.create()
+        backups: list[Any] = []
+        for number in range(2):  # a policy has one backup at a time
+            policy = {"name": f"p{number}", "schedule": {"every": "day"}, "retention": {"daily": 1}}
+            policy |= {"targets": {"all": True}}
+            policy_id = send("POST", "/os-backup-policies", {"backup_policy": policy})["backup_policy"]["id"]
+            (planned,) = send("POST", f"/os-backup-policies/{policy_id}/run")["server_backups"]
+            backups.append(run_until(f"/os-server-backups/{planned['id']}", "status", "complete"))
+        assert [backup["base_id"] for backup in backups] == [None, backups[0]["id"]]
+        for backup, place, body in zip(backups, ("servers", "restore"), ({"server": {}}, {"restore": {}}), strict=True):
+            path = f"/os-server-backups/{backup['id']}"
+            assert cloud.request("POST", f"{path}/{place}", body).status_code == 409
+            send("POST", f"{path}/image", {"image": {}})
+            image_id = run_until(path, "restore_status", "ready")["image_id"]
+            restored = send("POST", f"{path}/{place}", body)["server"]["id"]
+            cloud.wait_for("the server is back", lambda restored=restored: cloud.settled(restored) == "ACTIVE")
+            assert send("GET", f"/servers/{restored}")["server"]["image"]["id"] == image_id
+            assert (restored == server_id) is (place == "restore")
+    finally:
+        cloud.close()
 
 
 @pytest.mark.parametrize("place", ["restore", "servers"])

@@ -12,7 +12,7 @@ from nova_lite.api.compute.servers import create
 from nova_lite.api.compute.servers import view as view_of_server
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import BackupQuery, BackupStatus, ServerBackup
+from nova_lite.objects import BackupEngine, BackupQuery, BackupStatus, RestoreStatus, ServerBackup
 from nova_lite.policies import backups as policies
 from nova_lite.policies import servers as server_policies
 
@@ -29,6 +29,7 @@ INDEX_QUERY = t.strict(
         "status": t.repeatable(t.one_of(*BackupStatus)),
     }
 )
+IMAGE_BODY = t.wrapped("image", t.strict({}))
 RESTORE_BODY = t.wrapped("restore", t.strict({"adminPass": _PASSWORD}))
 CREATE_SERVER_BODY = t.wrapped(
     "server",
@@ -67,6 +68,7 @@ class ServerBackups(Extension):
         Route("GET", _PATH, "index"),
         Route("GET", _ONE, "show"),
         Route("DELETE", _ONE, "delete"),
+        Route("POST", _ONE + "/image", "make_image"),
         Route("POST", _ONE + "/restore", "restore"),
         Route("POST", _ONE + "/servers", "create_server"),
     )
@@ -99,6 +101,15 @@ class ServerBackups(Extension):
         """Delete a backup and its image, even the last one. A backup that is being made cannot be deleted."""
         self.conductor.server_backup_delete(req.context, id)
         return Response(status=204)
+
+    @declares(policies.BACKUP_IMAGE, body=IMAGE_BODY, status=202, response="server_backup", faults=(409,))
+    def make_image(self, req: Request, id: str) -> Response:
+        """Make an image of a complete backup in the repository, for a restoration or for a volume.
+
+        The image is the project's: quotas hold, and it stays until somebody deletes it. ``restore_status`` of the
+        backup becomes ``ready``, and ``image_id`` names the image. A backup that is an image is returned unchanged.
+        """
+        return Response({"server_backup": view(self.conductor.server_backup_want_image(req.context, id))}, 202)
 
     @declares(policies.BACKUP_RESTORE, body=RESTORE_BODY, status=202, response="server", faults=(409,))
     def restore(self, req: Request, id: str) -> Response:
@@ -169,7 +180,10 @@ def all_projects(req: Request, rule: str) -> bool:
 
 
 def view(backup: ServerBackup) -> dict[str, Any]:
-    is_complete = backup.status is BackupStatus.COMPLETE
+    in_repository = backup.engine != BackupEngine.IMAGES
+    image_id = backup.image_id if backup.status is BackupStatus.COMPLETE else None
+    if in_repository:
+        image_id = backup.restored_image_id if backup.restore_status == RestoreStatus.READY else None
     return {
         "id": backup.id,
         "policy_id": backup.policy_id,
@@ -177,7 +191,11 @@ def view(backup: ServerBackup) -> dict[str, Any]:
         "server_name": backup.server.get("name", ""),
         "project_id": backup.project_id,
         "status": backup.status,
-        "image_id": backup.image_id if is_complete else None,
+        "engine": backup.engine,
+        "base_id": backup.base_id,
+        "image_id": image_id,
+        "restore_status": backup.restore_status,
+        "restore_reason": backup.restore_reason,
         "size": backup.size,
         "attempts": backup.attempts,
         "reason": backup.reason,

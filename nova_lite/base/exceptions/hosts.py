@@ -95,6 +95,21 @@ class ServerBackupRunning(Conflict):
     msg_fmt = "Backup %(backup_id)s is being made. Delete it when it is complete."
 
 
+class ServerBackupInRepository(Conflict):
+    msg_fmt = (
+        "The data of backup %(backup_id)s are in the repository. Make an image of it first: POST "
+        "/os-server-backups/%(backup_id)s/image."
+    )
+
+
+class BackupDataInvalid(Invalid):
+    msg_fmt = "The data of a backup cannot be used: %(reason)s."
+
+
+class BackupRepositoryError(ServiceUnavailable):
+    msg_fmt = "The repository of backups: %(reason)s"
+
+
 class ServiceInUse(Conflict):
     msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
 

@@ -32,6 +32,7 @@ HANDLERS: dict[str, Handler] = {
     "terminate_instance": delete.terminate_instance,
     "snapshot_instance": snapshot.snapshot_instance,
     "backup_instance": snapshot.backup_instance,
+    "backup_disk": snapshot.backup_disk,
     "shelve_instance": shelve.shelve_instance,
     "shelve_volume_backed_instance": shelve.shelve_volume_backed_instance,
     "shelve_offload_instance": shelve.shelve_offload_instance,

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -16,7 +16,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionCommand, Image
-from nova_lite.virt.driver import Snapshots, snapshots_path
+from nova_lite.virt.driver import BackupRequest, IncrementalBackups, Snapshots, snapshots_path
 
 LOG = logging.getLogger(__name__)
 
@@ -37,11 +37,27 @@ def backup_instance(host: LocalHost, command: ActionCommand) -> None:
     snapshot_instance(host, command)
 
 
+def backup_disk(host: LocalHost, command: ActionCommand) -> None:
+    """Upload a stream of the root disk. ``payload["backup"]``: the `BackupRequest`."""
+    host.require_domain(command)
+    driver = host.driver
+    if not isinstance(driver, IncrementalBackups):
+        raise exceptions.NotImplementedByDriver(operation="incremental backup")
+    request = msgspec.convert(command.payload["backup"], BackupRequest)
+    _make_and_upload(
+        host, command, lambda path, check: driver.back_up_disk(command.instance.uuid, path, request, check)
+    )
+
+
 def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
     """Make and upload the image. Raise `ActionOver` if the action has ended, for example because of a delete."""
     driver = host.driver
     if not isinstance(driver, Snapshots):
         raise exceptions.NotImplementedByDriver(operation="snapshot")
+    _make_and_upload(host, command, lambda path, check: driver.snapshot(command.instance.uuid, path, check))
+
+
+def _make_and_upload(host: LocalHost, command: ActionCommand, make: Callable[[str, Callable[[], None]], None]) -> None:
     image = msgspec.convert(command.payload["image"], Image)
     progress = CommandProgress(host, command)
     *first_tasks, pending, uploading = progress.tasks
@@ -49,7 +65,7 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
         for task_state in first_tasks:
             progress.enter(task_state)
         started = time.monotonic()
-        driver.snapshot(command.instance.uuid, path, progress.check)
+        make(path, progress.check)
         size = os.path.getsize(path)
         LOG.info(
             "Instance %s: snapshot %s of %d bytes in %.1f s",

@@ -25,6 +25,7 @@ def plan(
     call = ImageCall(
         image_id=image_id,
         host=action.host,
+        disk_format=payload.get("image", {}).get("disk_format") or "qcow2",
         project_id=instance.project_id,
         instance_uuid=instance.uuid,
         backup_type=payload.get("backup_type", ""),

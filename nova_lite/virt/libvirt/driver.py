@@ -43,6 +43,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt import images, topology
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import (
+    BackupRequest,
     ComputeDriver,
     ConsoleAddress,
     DomainInfo,
@@ -57,6 +58,7 @@ from nova_lite.virt.libvirt.disks import disk_locks, disk_usage, transfer
 from nova_lite.virt.libvirt.disks.disk_server import DiskServer
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
+from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
 from nova_lite.virt.libvirt.disks.marks import Marks
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
@@ -121,6 +123,7 @@ class LibvirtDriver(ComputeDriver):
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
+        self._backups = DiskBackups(self._connection, self._domains, qemu_img, self._snapshots)
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._marks = Marks(self._records.instances_path, host)
         self._left = LeftDisksFinder(self._records, self._marks)
@@ -168,6 +171,7 @@ class LibvirtDriver(ComputeDriver):
             self._migration_peers.prepare()
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
         self._volume_copies.end_copies()
+        self._backups.end_jobs()
         with _files_errors():
             self._cache.clean()
 
@@ -545,6 +549,8 @@ class LibvirtDriver(ComputeDriver):
         if not destination.guards_interfaces:
             vifs = self._records.read_interfaces(instance_uuid)
             live_migration.check_filters(self._connection.call(domain.XMLDesc, 0), vifs, destination.host)
+        # The destination has no checkpoints, and records no changes for them.
+        self._backups.forget(domain)
         live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
@@ -727,6 +733,10 @@ class LibvirtDriver(ComputeDriver):
     def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
         with _files_errors():
             self._snapshots.snapshot(instance_uuid, self._records.directory(instance_uuid), target, check)
+
+    def back_up_disk(self, instance_uuid: str, target: str, request: BackupRequest, check: Callable[[], None]) -> None:
+        with _files_errors():
+            self._backups.back_up(instance_uuid, self._records.directory(instance_uuid), target, request, check)
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)

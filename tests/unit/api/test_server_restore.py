@@ -106,9 +106,52 @@ def test_rules_of_rebuild_and_create_hold(tmp_path: Any) -> None:
         fault(api("POST", f"{BACKUPS}/{backup['id']}/{path}", body), "forbidden", 403)
 
 
+def in_repository(api: Client, **values: Any) -> Any:
+    """Make a backup whose data are in a repository."""
+    backup = backed_up(api)
+    changed = sa.update(models.ServerBackup).values(engine="restic", snapshot="s", **values)
+    api.conductor.db.write(lambda uow: uow.change(changed))
+    return backup
+
+
+def test_backup_in_a_repository_becomes_an_image_before_it_is_restored(api: Client) -> None:
+    path = f"{BACKUPS}/{in_repository(api)['id']}"
+    for place, body in (("restore", {"restore": {}}), ("servers", {"server": {}})):
+        message = fault(api("POST", f"{path}/{place}", body), "conflictingRequest", 409)
+        assert f"POST {path}/image" in message
+    wanted = api.json("POST", f"{path}/image", {"image": {}}, status=202)["server_backup"]
+    assert (wanted["engine"], wanted["restore_status"], wanted["image_id"]) == ("restic", "wanted", None)
+    changed = sa.update(models.ServerBackup).values(restore_status="ready")
+    api.conductor.db.write(lambda uow: uow.change(changed))
+    image_id = api.json("GET", path)["server_backup"]["image_id"]
+    api.json("POST", f"{path}/restore", {"restore": {}}, status=202)
+    assert api.last_call("accept_action")[2]["image_ref"] == image_id
+    api.json("POST", f"{path}/servers", {"server": {}}, status=202)
+    assert api.last_call("create_instances")[0].image_ref == image_id
+
+
+def test_backup_that_is_an_image_is_returned_unchanged(api: Client) -> None:
+    backup = backed_up(api)
+    path = f"{BACKUPS}/{backup['id']}/image"
+    assert api.json("POST", path, {"image": {}}, status=202)["server_backup"] == backup
+
+
+@pytest.mark.parametrize("status", ["running", "storing", "failed"])
+def test_incomplete_backup_makes_no_image(api: Client, status: str) -> None:
+    backup = in_repository(api, status=status)
+    fault(api("POST", f"{BACKUPS}/{backup['id']}/image", {"image": {}}), "conflictingRequest", 409)
+
+
+def test_backup_of_another_project_makes_no_image(api: Client) -> None:
+    path = f"{BACKUPS}/{in_repository(api)['id']}/image"
+    fault(api("POST", path, {"image": {}}, token=STRANGER), "itemNotFound", 404)
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
+        ("image", {"image": {"name": "x"}}),
+        ("image", {}),
         ("restore", {"restore": {"imageRef": NETWORK}}),
         ("restore", {}),
         ("servers", {"server": {"imageRef": NETWORK}}),

@@ -142,6 +142,9 @@ class MovedDisks:
         if header.backing and fetcher is not None:
             self._set_base(directory, path, image, fetcher)
         size = 0 if image.disk_format == disks.ISO else root_gb * images.GIB
+        if fetcher is not None or size > header.size:
+            # qemu-img does not resize a disk whose bitmaps a killed guest has left. A whole backup follows.
+            self._qemu_img.remove_bitmaps(path)
         if size > header.size:
             images.run("qemu-img", "resize", "-q", "-f", "qcow2", path, str(size))
         elif size:

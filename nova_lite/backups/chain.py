@@ -1,0 +1,82 @@
+"""Backups in a repository with the increments that belong to them: reads them, and checks them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import BinaryIO, cast
+
+from nova_lite.backups import disk_data, qcow2_file
+from nova_lite.backups.disk_data import DiskHeader, Source, Target
+from nova_lite.backups.repository import Repository, Stored
+from nova_lite.base import exceptions, files
+from nova_lite.objects import ServerBackup
+
+
+def store(repository: Repository, backup: ServerBackup, file: BinaryIO) -> tuple[DiskHeader, Stored]:
+    """Store an uploaded stream. Raises `BackupDataInvalid` if it is no stream, incomplete, or of another backup."""
+    header = disk_data.read_header(file)
+    if header.base not in (None, backup.base_id):
+        raise exceptions.BackupDataInvalid(reason="they are an increment of another backup")
+
+    def write(target: Target) -> None:
+        disk_data.copy(header, file, target)
+
+    return header, repository.store(backup.id, write)
+
+
+def verify(repository: Repository, backup: ServerBackup) -> None:
+    """Read a stored stream and check that it is whole and the recorded one. Raises `BackupDataInvalid`."""
+    with repository.read(backup.snapshot or "", backup.digest or "") as source:
+        header = _header(backup, source)
+        for _ in disk_data.extents_of(header, source):
+            pass
+
+
+def extract(repository: Repository, links: Sequence[ServerBackup], path: str) -> None:
+    """Write the disk of a backup to a new qcow2 file. ``links``: the whole backup and its increments, oldest first.
+
+    The file exists only if all of their data are the recorded ones. Increments are in temporary files beside it.
+    """
+    directory = os.path.dirname(path)
+    check_links(links)
+    try:
+        with contextlib.ExitStack() as opened:
+            layers = [_increment(repository, link, opened, directory) for link in links[1:]]
+            source = opened.enter_context(repository.read(links[0].snapshot or "", links[0].digest or ""))
+            whole = (_header(links[0], source), source)
+            with open(path, "wb", opener=files.private_opener) as file:
+                qcow2_file.write(*disk_data.fold([whole, *layers]), file)
+                file.flush()
+                os.fsync(file.fileno())
+    except BaseException:
+        files.remove(path)
+        raise
+
+
+def check_links(links: Sequence[ServerBackup]) -> None:
+    """Check that each backup is an increment of the one before. Raises `BackupDataInvalid`."""
+    bases = [None, *(link.id for link in links[:-1])]
+    if not links or [link.base_id for link in links] != bases:
+        raise exceptions.BackupDataInvalid(reason="a backup that it is based on is missing")
+
+
+def _increment(
+    repository: Repository, link: ServerBackup, opened: contextlib.ExitStack, directory: str
+) -> tuple[DiskHeader, Source]:
+    """Copy an increment to a temporary file, which nobody else can open."""
+    file = cast(BinaryIO, opened.enter_context(tempfile.TemporaryFile(dir=directory)))  # noqa: SIM115 `opened` closes it
+    with repository.read(link.snapshot or "", link.digest or "") as source:
+        disk_data.copy(_header(link, source), source, file)
+    file.seek(0)
+    return disk_data.read_header(file), file
+
+
+def _header(backup: ServerBackup, source: Source) -> DiskHeader:
+    """Read a header, and check that it is the backup's."""
+    header = disk_data.read_header(source)
+    if (header.base, header.size) != (backup.base_id, backup.disk_size):
+        raise exceptions.BackupDataInvalid(reason="their base or the size of their disk is not the recorded one")
+    return header

@@ -1,0 +1,253 @@
+"""Data of a disk as one stream: a header with the extents that have data, and then these data.
+
+A stream without a ``base`` is a whole disk: what no extent covers is zero. A stream with a ``base`` is an increment:
+what no extent covers is as in the base. The header is padded, so that no data look like the header of an image.
+
+Streams come from hosts and from the repository. `read_header` checks everything that a reader relies on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from nova_lite.base import exceptions
+
+MAGIC = b"NLDISK1\n"
+CHUNK = 1024**2
+#: Largest disk, in bytes, and most bytes of a header.
+_MAX_SIZE = 1 << 46
+_MAX_HEADER = 64 * 1024**2
+_ALIGNMENT = 4096
+_LENGTH = struct.Struct(">Q")
+
+Extent = tuple[int, int]
+
+
+class Source(Protocol):
+    """Stream that is read."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Target(Protocol):
+    """Stream that is written."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class DiskHeader(msgspec.Struct, frozen=True):
+    """Header of a stream. ``size``: of the disk, in bytes. ``base``: the backup that an increment belongs to.
+
+    ``data`` and ``zero``: offset and length of the extents with data, and of extents that have become zero.
+    """
+
+    size: int
+    data: list[Extent]
+    zero: list[Extent] = []
+    base: str | None = None
+
+    @property
+    def length(self) -> int:
+        """Number of bytes with data."""
+        return sum(length for _, length in self.data)
+
+
+def write_header(target: Target, header: DiskHeader) -> None:
+    text = msgspec.json.encode(header)
+    padding = -(len(MAGIC) + _LENGTH.size + len(text)) % _ALIGNMENT
+    target.write(MAGIC + _LENGTH.pack(len(text) + padding) + text + b" " * padding)
+
+
+def read_header(source: Source) -> DiskHeader:
+    """Read and check a header. Raises `BackupDataInvalid`."""
+    if _exactly(source, len(MAGIC)) != MAGIC:
+        raise exceptions.BackupDataInvalid(reason="they do not begin as the data of a disk")
+    (length,) = _LENGTH.unpack(_exactly(source, _LENGTH.size))
+    if length > _MAX_HEADER:
+        raise exceptions.BackupDataInvalid(reason="their header is too long")
+    try:
+        header = msgspec.json.decode(_exactly(source, length), type=DiskHeader)
+    except msgspec.MsgspecError as error:
+        raise exceptions.BackupDataInvalid(reason=f"their header cannot be read: {error}") from error
+    _check(header)
+    return header
+
+
+def _check(header: DiskHeader) -> None:
+    """Check that the extents lie in the disk, in order, and do not overlap. Raises `BackupDataInvalid`."""
+    if not 0 <= header.size <= _MAX_SIZE:
+        raise exceptions.BackupDataInvalid(reason="the size of their disk is impossible")
+    for extents in (header.data, header.zero, sorted(header.data + header.zero)):
+        end = 0
+        for offset, length in extents:
+            if offset < end or length <= 0:
+                raise exceptions.BackupDataInvalid(reason="their extents overlap, or are not in order")
+            end = offset + length
+        if end > header.size:
+            raise exceptions.BackupDataInvalid(reason="their extents leave the disk")
+
+
+def _exactly(source: Source, length: int) -> bytes:
+    """Read this many bytes. Raises `BackupDataInvalid` if the stream ends earlier."""
+    parts = []
+    while length:
+        part = source.read(min(length, CHUNK))
+        if not part:
+            raise exceptions.BackupDataInvalid(reason="they end early")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def coalesced(extents: Iterable[Extent]) -> list[Extent]:
+    """Return extents that are in order, with adjacent ones joined."""
+    found: list[Extent] = []
+    for offset, length in extents:
+        if found and found[-1][0] + found[-1][1] == offset:
+            found[-1] = (found[-1][0], found[-1][1] + length)
+        else:
+            found.append((offset, length))
+    return found
+
+
+def union(one: Sequence[Extent], other: Sequence[Extent]) -> list[Extent]:
+    """Return extents that cover what either covers."""
+    found: list[Extent] = []
+    for offset, length in sorted([*one, *other]):
+        if found and offset <= sum(found[-1]):
+            found[-1] = (found[-1][0], max(sum(found[-1]), offset + length) - found[-1][0])
+        else:
+            found.append((offset, length))
+    return found
+
+
+def without(extents: Sequence[Extent], removed: Sequence[Extent]) -> list[Extent]:
+    """Return the parts of ``extents`` that ``removed`` does not cover. Both are in order."""
+    found: list[Extent] = []
+    index = 0
+    for offset, length in extents:
+        end = offset + length
+        while index < len(removed) and sum(removed[index]) <= offset:
+            index += 1
+        position = index
+        while position < len(removed) and removed[position][0] < end:
+            start, size = removed[position]
+            if start > offset:
+                found.append((offset, start - offset))
+            offset = max(offset, start + size)
+            position += 1
+        if offset < end:
+            found.append((offset, end - offset))
+    return found
+
+
+class Digested:
+    """Stream whose bytes are hashed while they are read or written."""
+
+    def __init__(self, stream: Source | Target) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int, /) -> bytes:
+        data: bytes = self._stream.read(size)  # type: ignore[union-attr]
+        self._digest.update(data)
+        return data
+
+    def write(self, data: bytes, /) -> int:
+        self._digest.update(data)
+        self._stream.write(data)  # type: ignore[union-attr]
+        return len(data)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class DataReader:
+    """Reader of the data of a stream after its header, by offsets of the disk that increase."""
+
+    def __init__(self, source: Source, header: DiskHeader) -> None:
+        self._source = source
+        self._extents = iter(header.data)
+        self._offset, self._left = 0, 0
+
+    def read(self, offset: int, length: int) -> Iterator[bytes]:
+        """Yield the data of a part of an extent."""
+        while self._offset + self._left <= offset:
+            self._skip(self._left)
+            self._offset, self._left = next(self._extents)
+        self._skip(offset - self._offset)
+        while length:
+            chunk = _exactly(self._source, min(length, CHUNK))
+            self._advance(len(chunk))
+            length -= len(chunk)
+            yield chunk
+
+    def finish(self) -> None:
+        """Read the rest. Raises `BackupDataInvalid` if the stream does not end with the last extent."""
+        self._skip(self._left)
+        for offset, length in self._extents:
+            self._offset, self._left = offset, length
+            self._skip(length)
+        if self._source.read(1):
+            raise exceptions.BackupDataInvalid(reason="there are more of them than their header says")
+
+    def _skip(self, length: int) -> None:
+        while length:
+            chunk = _exactly(self._source, min(length, CHUNK))
+            self._advance(len(chunk))
+            length -= len(chunk)
+
+    def _advance(self, length: int) -> None:
+        self._offset += length
+        self._left -= length
+
+
+def extents_of(header: DiskHeader, source: Source) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and data of the parts of a stream whose header was read. Raises `BackupDataInvalid`."""
+    reader = DataReader(source, header)
+    for offset, length in header.data:
+        for chunk in reader.read(offset, length):
+            yield offset, chunk
+            offset += len(chunk)
+    reader.finish()
+
+
+def copy(header: DiskHeader, source: Source, target: Target) -> None:
+    """Copy a stream whose header was read, and check that it is complete."""
+    write_header(target, header)
+    for _, chunk in extents_of(header, source):
+        target.write(chunk)
+
+
+def fold(layers: Sequence[tuple[DiskHeader, Source]]) -> tuple[DiskHeader, Iterator[tuple[int, bytes]]]:
+    """Return the disk that a whole stream makes with its increments, the oldest first, whose headers were read.
+
+    The iterator yields offset and data, and reads all streams to their ends. Raises `BackupDataInvalid`.
+    """
+    headers = [header for header, _ in layers]
+    if headers[0].base is not None or any(header.base is None for header in headers[1:]):
+        raise exceptions.BackupDataInvalid(reason="they are no whole disk with its increments")
+    if len({header.size for header in headers}) > 1:
+        raise exceptions.BackupDataInvalid(reason="their disks have different sizes")
+    parts: list[tuple[Extent, int]] = []
+    covered: list[Extent] = []
+    for number, header in reversed(list(enumerate(headers))):
+        parts += [(extent, number) for extent in without(header.data, covered)]
+        covered = union(covered, union(header.data, header.zero))
+    parts.sort()
+    whole = DiskHeader(size=headers[0].size, data=coalesced(extent for extent, _ in parts))
+    return whole, _folded(parts, [DataReader(source, header) for header, source in layers])
+
+
+def _folded(parts: Iterable[tuple[Extent, int]], readers: Sequence[DataReader]) -> Iterator[tuple[int, bytes]]:
+    for (offset, length), number in parts:
+        for chunk in readers[number].read(offset, length):
+            yield offset, chunk
+            offset += len(chunk)
+    for reader in readers:
+        reader.finish()

@@ -1,0 +1,226 @@
+"""Repository of backups: restic stores streams deduplicated and encrypted, in one repository for each project.
+
+Only this process and restic read the password's file. Neither the password nor data are in arguments or logs. A stream
+that this process does not write to its end is never stored: restic is killed, also if this process dies. Nobody takes a
+snapshot for complete whose id its caller has not recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite.backups.disk_data import Digested, Source, Target
+from nova_lite.base import exceptions
+
+PROGRAM = "restic"
+#: Name of a stream in its snapshot, and of the host that all snapshots have.
+_STREAM, _HOST = "disk", "nova-lite"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: Seconds within which restic ends after its output has ended.
+_END_SECONDS = 5.0
+#: restic ends with this process. It does not slow the daemons down.
+_WRAPPED = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19", PROGRAM, "--quiet")
+
+
+class Stored(NamedTuple):
+    """A stream in a repository. ``digest``: SHA-256 in hex. ``added``: bytes by which the repository has grown."""
+
+    snapshot: str
+    digest: str
+    added: int
+
+
+class _Summary(msgspec.Struct):
+    snapshot_id: str
+    data_added: int = 0
+
+
+class _Snapshot(msgspec.Struct):
+    id: str
+
+
+class Repositories:
+    """The repositories at one location."""
+
+    def __init__(self, location: str, password_file: str, cache: str) -> None:
+        self._location = location.rstrip("/")
+        self._environment = {
+            **os.environ,
+            "RESTIC_PASSWORD_FILE": password_file,
+            "RESTIC_CACHE_DIR": cache,
+        }
+
+    def of_project(self, project_id: str) -> Repository:
+        """Return a project's repository. It is made when the first stream is stored."""
+        is_plain = _PLAIN_NAME.fullmatch(project_id) is not None
+        name = project_id if is_plain else hashlib.sha256(project_id.encode()).hexdigest()
+        return Repository({**self._environment, "RESTIC_REPOSITORY": f"{self._location}/{name}"})
+
+
+class Repository:
+    """Repository of a project. Its methods raise `BackupRepositoryError`."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+
+    def store(self, tag: str, write: Callable[[Target], None]) -> Stored:
+        """Store the stream that ``write`` writes. If it raises, nothing is stored."""
+        self._prepare()
+        command = ("backup", "--stdin", "--stdin-filename", _STREAM, "--host", _HOST, "--tag", tag, "--json")
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = self._start(command, stdin=subprocess.PIPE, stdout=output, stderr=errors)
+            assert process.stdin is not None
+            target = Digested(process.stdin)
+            try:
+                write(target)
+                process.stdin.flush()
+            except BrokenPipeError:
+                pass  # restic has ended, and its errors say why
+            except BaseException:
+                _kill(process)
+                raise
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            _require_success(process.wait(), errors)
+            output.seek(0)
+            summary = msgspec.json.decode(output.read().strip().splitlines()[-1], type=_Summary)
+        found = [name for name in self._snapshots(tag) if name.startswith(summary.snapshot_id)]
+        if len(found) != 1:
+            raise exceptions.BackupRepositoryError(reason=f"the new snapshot {summary.snapshot_id} is not there")
+        return Stored(found[0], target.hexdigest(), summary.data_added)
+
+    @contextlib.contextmanager
+    def read(self, snapshot: str, digest: str) -> Iterator[Source]:
+        """Yield a stream. At the end, if it was read to its end, check its digest. Raises `BackupDataInvalid`."""
+        with tempfile.TemporaryFile() as errors:
+            process = self._start(("dump", snapshot, _STREAM), stdout=subprocess.PIPE, stderr=errors)
+            assert process.stdout is not None
+            try:
+                source = Digested(process.stdout)
+                try:
+                    yield source
+                    is_whole = not process.stdout.read(1)
+                except exceptions.BackupDataInvalid:
+                    # The stream may have ended early because restic has failed.
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        _require_success(process.wait(_END_SECONDS), errors)
+                    raise
+                if not is_whole:
+                    raise exceptions.BackupDataInvalid(reason="there are more of them than their header says")
+                _require_success(process.wait(), errors)
+            finally:
+                _kill(process)
+                process.stdout.close()
+        if source.hexdigest() != digest:
+            raise exceptions.BackupDataInvalid(reason="their digest is not the recorded one")
+
+    def has(self, tag: str, snapshot: str) -> bool:
+        """Check whether there is a snapshot with this tag."""
+        return self._exists() and snapshot in self._snapshots(tag)
+
+    def forget(self, tag: str) -> None:
+        """Remove all snapshots with a tag. `prune` frees their room."""
+        if self._exists() and (found := self._snapshots(tag)):
+            self._run("forget", *found)
+
+    def prune(self) -> None:
+        """Free the room of data that no snapshot has any more. Locks of daemons that were killed are removed."""
+        if self._exists():
+            self._run("unlock")
+            self._run("prune")
+
+    def _snapshots(self, tag: str) -> list[str]:
+        output = self._run("snapshots", "--json", "--tag", tag)
+        return [found.id for found in msgspec.json.decode(output, type=list[_Snapshot] | None) or []]
+
+    def _exists(self) -> bool:
+        """Check whether there is a repository that the password opens. Raises an error if its location is not
+        reached."""
+        try:
+            self._run("cat", "config")
+        except exceptions.BackupRepositoryError as error:
+            if "unable to open config file" not in error.message:
+                raise
+            return False
+        return True
+
+    def _prepare(self) -> None:
+        """Make the repository if there is none."""
+        if not self._exists():
+            self._run("init", "--repository-version", "2")
+
+    def _run(self, *command: str) -> bytes:
+        with tempfile.TemporaryFile() as errors:
+            process = self._start(command, stdout=subprocess.PIPE, stderr=errors)
+            assert process.stdout is not None
+            try:
+                output: bytes = process.stdout.read()
+                _require_success(process.wait(), errors)
+            finally:
+                _kill(process)
+                process.stdout.close()
+        return output
+
+    def _start(self, command: tuple[str, ...], **streams: Any) -> subprocess.Popen[bytes]:
+        streams.setdefault("stdin", subprocess.DEVNULL)
+        try:
+            return subprocess.Popen((*_WRAPPED, *command), env=self._environment, **streams)
+        except OSError as error:
+            raise exceptions.BackupRepositoryError(reason=f"{PROGRAM} cannot be run: {error.strerror}") from error
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _require_success(status: int, errors: IO[bytes]) -> None:
+    if status:
+        errors.seek(0)
+        lines = errors.read().decode(errors="replace").strip().splitlines()
+        reason = next((line for line in lines if line.startswith("Fatal")), lines[-1] if lines else f"status {status}")
+        raise exceptions.BackupRepositoryError(reason=f"{PROGRAM}: {reason}")
+
+
+def load(conf: cfg.ConfigOpts) -> Repositories | None:
+    """Return the repositories that ``[server_backups]`` names, or None. They may have backups although the engine has
+    changed.
+
+    Raises `ConfigurationError`, also if others may read the password.
+    """
+    options = conf.server_backups
+    if options.engine != PROGRAM and not options.repository:
+        return None
+    if not options.repository or not options.password_file:
+        raise exceptions.ConfigurationError(
+            reason="[server_backups] engine = restic needs repository and password_file."
+        )
+    if shutil.which(PROGRAM) is None:
+        raise exceptions.ConfigurationError(reason=f"[server_backups] engine: the program {PROGRAM} is not installed.")
+    try:
+        with open(options.password_file, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            is_empty = not file.read(1)
+    except OSError as error:
+        raise exceptions.ConfigurationError(
+            reason=f"[server_backups] password_file {options.password_file}: {error.strerror}"
+        ) from error
+    if is_empty or stat.S_IMODE(mode) & 0o007:
+        raise exceptions.ConfigurationError(
+            reason=f"[server_backups] password_file {options.password_file}: it is empty, or everybody may access it."
+        )
+    cache = os.path.join(conf.state_path, "conductor", "restic-cache")
+    return Repositories(options.repository, options.password_file, cache)

@@ -1,0 +1,217 @@
+"""Backups in repositories: moves uploaded data there, makes images of them, and removes old ones.
+
+One conductor does this, in a thread of its own, because it takes as long as the data are large. A step that was
+interrupted is repeated: what a step has stored counts only when the backup's row names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from nova_lite.backups import chain
+from nova_lite.backups.repository import Repositories, Repository
+from nova_lite.base import concurrency, exceptions, files, metrics
+from nova_lite.base.timing import TIMING, ConductorTiming
+from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.db import images, server_backups, services
+from nova_lite.image import store
+from nova_lite.image.driver import ImageCall
+from nova_lite.objects import BackupStatus, Image, RestoreStatus, ServerBackup
+
+LOG = logging.getLogger(__name__)
+
+#: Name of the conductors among the hosts that upload images: another conductor continues what one has begun.
+_UPLOADER = "conductor backups"
+#: Prefix of the files of images that are being made.
+_TEMPORARY = ".backup-"
+_ABANDONED_SECONDS = 3600.0
+
+T = TypeVar("T")
+
+
+class Interval:
+    """A time that comes every ``seconds``, and at once for the first time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = float("-inf")
+
+    def is_due(self) -> bool:
+        """Return whether the time has come. The next one is counted from then on."""
+        now = time.monotonic()
+        is_due = now - self._last >= self._seconds
+        if is_due:
+            self._last = now
+        return is_due
+
+
+class StoredBackups:
+    """The conductor's periodic work for repositories of backups. ``repositories`` None: none are configured."""
+
+    def __init__(
+        self, engine: ActionEngine, repositories: Repositories | None, timing: ConductorTiming = TIMING.conductor
+    ) -> None:
+        self.engine = engine
+        self.db = engine.db
+        self.conf = engine.conf
+        self.images = engine.images
+        self.repositories = repositories
+        self._pruned = Interval(timing.backup_prune_interval)
+        #: Projects whose repositories have data that no backup has any more.
+        self._to_prune: set[str] = set()
+
+    def run_if_first(self) -> None:
+        """Do the work if this is the oldest conductor that is up."""
+        if self.repositories is not None and self.db.read(services.is_first, services.CONDUCTOR, self.conf.host):
+            self.run()
+
+    def run(self) -> None:
+        """Do all work that is due."""
+        if self.repositories is None:
+            return
+        for backup in self.db.read(server_backups.with_status, BackupStatus.STORING):
+            self.engine.guarded(functools.partial(self._store, backup))
+        for backup in self.db.read(server_backups.with_needless_image):
+            self.engine.guarded(functools.partial(self._drop_image, backup))
+        for backup in self.db.read(server_backups.wanted_images):
+            self.engine.guarded(functools.partial(self._make_image, backup))
+        for backup in self.db.read(server_backups.to_forget):
+            self.engine.guarded(functools.partial(self._forget, backup))
+        if self._to_prune and self._pruned.is_due():
+            for project_id in sorted(self._to_prune):
+                self.engine.guarded(functools.partial(self._prune, project_id))
+
+    def has(self, backup: ServerBackup) -> bool:
+        """Check whether the data of a complete backup are in its repository."""
+        return self._blocking(self._of(backup).has, backup.id, backup.snapshot or "")
+
+    def _of(self, backup: ServerBackup) -> Repository:
+        if self.repositories is None:
+            raise exceptions.BackupRepositoryError(reason="[server_backups] repository is not set")
+        return self.repositories.of_project(backup.project_id)
+
+    @staticmethod
+    def _blocking(function: Callable[..., T], *arguments: object) -> T:
+        """Call a function that reads and writes much data, in a native thread if this daemon has green ones."""
+        return concurrency.call_blocking(function, *arguments)
+
+    # --- store
+
+    def _store(self, backup: ServerBackup) -> None:
+        """Store the uploaded data. Data that cannot be stored now are tried again until the row is too old."""
+        try:
+            with self._uploaded(backup) as path, open(path, "rb") as file:
+                header, stored = self._blocking(chain.store, self._of(backup), backup, file)
+            self.db.write(server_backups.store_backup, backup.id, header.base, header.size, *stored[:2])
+        except (exceptions.BackupDataInvalid, exceptions.ImageGone, exceptions.ImageCorrupt) as error:
+            self._fail(backup, error.message)
+        except (exceptions.NovaLiteException, OSError) as error:
+            reason = error.message if isinstance(error, exceptions.NovaLiteException) else str(error)
+            LOG.warning("Backup %s cannot be stored now: %s", backup.id, reason)
+            if self.db.write(server_backups.put_storing_off, backup.id, reason):
+                self._fail(backup, reason)
+        else:
+            metrics.SERVER_BACKUPS.labels(BackupStatus.COMPLETE).inc()
+            LOG.info(
+                "Backup %s of server %s is complete: %s of %d bytes, %d bytes more in the repository",
+                *(backup.id, backup.instance_uuid, "an increment" if header.base else "a whole disk"),
+                *(header.length, stored.added),
+            )
+
+    @contextlib.contextmanager
+    def _uploaded(self, backup: ServerBackup) -> Iterator[str]:
+        """Yield the path of the uploaded data. Raises `ImageGone` if their image was deleted."""
+        if self.images.has_local_rows:
+            if self.db.read(images.by_id, backup.image_id) is None:
+                raise exceptions.ImageGone(image_id=backup.image_id, reason="it was deleted")
+            yield store.file_path(self.conf.image.store_path, backup.image_id)
+            return
+        with self._temporary() as path:
+            image = Image(id=backup.image_id, name="", size=backup.size)
+            self.images.fetch(image, path)
+            yield path
+
+    def _fail(self, backup: ServerBackup, reason: str) -> None:
+        if self.db.write(server_backups.fail_backup, backup.id, BackupStatus.STORING, reason) is not None:
+            metrics.SERVER_BACKUPS.labels(BackupStatus.FAILED).inc()
+            LOG.warning("Backup %s has failed: %s", backup.id, reason)
+
+    def _drop_image(self, backup: ServerBackup) -> None:
+        """Remove the uploaded data, which the repository has now, or nobody needs."""
+        if self.images.has_local_rows:
+            self.db.write(server_backups.drop_backup_image, backup.image_id)
+        self.images.discard(_call(backup, backup.image_id))
+        self.db.write(server_backups.image_dropped, backup.id)
+
+    # --- restore
+
+    def _make_image(self, backup: ServerBackup) -> None:
+        """Make an image of a backup, unless an earlier attempt has done so."""
+        image_id = str(backup.restored_image_id)
+        try:
+            links = self.db.read(server_backups.chain, backup.id)
+            image = self._register(backup, image_id)
+            if image.status != "active":
+                with self._temporary() as path:
+                    os.remove(path)
+                    self._blocking(chain.extract, self._of(backup), links, path)
+                    self.images.upload(image, path, _UPLOADER, lambda _: None)
+                    self.images.publish(_call(backup, image_id, _UPLOADER))
+                if self.images.has_local_rows and self.db.write(server_backups.restored_image, image_id) is None:
+                    raise exceptions.ImageNotFound(image_id=image_id)
+        except (exceptions.ServiceUnavailable, exceptions.ImageUploadFailed, OSError) as error:
+            reason = error.message if isinstance(error, exceptions.NovaLiteException) else str(error)
+            LOG.warning("The image of backup %s cannot be made now: %s", backup.id, reason)
+            self.db.write(server_backups.end_restore, backup.id, image_id, RestoreStatus.WANTED, reason)
+            return
+        except exceptions.NovaLiteException as error:
+            LOG.warning("No image can be made of backup %s: %s", backup.id, error.message)
+            self.images.discard(_call(backup, image_id, _UPLOADER))
+            self.db.write(server_backups.end_restore, backup.id, image_id, RestoreStatus.FAILED, error.message)
+            return
+        self.db.write(server_backups.end_restore, backup.id, image_id, RestoreStatus.READY, None)
+        LOG.info("Image %s is made of backup %s", image_id, backup.id)
+
+    def _register(self, backup: ServerBackup, image_id: str) -> Image:
+        """Return the image, which may exist already. The project's quota holds."""
+        wanted = msgspec.convert(backup.server["image"], Image)
+        wanted = msgspec.structs.replace(wanted, id=image_id, disk_format="qcow2", hidden=False)
+        registered = self.images.register_for_owner(wanted)
+        return registered or self.db.write(server_backups.register_image, wanted)
+
+    # --- remove
+
+    def _forget(self, backup: ServerBackup) -> None:
+        """Remove the data, and then the row."""
+        self._blocking(self._of(backup).forget, backup.id)
+        self._drop_image(backup)
+        self.db.write(server_backups.forget_backup, backup.id)
+        self._to_prune.add(backup.project_id)
+
+    def _prune(self, project_id: str) -> None:
+        assert self.repositories is not None
+        self._blocking(self.repositories.of_project(project_id).prune)
+        self._to_prune.discard(project_id)
+
+    @contextlib.contextmanager
+    def _temporary(self) -> Iterator[str]:
+        """Yield the path of a new file on the file system of images, or else of this daemon's state."""
+        state = os.path.join(self.conf.state_path, "conductor")
+        place = self.conf.image.store_path if self.images.has_local_rows else state
+        store.prepare(place)
+        for path in files.abandoned_parts(place, _TEMPORARY, _ABANDONED_SECONDS):
+            files.remove(path)
+        with files.large_part(place, _TEMPORARY) as path:
+            yield path
+
+
+def _call(backup: ServerBackup, image_id: str, host: str | None = None) -> ImageCall:
+    return ImageCall(image_id=image_id, host=host, project_id=backup.project_id, instance_uuid=backup.instance_uuid)

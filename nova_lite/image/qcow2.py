@@ -54,6 +54,14 @@ def read(path: str) -> Header | None:
     return Header(size=size, backing=backing.decode(errors="surrogateescape"))
 
 
+def has_bitmaps(path: str) -> bool:
+    """Check whether a qcow2 file of this cloud has bitmaps of changes, usable or not. Raises OSError."""
+    with open(path, "rb") as file:
+        header = file.read(96)
+    # Only version 3 has them. A program that does not know them clears the bit.
+    return len(header) == 96 and header[4:8] == b"\0\0\0\3" and bool(header[95] & 1)
+
+
 def find_defect(header: bytes) -> str | None:
     """Return the reason to refuse a file by its first 112 bytes or more, or None if there is none."""
     if len(header) < _HEADER.size:

@@ -17,6 +17,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.image import qcow2
 from nova_lite.objects import Image
 
 GIB = 1024**3
@@ -94,6 +95,8 @@ class QemuImg:
 
     def remove_bitmaps(self, path: str) -> None:
         """Remove the bitmaps of a qcow2 file that no program has open."""
+        if not qcow2.has_bitmaps(path):
+            return
         command = [*self._limits, "qemu-img", "info", "--output=json", "-f", "qcow2", file_argument(path)]
         answer: dict[str, Any] = msgspec.json.decode(run(*command))
         specific = (answer.get("format-specific") or {}).get("data") or {}

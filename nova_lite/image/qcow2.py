@@ -58,7 +58,7 @@ def has_bitmaps(path: str) -> bool:
     """Check whether a qcow2 file of this cloud has bitmaps of changes, usable or not. Raises OSError."""
     with open(path, "rb") as file:
         header = file.read(96)
-    # Only version 3 has them. A program that does not know them clears the bit.
+    # Version 2 has none. A program that does not know bitmaps clears the bit.
     return len(header) == 96 and header[4:8] == b"\0\0\0\3" and bool(header[95] & 1)
 
 

@@ -196,7 +196,7 @@ def _reset(used: Any) -> None:
 
 # --- refused-messages: a queue has no leader for a moment
 
-#: How often a message is sent that the broker refuses, and seconds between two attempts.
+#: Number of attempts to send a message that the broker refuses, and seconds between two of them.
 REFUSED_ATTEMPTS, _REFUSED_STEP = 30, 0.1
 
 

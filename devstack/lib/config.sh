@@ -169,6 +169,9 @@ $(glance_config)
 $(cinder_config)
 $(neutron_config)
 
+[volume]
+encryption_key_file = $ETC/volume-keys
+
 [network]
 project_ranges = $PROJECT_RANGES
 $(project_vnis)
@@ -200,6 +203,8 @@ make_keys() {
         [[ -e $KEYS/$role.$host.key ]] ||
             "$VENV/bin/nova-lite-manage" keys create "$role" "$host" --directory "$KEYS" --owner "$owner"
     done < <(broker_accounts)
+    [[ -e $ETC/volume-keys ]] ||
+        "$VENV/bin/nova-lite-manage" volume-key create --file "$ETC/volume-keys" --owner "$(service_user conductor)"
 }
 
 # host_certificates SERVICE: the directory of the certificates of the host that the service is.

@@ -92,6 +92,8 @@ class ComputeTiming:
     snapshot_slot_poll: float = 0.5
     #: Interval between two queries whether all ports of a new guest are active.
     plugging_poll: float = 1.0
+    #: Time for which the key of an encrypted volume is requested while no conductor replies.
+    volume_key_wait: float = 120.0
     #: Age up to which counters of guests are served again. It is at least four times what their reading took.
     statistics_lifetime: float = 5.0
     #: Time that a scrape waits for new counters, before it serves the last ones, and age at which they are left out. It

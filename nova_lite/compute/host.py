@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+import time
 from collections.abc import Callable
 
+import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, sealing
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute.claims import Claims
@@ -18,7 +20,7 @@ from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionCommand, BlockDevice, Instance, VolumeSource, block_device
+from nova_lite.objects import ActionCommand, BlockDevice, EncryptedDisk, Instance, VolumeKey, VolumeSource, block_device
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating, SharingDisks
 from nova_lite.volume.driver import VolumeBackend
@@ -74,7 +76,7 @@ class LocalHost:
         self, instance: Instance, device: BlockDevice, still_wanted: Callable[[], None] = lambda: None
     ) -> VolumeSource:
         if not self.volumes.remote:
-            return self.volumes.path(str(device.volume_id))
+            return self.local_source(self.volumes.path(str(device.volume_id)))
         connector = self.volumes.connector()
         uuid = instance.uuid
         connection = self.retrier.call(
@@ -84,6 +86,30 @@ class LocalHost:
         )
         device.volume_id, device.volume_size = connection.volume_id, connection.size
         return self.volumes.connect(uuid, connection)
+
+    def local_source(self, path: str) -> VolumeSource:
+        return EncryptedDisk(path=path) if self.volumes.is_encrypted(path) else path
+
+    def volume_key(self, volume_id: str) -> VolumeKey:
+        """Return the key of an encrypted volume, which only this process can open. Callers do not store it.
+
+        Raises `VolumeKeyUnavailable`, also if no conductor replies in time.
+        """
+        private_key = sealing.new_private_key()
+        deadline = time.monotonic() + self.timing.volume_key_wait
+
+        def check() -> None:
+            if time.monotonic() >= deadline:
+                raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="no conductor has sent it in time")
+
+        box = self.retrier.call(
+            f"Volume {volume_id}: query for its key",
+            lambda: self.conductor.volume_key_get(
+                get_admin_context(), self.name, volume_id, sealing.public_key(private_key)
+            ),
+            check,
+        )
+        return msgspec.json.decode(sealing.unseal(private_key, box), type=VolumeKey)
 
     def power_state(self, instance_uuid: str) -> int | None:
         info = self.domain(instance_uuid)

@@ -98,6 +98,7 @@ class ComputeManager:
             is_hypervisor_up=self.heartbeat.is_hypervisor_up,
             timing=timing,
         )
+        driver.volume_key = self.host.volumes.volume_key = self.host.volume_key
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.self_fencing = SelfFencing(conf, host, driver, self.registration, self.jobs, self._compare_soon, timing)
@@ -278,6 +279,10 @@ class ComputeManager:
 
     def backup_volume(self, context: RequestContext, work: VolumeWork) -> None:
         """Copy, delete or restore a backup in a separate thread, and report the result as `volume_work` does."""
+        self._volume_worker.start(work)
+
+    def encrypted_volume_work(self, context: RequestContext, work: VolumeWork) -> None:
+        """Do work on an encrypted volume in a separate thread, and report the result as `volume_work` does."""
         self._volume_worker.start(work)
 
     def refresh_security_groups(self, context: RequestContext) -> None:

@@ -13,7 +13,7 @@ from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort,
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.19"
+CALLS = "1.21"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
@@ -81,6 +81,13 @@ class ComputeRPC(Protocol):
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.19")
     def backup_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Copy, delete, look for or restore a backup, and report the result with `finish_volume_work`."""
+
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.21")
+    def encrypted_volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
+        """Do any work on an encrypted volume or its backup, and report the result with `finish_volume_work`.
+
+        Hosts of older versions would write plain files.
+        """
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.8")
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:

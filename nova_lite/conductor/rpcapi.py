@@ -88,6 +88,7 @@ from nova_lite.objects import (
     VolumeAttachment,
     VolumeBackup,
     VolumeConnection,
+    VolumeEncryption,
     VolumeFilters,
     VolumeQosSpecs,
     VolumeSnapshot,
@@ -106,7 +107,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.28"
+VERSION = "1.29"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1174,6 +1175,10 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API, since="1.25")
     def volume_qos_disassociate_all(self, context: RequestContext, qos_id: str) -> None: ...
 
+    @rpc.read(rpc.API, since="1.29")
+    def volume_encryption_get(self, context: RequestContext, volume_id: str) -> VolumeEncryption:
+        """Return the encryption of a volume that the context may see. Raises `VolumeNotFound`."""
+
     @rpc.change(rpc.API, since="1.25")
     def volume_type_encryption_set(
         self, context: RequestContext, type_id: str, encryption: dict[str, Any] | None, is_new: bool
@@ -1576,6 +1581,14 @@ class ConductorRPC(Protocol):
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         """Check whether the conductor waits for this work on a volume. A late command of ended work must not change
         what a guest has written since.
+        """
+
+    @rpc.report(rpc.COMPUTE, own="host", since="1.29", replay_safe=True)
+    def volume_key_get(self, context: RequestContext, host: str, volume_id: str, public_key: str) -> str:
+        """Return the key of an encrypted volume (`nova_lite.objects.VolumeKey`), sealed to ``public_key``.
+
+        A server on the host has the volume, or the host works on it. Raises `VolumeKeyUnavailable` otherwise, and
+        `MasterKeysUnreadable`.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.10")

@@ -31,6 +31,15 @@ OPTS = [
             "store_path, so that backups outlive that."
         ),
     ),
+    cfg.StrOpt(
+        "encryption_key_file",
+        default="",
+        help=(
+            "File with the master keys that encrypt the keys of encrypted volumes. Only the conductor reads it, and "
+            "only its user may. All conductors need the same file. Without it, no volume can be encrypted. "
+            "nova-lite-manage volume-key create makes it."
+        ),
+    ),
     cfg.StrOpt("default_type", default="local", help="Name of the only volume type of the local backend."),
     cfg.IntOpt("quota_volumes", default=10, min=-1, help="Number of volumes of a project; -1: unlimited."),
     cfg.IntOpt(

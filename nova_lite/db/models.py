@@ -1000,6 +1000,24 @@ class Volume(Changed, Base):
     attached_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     image_metadata: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     attachment: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    encryption_key_id: Mapped[str | None] = mapped_column(Uuid)
+
+
+class VolumeKey(Created, Base):
+    """The key of one encrypted volume or backup, wrapped by the master key ``master_key``.
+
+    The other columns describe the cipher, as the type of the volume had it when the key was made.
+    """
+
+    __tablename__ = "volume_keys"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    master_key: Mapped[str] = mapped_column(sa.String(32))
+    wrapped: Mapped[str] = mapped_column(Name)
+    provider: Mapped[str] = mapped_column(Name)
+    cipher: Mapped[str] = mapped_column(Name)
+    key_size: Mapped[int]
+    control_location: Mapped[str] = mapped_column(sa.String(32))
 
 
 class VolumeSnapshot(Changed, Base):
@@ -1046,6 +1064,7 @@ class VolumeBackup(Changed, Base):
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
     volume: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     data_timestamp: Mapped[datetime.datetime | None] = mapped_column(Time)
+    encryption_key_id: Mapped[str | None] = mapped_column(Uuid)
 
 
 class VolumeTask(Numbered, Base):

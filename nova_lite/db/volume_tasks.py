@@ -104,6 +104,9 @@ def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
         task.host = random.choice(found) if found else None
 
 
-def work(task: models.VolumeTask) -> VolumeWork:
+def work(uow: UnitOfWork, task: models.VolumeTask) -> VolumeWork:
     """Return the command for the host."""
-    return msgspec.convert({**task.payload, "id": task.id, "verb": task.verb, "volume_id": task.volume_id}, VolumeWork)
+    volume = uow.session.get(models.Volume, task.volume_id)
+    known = {"id": task.id, "verb": task.verb, "volume_id": task.volume_id}
+    known["encrypted"] = volume is not None and volume.encryption_key_id is not None
+    return msgspec.convert({**task.payload, **known}, VolumeWork)

@@ -31,6 +31,8 @@ def create(
         return rows.to_object(VolumeTransfer, known)
     if volume.status != volumes.AVAILABLE or volume.instance_uuid is not None:
         raise exceptions.InvalidVolume(reason=f"status must be available, it is {volume.status}")
+    if volume.encryption_key_id is not None:
+        raise exceptions.InvalidVolume(reason="transferring encrypted volume is not supported")
     _require_still(uow, volume)
     row = Row(
         id=transfer.id,

@@ -1,6 +1,6 @@
 """Types of volumes: the operator's type, which ``[volume] default_type`` names, and types that admins make.
 
-All of them have the same files. Their extra specs are kept for clients.
+All of them have the same files, encrypted if the type says so. Their extra specs are kept for clients.
 """
 
 from __future__ import annotations
@@ -42,19 +42,23 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, referenc
     return found[0]
 
 
-def name_of(uow: UnitOfWork, context: RequestContext, reference: str | None) -> str:
-    """Return the name of the type of a new volume. None or "": the default type."""
+def for_volume(uow: UnitOfWork, context: RequestContext, reference: str | None) -> VolumeType:
+    """Return the type of a new volume. None or "": the default type."""
     kind = get(uow, uow.conf, context, reference) if reference else _default_of(uow, context.project_id)
-    if kind.encryption is not None:
-        raise exceptions.InvalidInput(
-            reason=f"volume type {kind.name} has encryption, and this cloud encrypts no volumes: choose another type"
-        )
     if kind.extra_specs.get(MULTIATTACH, "").strip().lower() == "<is> true":
         raise exceptions.InvalidInput(
             reason=f"volume type {kind.name} has multiattach, and a volume of this cloud has one server at a time: "
             "choose another type"
         )
-    return kind.name
+    return kind
+
+
+def encryption_of(uow: UnitOfWork, name: str) -> dict[str, Any] | None:
+    """Return the settings of the encryption of a volume's type, without ids. None: it has none, or is gone."""
+    row = uow.session.scalars(sa.select(Row).where(Row.name == name)).first()
+    if row is None or row.encryption is None:
+        return None
+    return {key: value for key, value in row.encryption.items() if key not in ("volume_type_id", "encryption_id")}
 
 
 def _default_of(uow: UnitOfWork, project_id: str | None) -> VolumeType:

@@ -37,7 +37,15 @@ _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "boota
 def to_object(row: models.Volume, host: str | None = None) -> Volume:
     metadata = {name: str(value) for name, value in row.metadata_.items()}
     attachment = None if row.attachment is None else msgspec.convert(row.attachment, VolumeAttachment)
-    return rows.to_object(Volume, row, metadata=metadata, image=_image(row.image), host=host, attachment=attachment)
+    return rows.to_object(
+        Volume,
+        row,
+        metadata=metadata,
+        image=_image(row.image),
+        host=host,
+        attachment=attachment,
+        encrypted=row.encryption_key_id is not None,
+    )
 
 
 def snapshot_object(row: models.VolumeSnapshot) -> VolumeSnapshot:

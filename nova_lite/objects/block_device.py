@@ -38,7 +38,9 @@ class BlockDevice(msgspec.Struct, kw_only=True):
 
     ``volume_size``: GB; MB for a local swap disk. ``image_id`` and ``snapshot_id``: the source of the volume or of the
     local root disk. ``volume_id`` is set if the device is a volume. ``device_name``: the name in the guest (/dev/vdb).
-    ``swap_id``: the volume that is to replace this one; the server has both until then.
+    ``swap_id``: the volume that is to replace this one; the server has both until then. ``encrypted``: the host makes
+    the volume together with the guest, encrypted. Then ``made_from`` is its source in commands, and ``source_type`` is
+    VOLUME: an older host looks for the volume, and makes no plain one.
 
     ``uuid``: of the attachment. A volume of Cinder also has an ``attachment_id``, which changes when the server moves.
     """
@@ -61,6 +63,8 @@ class BlockDevice(msgspec.Struct, kw_only=True):
     state: DeviceState = DeviceState.ATTACHED
     swap_id: str | None = None
     attachment_id: str | None = None
+    encrypted: bool = False
+    made_from: DeviceSource | None = None
 
     @property
     def is_volume(self) -> bool:

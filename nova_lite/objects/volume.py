@@ -28,7 +28,8 @@ class VolumeAttachment(msgspec.Struct, kw_only=True):
 class Volume(msgspec.Struct, kw_only=True):
     """Volume. ``size``: GB. ``image``: the image that it was made of. ``image_metadata``: what users made of its
     metadata, None for unchanged. ``instance_uuid``, ``attachment_id`` and
-    ``device`` describe its server, also while it is being attached."""
+    ``device`` describe its server, also while it is being attached. ``encryption_key_id``: names its key, which only
+    conductors read."""
 
     id: str
     project_id: str
@@ -53,6 +54,7 @@ class Volume(msgspec.Struct, kw_only=True):
     attached_at: datetime.datetime | None = None
     image_metadata: dict[str, str] | None = None
     attachment: VolumeAttachment | None = None
+    encryption_key_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -122,6 +124,7 @@ class VolumeBackup(msgspec.Struct, kw_only=True):
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     volume: BackedUpVolume = msgspec.field(default_factory=BackedUpVolume)
     data_timestamp: datetime.datetime | None = None
+    encryption_key_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -148,6 +151,29 @@ class VolumeType(msgspec.Struct, kw_only=True):
     projects: list[str] = msgspec.field(default_factory=list)
     qos_specs_id: str | None = None
     encryption: dict[str, Any] | None = None
+
+
+class VolumeEncryption(msgspec.Struct, kw_only=True):
+    """Encryption of a volume, in Cinder's words. ``encryption_key_id``: names the key, None for a plain volume."""
+
+    encryption_key_id: str | None = None
+    provider: str = ""
+    cipher: str = ""
+    key_size: int = 0
+    control_location: str = ""
+
+
+class VolumeKey(msgspec.Struct, kw_only=True):
+    """Key of an encrypted volume. It exists in the memory of conductors and of the hosts that need it now.
+
+    ``key_size``: of the cipher, in bits.
+    """
+
+    passphrase: str
+    key_size: int = 256
+
+    def __repr__(self) -> str:
+        return "VolumeKey(...)"
 
 
 class VolumeQosSpecs(msgspec.Struct, kw_only=True):
@@ -204,7 +230,7 @@ class VolumeWork(msgspec.Struct, kw_only=True):
     ``size``: the new size in GB. The source is ``image``, ``source_snapshot`` or ``source_volume``; none for a blank
     volume. For UPLOAD, ``image`` is the image to make. ``instance_uuid``: the instance on this host that has the
     volume. ``backup_id``: the backup to make. ``data_id``: the file of an existing backup. ``is_new``: the volume does
-    not exist before it is restored.
+    not exist before it is restored. ``encrypted``: the volume is, and so is its source, unless that is an image.
     """
 
     id: int
@@ -219,6 +245,7 @@ class VolumeWork(msgspec.Struct, kw_only=True):
     backup_id: str | None = None
     data_id: str | None = None
     is_new: bool = False
+    encrypted: bool = False
 
 
 class VolumeUse(msgspec.Struct, kw_only=True):
@@ -251,5 +278,12 @@ class NetworkDisk(msgspec.Struct, kw_only=True, frozen=True):
     secret: str | None = None
 
 
-#: Source of a volume's disk for a hypervisor: a path, or a place in the network.
-VolumeSource = str | NetworkDisk
+class EncryptedDisk(msgspec.Struct, kw_only=True, frozen=True):
+    """Volume in a file with the format LUKS, which the hypervisor decrypts."""
+
+    path: str
+
+
+#: Source of a volume's disk for a hypervisor: the path of a raw file or device, an encrypted one, or a place in the
+#: network.
+VolumeSource = str | EncryptedDisk | NetworkDisk

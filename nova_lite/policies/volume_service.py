@@ -105,6 +105,13 @@ CHANGE_ENCRYPTION = _extension(
     f"PUT {_TYPE}/encryption/{{encryption_id}}",
     f"DELETE {_TYPE}/encryption/{{encryption_id}}",
 )
+VOLUME_ENCRYPTION = _extension(
+    "volume_encryption_metadata",
+    READER,
+    "Show the encryption of a volume",
+    f"GET {_ONE}/encryption",
+    f"GET {_ONE}/encryption/{{encryption_key}}",
+)
 DEFAULT_TYPES = _extension(
     "default_set_or_update",
     ADMIN,

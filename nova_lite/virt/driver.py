@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import faults, plugins
+from nova_lite.base import exceptions, faults, plugins
 from nova_lite.objects import (
     VIF,
     BlockDevice,
@@ -37,6 +37,7 @@ from nova_lite.objects import (
     MigrationProgress,
     PortFilters,
     StorageView,
+    VolumeKey,
     VolumeSource,
 )
 from nova_lite.operations.states import PowerState
@@ -88,7 +89,7 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     """All data that a driver needs to create a domain.
 
     ``images``: by id, the root image and, AMI style, kernel and ramdisk. ``injected_files``: base64 content by path.
-    ``volumes``: by volume id, the path of the raw file or device of each volume, or its network location. ``plugged``:
+    ``volumes``: by volume id, where each volume is. ``plugged``:
     waits for the network. The guest is created paused, and continues when this returns. An error of it is the error of
     the spawn. None: the guest runs at once. ``fence``: the driver calls it right before it creates the domain. It
     raises `exceptions.Fenced` if this generation must not be built any more. ``disks``: those of an evacuated server.
@@ -109,6 +110,14 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     still_wanted: Callable[[], None] = lambda: None
 
 
+#: Returns the key of an encrypted volume. A driver needs it to open the volume, and stores it nowhere.
+GetVolumeKey = Callable[[str], VolumeKey]
+
+
+def _no_key(volume_id: str) -> VolumeKey:
+    raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="this host has no conductor")
+
+
 class ComputeDriver(abc.ABC):
     """A hypervisor. ``conf`` is oslo.config's object, ``host`` the name of the compute host.
 
@@ -119,6 +128,8 @@ class ComputeDriver(abc.ABC):
         self.conf = conf
         self.host = host
         self.fetch_image = fetch_image
+        #: Returns the key of an encrypted volume of a guest, or raises `VolumeKeyUnavailable`. The host sets it.
+        self.volume_key: GetVolumeKey = _no_key
 
     @abc.abstractmethod
     def init_host(self) -> None:

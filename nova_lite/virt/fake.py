@@ -42,6 +42,7 @@ from nova_lite.objects import (
     DiskDiagnostics,
     DiskFile,
     DiskSource,
+    EncryptedDisk,
     Image,
     Instance,
     Inventory,
@@ -66,7 +67,8 @@ class Domain(msgspec.Struct, kw_only=True):
     """Content of a domain's file.
 
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
-    names by volume id. ``interfaces``: port ids. ``host_cpus``: CPUs of the host that are dedicated to the domain.
+    names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
+    CPUs of the host that are dedicated to the domain.
     ``checkpoint``: the last backup since which the changes of the disk are known.
     """
 
@@ -83,6 +85,7 @@ class Domain(msgspec.Struct, kw_only=True):
     generations: dict[str, int] = msgspec.field(default_factory=dict)
     rescued: bool = False
     volumes: dict[str, str] = msgspec.field(default_factory=dict)
+    encrypted: list[str] = msgspec.field(default_factory=list)
     interfaces: list[str] = msgspec.field(default_factory=list)
     host_cpus: list[int] = msgspec.field(default_factory=list)
     checkpoint: str | None = None
@@ -555,6 +558,9 @@ class FakeDriver(driver.ComputeDriver):
         for other in self._everywhere():
             if volume_id in other.volumes and other.uuid != instance_uuid:
                 raise RuntimeError(f"volume {volume_id} is attached to {other.uuid} already")
+        if isinstance(path, EncryptedDisk):
+            self.volume_key(volume_id)
+            domain.encrypted = [*domain.encrypted, volume_id]
         domain.volumes[volume_id] = device.device_name or ""
         self._write(domain)
         self._say(instance_uuid, f"fake guest has found volume {volume_id} as {device.device_name}")
@@ -564,6 +570,7 @@ class FakeDriver(driver.ComputeDriver):
         domain = self._read(instance_uuid)
         self._step("detach_volume")
         if domain.volumes.pop(volume_id, None) is not None:
+            domain.encrypted = [known for known in domain.encrypted if known != volume_id]
             self._write(domain)
             self._say(instance_uuid, f"fake guest has released volume {volume_id}")
 
@@ -684,6 +691,8 @@ class FakeDriver(driver.ComputeDriver):
         self._step("spawn_after_domain")
 
     def _boot(self, domain: Domain) -> None:
+        for volume_id in domain.encrypted:
+            self.volume_key(volume_id)
         system = "rescue system" if domain.rescued else "guest"
         line = f"nova-lite-guest: instance={domain.uuid} hostname={domain.hostname} ip={domain.address}\n"
         with open(self._console(domain.uuid), "a", encoding="utf-8") as console:
@@ -829,6 +838,7 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
         disk_gb=flavor.disk_gb,
         config_drive=instance.config_drive,
         volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
+        encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
     )

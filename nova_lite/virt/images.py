@@ -10,7 +10,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -83,6 +83,25 @@ class QemuImg:
         limits = [f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", f"--fsize={info.virtual_size}"]
         run("prlimit", *limits, "qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target)
 
+    def encrypt(self, source: str, source_format: str, target: str, passphrase: str) -> None:
+        """Write the content of a disk into ``target``, a LUKS file that is not smaller.
+
+        qemu-img reads the passphrase from an anonymous file, so that neither a disk nor its command line has it.
+        """
+        reading = f"driver={source_format},file.driver=file,file.filename={_option(file_argument(source))}"
+        writing = f"driver=luks,key-secret=key,file.driver=file,file.filename={_option(file_argument(target))}"
+        descriptor = os.memfd_create("key")
+        try:
+            os.write(descriptor, passphrase.encode())
+            run(
+                *("prlimit", f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", "qemu-img", "convert", "-n"),
+                *("--object", f"secret,id=key,file=/proc/self/fd/{descriptor}", "--image-opts", "--target-image-opts"),
+                *(reading, writing),
+                pass_fds=(descriptor,),
+            )
+        finally:
+            os.close(descriptor)
+
     def flatten(self, source: str, source_format: str, target: str, check: Callable[[], None]) -> None:
         """Make ``target``, a qcow2 file with everything that a guest sees of ``source``. ``check`` may cancel it by
         raising.
@@ -126,10 +145,15 @@ def file_argument(path: str) -> str:
     return os.path.join(".", path) if not os.path.isabs(path) else path
 
 
-def run(*command: str) -> bytes:
+def _option(value: str) -> str:
+    """Return a value as qemu reads it in a list of options, where a comma separates."""
+    return value.replace(",", ",,")
+
+
+def run(*command: str, pass_fds: Sequence[int] = ()) -> bytes:
     """Run a program and return its standard output. Raises `VirtDriverError` with the last line of its errors."""
     try:
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=pass_fds)
     except OSError as error:
         raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     if result.returncode != 0:

@@ -8,6 +8,7 @@ Backend::
 
     volume/driver.py            port: VolumeBackend, which compute hosts call
     volume/local.py             backend ``local``
+    volume/luks.py              headers of its encrypted volumes
     volume/cinder.py            backend ``cinder``: connects Cinder's volumes to a host
     volume/cinder_client.py     requests to Cinder, by the API and the conductor
     conf/volume.py              options ``[volume]``
@@ -31,6 +32,8 @@ Conductor::
     db/volumes.py                            SQL: volumes and snapshots
     db/volume_backups.py                     SQL: backups
     db/volume_types.py                       SQL: types that admins make
+    db/volume_keys.py                        SQL: keys of encrypted volumes
+    base/master_keys.py                      master keys, which wrap them
     db/volume_qos.py                         SQL: quality of service of types
     db/volume_transfers.py                   SQL: offers of volumes to other projects
     db/volume_tasks.py                       SQL: work on volumes' files
@@ -45,6 +48,7 @@ Compute::
     compute/operations/volumes.py          attach, detach, swap and copy on the host
     virt/libvirt/disks/volumes.py          volumes in domains
     virt/libvirt/disks/volume_copies.py    copies of volumes that are in use
+    virt/libvirt/disks/secrets.py          passphrases of encrypted volumes in libvirt
 
 Tests: ``tests/unit/volume``, ``tests/unit/api/volume``, ``tests/functional/test_volumes.py``,
 ``tests/functional/test_cinder.py``.

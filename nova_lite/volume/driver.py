@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, faults, plugins
-from nova_lite.objects import BlockDevice, Image, VolumeConnection, VolumeSource, VolumeWork
+from nova_lite.objects import BlockDevice, Image, VolumeConnection, VolumeKey, VolumeSource, VolumeWork
 
 NAMESPACE = "nova_lite.volume.backends"
 
@@ -39,6 +39,14 @@ FetchImage = Callable[[Image, str], None]
 CopyVolumes = Callable[[Mapping[str, str]], None]
 
 
+#: Returns the key of an encrypted volume that this host has or works on. Raises `VolumeKeyUnavailable`.
+GetVolumeKey = Callable[[str], VolumeKey]
+
+
+def _no_key(volume_id: str) -> VolumeKey:
+    raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="this host has no conductor")
+
+
 class VolumeBackend(abc.ABC):
     """Source of volumes. Raises `VirtDriverError` if another host may succeed, `Invalid` if none can."""
 
@@ -48,6 +56,8 @@ class VolumeBackend(abc.ABC):
     def __init__(self, conf: cfg.ConfigOpts, fetch_image: FetchImage) -> None:
         self.conf = conf
         self.fetch_image = fetch_image
+        #: Returns the key of an encrypted volume. The host sets it.
+        self.volume_key: GetVolumeKey = _no_key
 
     def connector(self) -> dict[str, Any]:
         """Return the properties of this host that the other service needs to connect a volume to it."""
@@ -63,6 +73,10 @@ class VolumeBackend(abc.ABC):
     @abc.abstractmethod
     def path(self, volume_id: str) -> str:
         """Return the path that the volume has, or would have, on this host: of a raw file or a block device."""
+
+    def is_encrypted(self, path: str) -> bool:
+        """Check whether the volume at this path is encrypted, in the format LUKS."""
+        return False
 
     @abc.abstractmethod
     def require(self, volume_id: str) -> str:

@@ -4,8 +4,12 @@
 
     <store_path>/<volume id>             a volume
     <store_path>/snapshots/<snapshot id>
+    <store_path>/luks/…                  the same of encrypted volumes: their files are LUKS
     <store_path>/.part-…                 an incomplete file
     <backup_path>/<backup id>            a backup: its data, and at the end their SHA-256 in hex
+
+The place of a file says whether it is encrypted. Its content does not, since that is a guest's. Copies of an encrypted
+volume are copies of its file, so they have its passphrase.
 
 A complete file is linked to its name, which fails if the name exists. So two hosts with the same work never write to a
 file that a guest may use already.
@@ -23,9 +27,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nova_lite.base import exceptions, files
-from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
+from nova_lite.objects import BlockDevice, Image, VolumeKey, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
+from nova_lite.volume import luks
 from nova_lite.volume.driver import CopyVolumes, VolumeBackend
 
 GIB = 1024**3
@@ -33,6 +38,7 @@ GIB = 1024**3
 CHUNK = 1024**2
 
 SNAPSHOTS = "snapshots"
+ENCRYPTED = "luks"
 PART = ".part-"
 #: Bytes of the sum at the end of a backup.
 SUM = 64
@@ -47,7 +53,7 @@ class LocalVolumes(VolumeBackend):
     """Volumes in a shared directory."""
 
     def path(self, volume_id: str) -> str:
-        return os.path.join(os.path.abspath(self.conf.volume.store_path), str(uuid.UUID(volume_id)))
+        return self._existing(str(uuid.UUID(volume_id)))
 
     def require(self, volume_id: str) -> str:
         path = self.path(volume_id)
@@ -55,34 +61,66 @@ class LocalVolumes(VolumeBackend):
             raise exceptions.VolumeFileMissing(volume_id=volume_id)
         return path
 
+    def is_encrypted(self, path: str) -> bool:
+        return path.startswith(os.path.join(self._store(encrypted=True), ""))
+
+    def _store(self, encrypted: bool) -> str:
+        store = os.path.abspath(self.conf.volume.store_path)
+        return os.path.join(store, ENCRYPTED) if encrypted else store
+
+    def _existing(self, *name: str) -> str:
+        """Return the path of an encrypted file of this name, if there is one, else that of a plain one."""
+        path = os.path.join(self._store(encrypted=True), *name)
+        return path if os.path.exists(path) else os.path.join(self._store(encrypted=False), *name)
+
     def _snapshot_path(self, snapshot_id: str) -> str:
-        return os.path.join(os.path.abspath(self.conf.volume.store_path), SNAPSHOTS, str(uuid.UUID(snapshot_id)))
+        return self._existing(SNAPSHOTS, str(uuid.UUID(snapshot_id)))
+
+    def _new_snapshot_path(self, snapshot_id: str, source: str) -> str:
+        """Return the path of a new snapshot of the file ``source``."""
+        return os.path.join(self._store(self.is_encrypted(source)), SNAPSHOTS, str(uuid.UUID(snapshot_id)))
 
     def create(self, work: VolumeWork) -> None:
-        if os.path.exists(self.path(work.volume_id)):
+        target = os.path.join(self._store(work.encrypted), str(uuid.UUID(work.volume_id)))
+        if os.path.exists(target):
             return
         if work.source_snapshot is not None:
-            self._copy(self._snapshot_path(work.source_snapshot), work.volume_id, work.size)
+            self._copy(self._snapshot_path(work.source_snapshot), target, work)
         elif work.source_volume is not None:
-            self._copy(self.require(work.source_volume), work.volume_id, work.size)
+            self._copy(self.require(work.source_volume), target, work)
         elif work.image is not None:
             image = work.image
-            self._make(self.path(work.volume_id), lambda part: self._write_image(image, part, work.size))
+            self._make(target, lambda part: self._write_image(work.volume_id, image, target, part, work.size))
         else:
-            self._make(self.path(work.volume_id), lambda part: os.truncate(part, work.size * GIB))
+            self._make(target, lambda part: self._write_blank(work.volume_id, target, part, work.size))
 
-    def _copy(self, source: str, volume_id: str, size: int) -> None:
-        if not os.path.exists(source):
-            raise exceptions.VolumeFileMissing(volume_id=volume_id)
+    def _copy(self, source: str, target: str, work: VolumeWork) -> None:
+        if not os.path.exists(source) or self.is_encrypted(source) != work.encrypted:
+            raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
 
         def fill(part: str) -> None:
             _copy_sparse(source, part)
-            _grow(part, size * GIB)
+            self._grow(target, part, work.size)
 
-        self._make(self.path(volume_id), fill)
+        self._make(target, fill)
 
-    def _write_image(self, image: Image, part: str, size: int) -> None:
+    def _write_blank(self, volume_id: str, target: str, part: str, size: int) -> VolumeKey | None:
+        """Write an empty volume. Return its key if the ``target`` is encrypted."""
+        key = None
+        if self.is_encrypted(target):
+            key = self.volume_key(volume_id)
+            with open(part, "wb") as file:
+                file.write(luks.new_header(key.passphrase.encode(), key.key_size))
+        self._grow(target, part, size)
+        return key
+
+    def _grow(self, target: str, part: str, size: int) -> None:
+        """Let the data of ``part``, which becomes ``target``, have ``size`` GB, unless they have more."""
+        _grow(part, size * GIB + (luks.data_offset(part) if self.is_encrypted(target) else 0))
+
+    def _write_image(self, volume_id: str, image: Image, target: str, part: str, size: int) -> None:
         """Write an image to ``part`` as a raw disk, with the same checks as for a guest's own disk."""
+        key = self._write_blank(volume_id, target, part, size) if self.is_encrypted(target) else None
         qemu_img = disk_images.QemuImg(self.conf)
         with tempfile.TemporaryDirectory(prefix=f"{os.path.basename(part)}.", dir=os.path.dirname(part)) as directory:
             fetched = os.path.join(directory, "image")
@@ -98,19 +136,24 @@ class LocalVolumes(VolumeBackend):
                 raise exceptions.ImageUnacceptable(
                     image_id=image.id, reason=f"it needs {-(-needed // GIB)} GB, and the volume has {size}"
                 )
-            if disk_format == "raw":
+            if key is not None:
+                qemu_img.encrypt(fetched, disk_format, part, key.passphrase)
+            elif disk_format == "raw":
                 _copy_sparse(fetched, part)
             else:
                 qemu_img.convert(fetched, info, part)
-        _grow(part, size * GIB)
+        self._grow(target, part, size)
 
     def delete(self, volume_id: str) -> None:
         with _as_driver_errors():
-            files.remove(self.path(volume_id))
+            for encrypted in (True, False):
+                files.remove(os.path.join(self._store(encrypted), str(uuid.UUID(volume_id))))
 
     @contextlib.contextmanager
     def exported(self, volume_id: str, disk_format: str) -> Iterator[str]:
         source = self.require(volume_id)
+        if self.is_encrypted(source):
+            raise exceptions.NotImplementedByDriver(operation="an image of an encrypted volume")
         if disk_format == "raw":
             yield source
             return
@@ -122,42 +165,55 @@ class LocalVolumes(VolumeBackend):
 
     def extend(self, volume_id: str, size: int) -> None:
         with _as_driver_errors():
-            _grow(self.require(volume_id), size * GIB)
+            path = self.require(volume_id)
+            self._grow(path, path, size)
 
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
-        target = self._snapshot_path(snapshot_id)
-        if os.path.exists(target):
+        if os.path.exists(self._snapshot_path(snapshot_id)):
             return
         source = self.require(volume_id)
+        target = self._new_snapshot_path(snapshot_id, source)
         with _as_driver_errors():
             self._prepare(os.path.dirname(target))
         self._make(target, lambda part: _copy_sparse(source, part))
 
     def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes) -> None:
-        targets = {volume_id: self._snapshot_path(name) for volume_id, name in snapshots.items()}
-        missing = {volume_id: target for volume_id, target in targets.items() if not os.path.exists(target)}
+        missing = {
+            volume_id: self._new_snapshot_path(name, self.require(volume_id))
+            for volume_id, name in snapshots.items()
+            if not os.path.exists(self._snapshot_path(name))
+        }
         with _as_driver_errors(), contextlib.ExitStack() as finish:
             parts = {}
             for volume_id, target in missing.items():
                 self._prepare(os.path.dirname(target))
                 parts[volume_id] = finish.enter_context(self._new(target))
-                os.truncate(parts[volume_id], os.path.getsize(self.require(volume_id)))
+                self._prepare_copy(volume_id, parts[volume_id])
             if parts:
                 copy(parts)
 
+    def _prepare_copy(self, volume_id: str, part: str) -> None:
+        """Prepare a file for the hypervisor to copy a volume in use into: of the same size and format."""
+        source = self.require(volume_id)
+        if self.is_encrypted(source):
+            self._write_blank(volume_id, source, part, 0)
+        os.truncate(part, os.path.getsize(source))
+
     def reimage(self, volume_id: str, image: Image, size: int) -> None:
         """Replace the volume's file, once the new one is complete."""
+        target = self.path(volume_id)
         with _as_driver_errors():
-            self._prepare(self.conf.volume.store_path)
-            with self._part(self.path(volume_id)) as part:
-                self._write_image(image, part, size)
+            self._prepare(os.path.dirname(target))
+            with self._part(target) as part:
+                self._write_image(volume_id, image, target, part, size)
                 _sync(part)
-                os.rename(part, self.path(volume_id))
-            files.sync_directory(self.conf.volume.store_path)
+                os.rename(part, target)
+            files.sync_directory(os.path.dirname(target))
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         with _as_driver_errors():
-            files.remove(self._snapshot_path(snapshot_id))
+            for encrypted in (True, False):
+                files.remove(os.path.join(self._store(encrypted), SNAPSHOTS, str(uuid.UUID(snapshot_id))))
 
     # --- backups
 
@@ -174,10 +230,8 @@ class LocalVolumes(VolumeBackend):
         self._back_up(str(work.backup_id), lambda part: _copy_sparse(source, part))
 
     def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes) -> None:
-        size = os.path.getsize(self.require(work.volume_id))
-
         def fill(part: str) -> None:
-            os.truncate(part, size)
+            self._prepare_copy(work.volume_id, part)
             copy({work.volume_id: part})
 
         self._back_up(str(work.backup_id), fill)
@@ -208,18 +262,19 @@ class LocalVolumes(VolumeBackend):
         data_id, source = str(work.data_id), self._backup_path(str(work.data_id))
         if work.is_new and os.path.exists(self.path(work.volume_id)):
             return
+        new = os.path.join(self._store(work.encrypted), str(uuid.UUID(work.volume_id)))
+        target = new if work.is_new else self.require(work.volume_id)
 
         def fill(part: str) -> None:
             if not os.path.exists(source):
                 raise exceptions.BackupDamaged(backup_id=data_id, reason="its file is missing")
             _copy_sparse(source, part)
             os.truncate(part, _check_backup(data_id, part))
-            _grow(part, work.size * GIB)
+            self._grow(target, part, work.size)
 
         if work.is_new:
-            self._make(self.path(work.volume_id), fill)
+            self._make(target, fill)
             return
-        target = self.require(work.volume_id)
         with _as_driver_errors(), self._part(target) as part:
             fill(part)
             _sync(part)
@@ -230,23 +285,25 @@ class LocalVolumes(VolumeBackend):
         for device in devices:
             if device.volume_id is None or os.path.exists(self.path(device.volume_id)):
                 continue
-            if device.source_type == DeviceSource.VOLUME:
+            source = device.made_from or device.source_type
+            if source == DeviceSource.VOLUME:
                 raise exceptions.VolumeFileMissing(volume_id=device.volume_id)
             work = VolumeWork(
                 id=0,
                 verb=VolumeVerb.CREATE,
                 volume_id=device.volume_id,
                 size=device.volume_size or 0,
-                image=images[str(device.image_id)] if device.source_type == DeviceSource.IMAGE else None,
-                source_snapshot=device.snapshot_id if device.source_type == DeviceSource.SNAPSHOT else None,
+                image=images[str(device.image_id)] if source == DeviceSource.IMAGE else None,
+                source_snapshot=device.snapshot_id if source == DeviceSource.SNAPSHOT else None,
+                encrypted=device.encrypted,
             )
             self.create(work)
 
     def sweep(self) -> None:
         """Remove abandoned files of any host. Hosts share the directory, so a newer file may be in use."""
-        store = os.path.abspath(self.conf.volume.store_path)
+        stores = [self._store(encrypted) for encrypted in (False, True)]
         backups = os.path.abspath(self.conf.volume.backup_path)
-        for directory in (store, os.path.join(store, SNAPSHOTS), backups):
+        for directory in (*stores, *(os.path.join(store, SNAPSHOTS) for store in stores), backups):
             for path in files.abandoned_parts(directory, PART, OLD_SECONDS):
                 _remove(path)
 
@@ -256,13 +313,14 @@ class LocalVolumes(VolumeBackend):
         os.makedirs(directory, exist_ok=True)
         os.chmod(directory, DIRECTORY_MODE)
 
-    def _make(self, target: str, fill: Callable[[str], None]) -> None:
+    def _make(self, target: str, fill: Callable[[str], object]) -> None:
         """Write a new file with ``fill`` and give it its name when it is on disk. An existing ``target`` stays.
 
         Raises `VirtDriverError` and the errors of ``fill``. Then no file remains.
         """
         with _as_driver_errors():
             self._prepare(self.conf.volume.store_path)
+            self._prepare(os.path.dirname(target))
             with self._new(target) as part:
                 fill(part)
 

@@ -91,10 +91,15 @@ NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_ho
 #: Build commands, for a host with one and with several builds of a request.
 BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 
-VOLUME_WORK, BACKUP_WORK = "volume_work", "backup_volume"
+VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK = "volume_work", "backup_volume", "encrypted_volume_work"
+#: A host's request for the key of an encrypted volume.
+KEY = "volume_key_get"
 
 CASTS = frozenset(
-    {NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.command_methods()}
+    {
+        *(NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK, BUILD_ONE, BUILD_SEVERAL),
+        *operations.command_methods(),
+    }
 )
 
 #: Points of a compute host after which it writes something.
@@ -166,6 +171,17 @@ def of_undos(row: operations.Operation) -> Points:
 def of_volume() -> Points:
     """Return the points of work on a volume's file, from its request on."""
     return _of_work("volume_create", VOLUME_CREATE, VOLUME_WORK, "volume/create")
+
+
+def of_key() -> Points:
+    """Return the points at which a host gets the key of an encrypted volume."""
+    return {CONDUCTOR: around(f"handle/{KEY}"), COMPUTE: around(f"send/{KEY}")}
+
+
+def of_encrypted_volume() -> Points:
+    """Return the points of an encrypted volume that a plain one does not have."""
+    work = {CONDUCTOR: around(f"send/{ENCRYPTED_WORK}"), COMPUTE: around(f"handle/{ENCRYPTED_WORK}")}
+    return join(work, of_key())
 
 
 def of_backup() -> Points:

@@ -1121,6 +1121,13 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("unshelve", images.one_shelved, images.unshelve, images.UNSHELVED, rows=("unshelve",))
     yield Scenario("delete, shelved", images.one_shelved, images.delete, images.DISCARDED, effects=STOPS)
     yield Scenario("volume create", volumes.clear, volumes.make, points.of_volume())
+    yield Scenario(
+        *("encrypted volume create", volumes.encrypted_type, volumes.make_encrypted, points.of_encrypted_volume())
+    )
+    yield Scenario(
+        *("attach encrypted volume", volumes.server_and_encrypted_volume, volumes.attach, points.of_key()),
+        effects=STOPS,
+    )
     yield Scenario("volume backup", volumes.filled, volumes.back_up, points.of_backup())
     yield Scenario("volume restore", volumes.backed_up_and_changed, volumes.restore, points.of_restoration())
     yield Scenario(

@@ -9,6 +9,7 @@ from typing import Any
 
 import requests
 
+from nova_lite.volume import luks
 from tests.faults.arena import Arena
 from tests.functional import cloud
 
@@ -55,6 +56,44 @@ def make(arena: Arena) -> None:
     volume_id = _settle(arena, "available")
     path = arena.cloud.path / "shared" / "volumes" / volume_id
     assert path.stat().st_size == 1024**3
+
+
+ENCRYPTED = {"provider": "luks", "control_location": "front-end"}
+
+
+def encrypted_type(arena: Arena) -> None:
+    """Make a type of encrypted volumes, unless it exists. Remove all volumes."""
+    clear(arena)
+    answer = _ask(arena, "POST", "/types", {"volume_type": {"name": "secret"}})
+    if answer is not None and answer.status_code == 200:
+        path = f"/types/{answer.json()['volume_type']['id']}/encryption"
+        answer = _ask(arena, "POST", path, {"encryption": ENCRYPTED})
+        assert answer is not None and answer.status_code == 200
+
+
+def make_encrypted(arena: Arena) -> None:
+    """Create an encrypted volume. Its file is complete, and no plain one is there."""
+
+    def made() -> bool:
+        if _volumes(arena):
+            return True
+        body = {"volume": {"name": "v", "size": 1, "volume_type": "secret"}}
+        answer = _ask(arena, "POST", "/volumes", body)
+        return answer is not None and answer.status_code == 202
+
+    cloud.wait_for("an encrypted volume is accepted", made, SETTLE_SECONDS)
+    volume_id = _settle(arena, "available")
+    store = arena.cloud.path / "shared" / "volumes"
+    path = store / "luks" / volume_id
+    assert path.stat().st_size == 1024**3 + luks.data_offset(str(path))
+    assert not (store / volume_id).exists()
+
+
+def server_and_encrypted_volume(arena: Arena) -> None:
+    encrypted_type(arena)
+    arena.create(1)
+    arena.settle("ACTIVE", 1)
+    make_encrypted(arena)
 
 
 def filled(arena: Arena) -> None:

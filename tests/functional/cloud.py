@@ -25,7 +25,7 @@ from nova_lite import conf as nova_conf
 from nova_lite import objects
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.replica import Replica
-from nova_lite.base import concurrency, memory
+from nova_lite.base import concurrency, master_keys, memory
 from nova_lite.daemon import cpu_affinity
 from nova_lite.db import flavors, images, networks, quotas
 from nova_lite.db.engine import Database
@@ -67,6 +67,7 @@ store_path = {shared}/images
 [volume]
 store_path = {shared}/volumes
 backup_path = {shared}/backups
+encryption_key_file = {shared}/volume-keys
 [api]
 paste_config = {root}/etc/nova-lite/api-paste.ini
 port = {port}
@@ -310,6 +311,7 @@ class Cloud:
         store = self.path / "shared" / "images"
         store.mkdir(parents=True)
         (store / self.image_id).write_bytes(content)
+        master_keys.provide(str(self.path / "shared" / "volume-keys"))
 
     def _write_config(self, name: str) -> None:
         state = self.path / name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 
+from nova_lite.base import master_keys
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.standalone_client import Client
@@ -81,7 +84,8 @@ def volumes(cloud: Cloud) -> Iterator[Volumes]:
         made("DELETE", f"/volumes/{volume['id']}")
     wait_for("no volumes are left", lambda: not made("GET", "/volumes").json()["volumes"])
     store = cloud.path / "shared" / "volumes"
-    assert [path.name for path in store.iterdir() if path.is_file()] == []
+    left = [path.name for directory in (store, store / "luks") for path in directory.glob("*") if path.is_file()]
+    assert left == []
     cloud.audit()
 
 
@@ -216,6 +220,54 @@ def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None
     assert held(cloud) == [(server_id, volume_id)]
     assert detach(cloud, server_id, volume_id).status_code == 202
     volumes.wait(volume_id, "available")
+
+
+def test_encrypted_volumes_are_served_with_keys_that_no_file_has(cloud: Cloud, volumes: Volumes) -> None:
+    """A server boots from one, gets another, restarts, and moves. Copies of them are encrypted, too."""
+    kind = volumes("POST", "/types", {"volume_type": {"name": "secret"}}).json()["volume_type"]["id"]
+    encryption = {"encryption": {"provider": "luks", "control_location": "front-end"}}
+    assert volumes("POST", f"/types/{kind}/encryption", encryption).status_code == 200
+    volume_id = volumes.make(volume_type="secret")
+    root = {"source_type": "image", "destination_type": "volume", "uuid": cloud.image_id, "boot_index": 0}
+    root |= {"volume_size": 1, "volume_type": "secret", "delete_on_termination": True}
+    body = {"server": {"name": "vm", "flavorRef": "1", "networks": "none", "block_device_mapping_v2": [root]}}
+    answer = cloud.request("POST", "/servers", body, version="2.67")
+    assert answer.status_code == 202, answer.text
+    server_id = str(answer.json()["server"]["id"])
+    cloud.wait_active([server_id])
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    volumes.wait(volume_id, "in-use")
+    assert len(held(cloud)) == 2
+    assert cloud.action(server_id, {"reboot": {"type": "HARD"}}).status_code == 202
+    cloud.wait_settled([server_id])
+    assert cloud.action(server_id, {"migrate": None}).status_code == 202
+    wait_for(
+        "it has moved",
+        lambda: cloud.request("GET", f"/servers/{server_id}").json()["server"]["status"] == "VERIFY_RESIZE",
+    )
+    assert cloud.action(server_id, {"confirmResize": None}).status_code == 204
+    cloud.wait_settled([server_id])
+    shot = {"snapshot": {"volume_id": volume_id, "force": True}}
+    snapshot_id = volumes("POST", "/snapshots", shot).json()["snapshot"]["id"]
+    wait_for(
+        "the snapshot", lambda: volumes("GET", f"/snapshots/{snapshot_id}").json()["snapshot"]["status"] != "creating"
+    )
+    copied = volumes.make(snapshot_id=snapshot_id)
+    assert volumes.show(copied)["encrypted"] is True
+    store = cloud.path / "shared" / "volumes"
+    assert [path.name for path in store.iterdir() if path.is_file()] == []
+    assert len([path for path in (store / "luks").iterdir() if path.is_file()]) == 3
+
+    with sqlite3.connect(cloud.path / "nova-lite.sqlite") as database:
+        wrapped = database.execute("SELECT id, master_key, wrapped FROM volume_keys").fetchall()
+    masters = master_keys.read(str(cloud.path / "shared" / "volume-keys"))
+    passphrases = [masters.unwrap(*row) for row in wrapped]
+    assert len(passphrases) == 3
+    for directory, _, names in os.walk(cloud.path):
+        for name in names:
+            content = beginning(Path(directory, name), 16 * 1024**2)
+            assert not any(passphrase in content for passphrase in passphrases), f"{directory}/{name} has a key"
+    assert "Traceback" not in cloud.all_logs()
 
 
 def test_volume_failed_work_ends_in_error(cloud: Cloud, volumes: Volumes) -> None:

@@ -7,6 +7,7 @@ Each attack goes the way that the broker cannot shut: the default exchange, whic
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import shutil
 import signal
@@ -20,8 +21,11 @@ import amqp
 import pytest
 
 from nova_lite import operations, rpc
+from nova_lite.base import sealing
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import volume_keys, volumes
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import (
     BuildOutcome,
     BuildResult,
@@ -32,6 +36,8 @@ from nova_lite.objects import (
     LeaseRequest,
     StorageReport,
     StorageView,
+    Volume,
+    VolumeType,
 )
 from nova_lite.rpc import broker, keys
 from nova_lite.rpc.keys import COMPUTE, PrivateKey
@@ -43,6 +49,7 @@ from tests.security.conftest import SECRET
 
 FORBIDDEN = "role compute may not call it"
 OTHERS = "it may speak of itself alone"
+ENCRYPTION = {"provider": "luks", "control_location": "front-end"}
 
 
 def report_of(host: str, **more: Any) -> HostReport:
@@ -145,6 +152,38 @@ def test_no_image_that_is_not_made_on_the_host(cloud: SecuredCloud, attacker: At
             assert failure_of(attacker.ask("conductor", None, "image_update", **arguments)) == "ImageNotFound"
 
 
+def test_no_key_of_a_volume_that_another_host_has(
+    cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
+) -> None:
+    """A host gets the key of its own server's volume, in a box that only the key pair of its request opens."""
+    kind = VolumeType(id=str(uuid.uuid4()), name="secret", encryption=ENCRYPTION)
+    db, made = Database(cloud.conductor_conf()), {}
+    try:
+        for host in ("compute-1", VICTIM):
+
+            def insert(uow: UnitOfWork, host: str = host) -> str:
+                key_id = volume_keys.create(uow, kind)
+                volume = Volume(id=str(uuid.uuid4()), project_id="demo", size=1, status="in-use")
+                volume.instance_uuid, volume.encryption_key_id = servers[host], key_id
+                return volumes.insert(uow, volume).id
+
+            made[host] = db.write(insert)
+        ask = functools.partial(attacker.ask, "conductor", None, "volume_key_get", "1.29", host="compute-1")
+        mine, other = sealing.new_private_key(), sealing.new_private_key()
+        with cloud.unchanged():
+            refused = ask(volume_id=made[VICTIM], public_key=sealing.public_key(mine))
+            assert failure_of(refused) == "VolumeKeyUnavailable"
+            box = json.loads(ask(volume_id=made["compute-1"], public_key=sealing.public_key(mine))["result"]["text"])
+        key = json.loads(sealing.unseal(mine, box))["passphrase"]
+        assert len(bytes.fromhex(key)) == 32
+        with pytest.raises(sealing.Unreadable):
+            sealing.unseal(other, box)
+        assert key not in json.dumps(refused) + box + cloud.text_of("conductor")
+    finally:
+        db.write(lambda uow: [uow.session.delete(volumes.by_id(uow, volume_id)) for volume_id in made.values()])
+        db.close()
+
+
 # --- reports
 
 
@@ -195,6 +234,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
         "1.14",
         {"host": VICTIM, "reports": [{"action_id": 2, "power_state": 4, "error": "forged", "details": ""}]},
     ),
+    ("volume_key_get", "1.29", {"host": VICTIM, "volume_id": "VICTIM", "public_key": ""}),
     (
         "volume_connect",
         "1.10",

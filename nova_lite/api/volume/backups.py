@@ -21,6 +21,9 @@ from nova_lite.policies import volume_service as policies
 _ALL = "/backups"
 _ONE = f"{_ALL}/{{id}}"
 
+#: Ids in an exported record. The key itself stays in the database.
+_RECORD_IDS = ("id", "volume_id", "data_id", "snapshot_id", "encryption_key_id")
+
 #: Name of the format of exported records. Clients of Cinder expect the name of a driver.
 SERVICE = "cinder.backup.drivers.nova_lite.LocalBackups"
 _STATES = ("available", "error")
@@ -148,9 +151,9 @@ def _backup_of(url: Any) -> VolumeBackup:
         found = msgspec.convert(record, VolumeBackup)
     except (binascii.Error, msgspec.ValidationError, exceptions.ValidationError) as error:
         raise exceptions.ValidationError(detail="backup_url is not that of an exported record.") from error
-    fields = {name: getattr(found, name) for name in ("id", "volume_id", "data_id", "snapshot_id")}
+    fields = {name: getattr(found, name) for name in _RECORD_IDS}
     for name in fields:
-        if requests.an_id(fields, name) is None and name != "snapshot_id":
+        if requests.an_id(fields, name) is None and name not in ("snapshot_id", "encryption_key_id"):
             raise exceptions.ValidationError(detail=f"The record has no {name}.")
     requests.size(found.size)
     texts = {"name": found.name, "description": found.description, "volume_type": found.volume.volume_type}

@@ -1,6 +1,6 @@
 """Quality of service and encryption of volume types, and the types of new volumes by project.
 
-They are kept for clients. A volume of a type with encryption cannot be made.
+Quality of service is kept for clients. Volumes of a type with encryption are encrypted (`nova_lite.db.volume_keys`).
 """
 
 from __future__ import annotations

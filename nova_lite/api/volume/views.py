@@ -6,6 +6,8 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
 from nova_lite.objects import (
@@ -13,6 +15,7 @@ from nova_lite.objects import (
     Service,
     Volume,
     VolumeBackup,
+    VolumeEncryption,
     VolumeQosSpecs,
     VolumeSnapshot,
     VolumeTransfer,
@@ -91,7 +94,7 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
         "metadata": shown.metadata,
         "user_id": shown.user_id,
         "bootable": "true" if shown.bootable else "false",
-        "encrypted": False,
+        "encrypted": shown.encrypted,
         "replication_status": None,
         "consistencygroup_id": None,
         "multiattach": False,
@@ -101,9 +104,19 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
         view["group_id"] = None
     if minor >= versions.SHARED_TARGETS:
         view |= {"shared_targets": False, "service_uuid": None}
+    if minor >= versions.ENCRYPTION_KEYS and shown.encryption_key_id is not None:
+        view["encryption_key_id"] = shown.encryption_key_id
     if minor >= versions.CONSUMES_QUOTA:
         view["consumes_quota"] = True
     return view
+
+
+def volume_encryption(shown: VolumeEncryption) -> dict[str, Any]:
+    """Return the view of a volume's encryption. A plain volume has no key id, and nothing else."""
+    if shown.encryption_key_id is None:
+        return {"encryption_key_id": None}
+    described: dict[str, Any] = msgspec.to_builtins(shown)
+    return described
 
 
 def attachment_id(shown: Volume) -> str | None:
@@ -290,6 +303,8 @@ def backup(req: ServiceRequest, shown: VolumeBackup, minor: int) -> dict[str, An
         view["metadata"] = shown.metadata
     if minor >= versions.BACKUP_USER:
         view["user_id"] = shown.user_id
+    if minor >= versions.ENCRYPTION_KEYS and shown.encryption_key_id is not None:
+        view["encryption_key_id"] = shown.encryption_key_id
     return view
 
 

@@ -72,6 +72,16 @@ class VolumeServiceUnavailable(ServiceUnavailable):
     msg_fmt = "The volume service did not answer. Please try again."
 
 
+class VolumeKeyUnavailable(Conflict):
+    """A key that is gone, that its master key does not fit, or that this host may not have."""
+
+    msg_fmt = "The encryption key of volume %(volume_id)s is not available: %(reason)s"
+
+
+class MasterKeysUnreadable(ServiceUnavailable):
+    msg_fmt = "The keys of encrypted volumes cannot be read just now. The log of the conductor says why."
+
+
 class VolumeNotReady(ServiceUnavailable):
     """A volume that is still being made, or that another request is changing."""
 

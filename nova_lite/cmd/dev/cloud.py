@@ -23,7 +23,7 @@ from nova_lite.api.http.deploy import App
 from nova_lite.api.identity import directory as users
 from nova_lite.api.identity import tokens
 from nova_lite.api.identity.replica import Replica
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, master_keys
 from nova_lite.cmd.api import Site, Worker, load_apps
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
@@ -109,6 +109,7 @@ class DevCloud:
         if not options.verbose:
             logging.getLogger().setLevel(logging.WARNING)
         migration.create(conf)
+        master_keys.provide(os.path.join(self.directory, configuration.VOLUME_KEYS))
         _create_admin(conf, options.password)
         broker = rpc.MemoryBroker()
         conductor = Conductor(conf, broker.connect)

@@ -28,6 +28,9 @@ PATHS = {
     "page": "/page",
 }
 
+#: File of master keys in a cloud's directory.
+VOLUME_KEYS = "volume-keys"
+
 _TEMPLATE = """
 [DEFAULT]
 host = controller
@@ -73,6 +76,7 @@ min_free_mb = 16
 [volume]
 store_path = {large}/volumes
 backup_path = {large}/backups
+encryption_key_file = {directory}/{volume_keys}
 
 [network]
 project_ranges = 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16
@@ -115,6 +119,7 @@ def write(directory: str, large: str, url: str, driver: str, console_ports: Mapp
         driver=driver,
         apis=", ".join(PATHS),
         paste=PASTE_FILE,
+        volume_keys=VOLUME_KEYS,
         console_host=_host_of(url),
         **console_ports,
     )

@@ -45,6 +45,7 @@ if HAS_SQL:
         top,
         trace,
         upgrades,
+        volume_keys,
     )
 
 PROG = "nova-lite-manage"
@@ -73,7 +74,7 @@ if HAS_SQL:
             backup_policies,
         ),
         *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
-        *(trace, top),
+        *(trace, top, volume_keys),
         upgrades,
     )
 else:

@@ -20,6 +20,8 @@ from nova_lite.rpc import controllers
 
 #: Settings of this controller that the set-up of a cloud with several controllers made.
 LOCAL = CONFIGURATION / "cluster.json"
+#: Master keys of encrypted volumes. All controllers have the same.
+VOLUME_KEYS = CONFIGURATION / "volume-keys"
 
 HOSTS = Path("/etc/hosts")
 HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
@@ -51,7 +53,7 @@ class Secrets(msgspec.Struct, kw_only=True):
     """Secrets of the cloud for a controller that joins.
 
     ``files``: its configuration by name, as ``address``, the controller that sends them, has it. ``cookie``: of the
-    brokers.
+    brokers. ``volume_keys``: the file of master keys of encrypted volumes, if the cloud has one.
     """
 
     address: str
@@ -61,6 +63,7 @@ class Secrets(msgspec.Struct, kw_only=True):
     files: dict[str, str]
     members: list[Controller]
     proxy_protocol: bool = False
+    volume_keys: str = ""
 
 
 def local() -> Local | None:
@@ -90,6 +93,7 @@ def secrets(directory: str) -> Secrets:
         files={name: (CONFIGURATION / name).read_text() for name in FILES if (CONFIGURATION / name).exists()},
         members=listed,
         proxy_protocol=found.proxy_protocol,
+        volume_keys=VOLUME_KEYS.read_text() if VOLUME_KEYS.exists() else "",
     )
 
 

@@ -12,7 +12,7 @@ import requests
 import yaml
 
 from nova_lite.api.http.proxy_protocol import CONTROLLERS
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, master_keys
 from nova_lite.base.host_certificates import CLIENT_CERTIFICATE, Authority
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
 from nova_lite.cmd.manage.keys import provide_key
@@ -177,6 +177,8 @@ def _install_packages(wanted: Settings) -> str:
 
 def _create_keys(wanted: Settings) -> str:
     made = sum(provide_key(str(KEYS), role, wanted.host, owner) for role, owner in KEY_OWNERS.items())
+    if not (CONFIGURATION / "conductor.conf").exists():  # An older cloud has no encrypted volumes until it wants them.
+        made += master_keys.provide(str(cluster.VOLUME_KEYS), machine.ids(KEY_OWNERS[keys.CONDUCTOR]))
     return f"{made} made" if made else "all are there"
 
 
@@ -322,6 +324,7 @@ def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
         return {
             "database": {"connection": _database_url(wanted)},
             "network": {"project_ranges": wanted.project_ranges},
+            "volume": {"encryption_key_file": str(cluster.VOLUME_KEYS)},
         }
     if name.endswith("proxy") and wanted.has_tls:
         directory = CONSOLE_CERTIFICATES

@@ -252,6 +252,9 @@ class Setup:
             proxy_protocol=controller.has_proxy_protocol(found.proxy_protocol),
         )
         cluster.write_local(local)
+        if found.volume_keys and not cluster.VOLUME_KEYS.exists():
+            owner = machine.ids(KEY_OWNERS[keys.CONDUCTOR])
+            files.write_atomically(str(cluster.VOLUME_KEYS), found.volume_keys.encode(), mode=0o600, owner=owner)
         passwords = {role: secrets.token_urlsafe(24) for role in FILE_ROLES.values()}
         written = False
         for name, text in found.files.items():

@@ -38,7 +38,7 @@ def _source(host: LocalHost, command: ActionCommand, device: BlockDevice) -> Vol
     Raises `VirtDriverError` after that time.
     """
     if not host.volumes.remote:
-        return host.volumes.require(str(device.volume_id))
+        return host.local_source(host.volumes.require(str(device.volume_id)))
     deadline = time.monotonic() + host.conf.cinder.connect_timeout
 
     def check() -> None:

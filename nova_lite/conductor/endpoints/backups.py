@@ -14,7 +14,7 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.db import models, volume_backups, volume_types, volumes
+from nova_lite.db import models, volume_backups, volume_keys, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BackedUpVolume, Volume, VolumeBackup, VolumeVerb
 
@@ -82,6 +82,9 @@ class BackupEndpoints:
             image_metadata=volume.image_metadata,
             volume_type=volume.volume_type,
         )
+        backup.encryption_key_id = None
+        if row.encryption_key_id is not None:
+            backup.encryption_key_id = volume_keys.copy(uow, row.encryption_key_id, row.id)
         made = volume_backups.insert(uow, backup)
         payload: dict[str, Any] = {"backup_id": made.id, "size": size}
         if snapshot is None:
@@ -135,6 +138,7 @@ class BackupEndpoints:
         if row.status not in _DELETABLE and not force:
             raise exceptions.InvalidInput(reason=f"Backup status must be available or error, it is {row.status}")
         if volume_backups.has_data_of_others(uow, row):
+            volume_keys.delete(uow, row.encryption_key_id)
             uow.session.delete(row)
             return
         volume_backups.change(uow, row, {"status": volume_backups.DELETING})
@@ -177,10 +181,7 @@ class BackupEndpoints:
         if not context.project_id:
             raise exceptions.Forbidden("A volume belongs to a project; this token is for none.")
         old = backup.volume
-        try:
-            kind = volume_types.name_of(uow, context, old.volume_type)
-        except (exceptions.VolumeTypeNotFound, exceptions.InvalidInput):  # it is gone, or another project's
-            kind = volume_types.name_of(uow, context, None)
+        kind, key = self._type_of(uow, context, backup), backup.encryption_key_id
         volumes.check_quota(uow, context.project_id, volumes=1, gigabytes=backup.size, kind=kind, size=backup.size)
         made = Volume(
             id=volume_id,
@@ -196,8 +197,21 @@ class BackupEndpoints:
             metadata=old.metadata,
             image=old.image,
             image_metadata=old.image_metadata,
+            encryption_key_id=None if key is None else volume_keys.copy(uow, key, backup.volume_id),
         )
         return volumes.insert(uow, made)
+
+    def _type_of(self, uow: UnitOfWork, context: RequestContext, backup: VolumeBackup) -> str:
+        """Return the type of a new volume of the backup: that of its volume, or else the default.
+
+        Raises `InvalidInput` if it says otherwise than the data whether they are encrypted.
+        """
+        try:
+            kind = volume_types.for_volume(uow, context, backup.volume.volume_type)
+        except (exceptions.VolumeTypeNotFound, exceptions.InvalidInput):  # it is gone, or another project's
+            kind = volume_types.for_volume(uow, context, None)
+        _require_alike(backup, kind.encryption is not None, f"volumes of type {kind.name} are")
+        return kind.name
 
     def _existing_volume(
         self, uow: UnitOfWork, context: RequestContext, backup: VolumeBackup, volume_id: str
@@ -211,6 +225,7 @@ class BackupEndpoints:
             raise exceptions.InvalidInput(
                 reason=f"volume size {row.size} GB is too small to restore a backup of {backup.size} GB"
             )
+        _require_alike(backup, row.encryption_key_id is not None, f"volume {row.id} is")
         volumes.change(row, uow, {"status": RESTORING})
         return row
 
@@ -226,10 +241,21 @@ class BackupEndpoints:
         volumes.check_quota(uow, context.project_id, backups=1, backup_gigabytes=backup.size)
         backup.project_id, backup.user_id = context.project_id, context.user_id or ""
         backup.status = volume_backups.CREATING
+        key_id = backup.encryption_key_id
+        if key_id is not None:
+            if not volume_keys.exists(uow, key_id):
+                raise exceptions.InvalidInput(reason=f"this cloud does not have key {key_id}, which the backup needs")
+            backup.encryption_key_id = volume_keys.copy(uow, key_id, backup.volume_id)
         made = volume_backups.insert(uow, backup)
         payload: dict[str, Any] = {"backup_id": made.id, "data_id": made.data_id, "size": made.size}
         self._accept(uow, context, VolumeVerb.VERIFY_BACKUP, made.volume_id, **payload)
         return volume_backups.to_object(made)
+
+
+def _require_alike(backup: VolumeBackup, encrypted: bool, target: str) -> None:
+    if (backup.encryption_key_id is not None) != encrypted:
+        is_, other = ("encrypted", "not") if backup.encryption_key_id is not None else ("plain", "encrypted")
+        raise exceptions.InvalidInput(reason=f"backup {backup.id} is {is_}, and {target} {other}")
 
 
 def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, error: str | None) -> None:
@@ -245,9 +271,12 @@ def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, 
         # Work that an older conductor has accepted names nothing: the volume has become it already.
         becomes = task.payload.get("becomes", {})
         volumes.change(volume, uow, {"status": failed} if error else {"status": volumes.AVAILABLE, **becomes})
+        if error is None and row is not None and not task.payload["is_new"]:
+            _take_key(uow, volume, row)
     if row is None:
         return
     if verb is VolumeVerb.DELETE_BACKUP and error is None:
+        volume_keys.delete(uow, row.encryption_key_id)
         uow.session.delete(row)
         return
     failed = {
@@ -257,6 +286,17 @@ def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, 
     reason = None if error is None else error[:_REASON]
     status = volume_backups.AVAILABLE if error is None else failed
     volume_backups.change(uow, row, {"status": status, "fail_reason": reason})
+
+
+def _take_key(uow: UnitOfWork, volume: models.Volume, backup: models.VolumeBackup) -> None:
+    """Give the key of a backup to the volume that has its data now."""
+    if backup.encryption_key_id is None or volume.encryption_key_id is None:
+        return
+    old, volume.encryption_key_id = (
+        volume.encryption_key_id,
+        volume_keys.copy(uow, backup.encryption_key_id, backup.volume_id),
+    )
+    volume_keys.delete(uow, old)
 
 
 #: Work that belongs to a backup.

@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, sealing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.endpoints import backups
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
-from nova_lite.db import block_devices, images, instances, models, volume_tasks, volume_types, volumes
+from nova_lite.db import block_devices, images, instances, models, volume_keys, volume_tasks, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeWork
+from nova_lite.objects import Image, Volume, VolumeEncryption, VolumeSnapshot, VolumeVerb, VolumeWork
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class VolumeEndpoints:
             return volumes.to_object(known)
         volume.project_id, volume.user_id = context.project_id, context.user_id or ""
         volume.status = volumes.CREATING
-        volume.volume_type = volume_types.name_of(uow, context, volume.volume_type)
+        volume_sources.set_type(uow, context, volume)
         reads = _prepare_source(uow, context, volume, images)
         volumes.check_quota(
             uow, volume.project_id, volumes=1, gigabytes=volume.size, kind=volume.volume_type, size=volume.size
@@ -89,8 +89,9 @@ class VolumeEndpoints:
         if changes.get("status") == volumes.AVAILABLE:
             changes = {**changes, "attachment": None}
         if "volume_type" in changes:
-            kind = volume_types.name_of(uow, context, changes["volume_type"])
+            kind = volume_types.for_volume(uow, context, changes["volume_type"]).name
             if kind != row.volume_type:
+                _require_same_encryption(uow, row, kind)
                 volumes.check_retype(uow, row, kind)
             changes = {**changes, "volume_type": kind}
         volumes.change(row, uow, changes)
@@ -136,6 +137,10 @@ class VolumeEndpoints:
             raise exceptions.InvalidVolume(
                 reason=f"status must be available, it is {row.status}. Of a volume that a server has, make a snapshot "
                 "with force, and a volume of that."
+            )
+        if row.encryption_key_id is not None:
+            raise exceptions.InvalidVolume(
+                reason="images are plain, so none is made of an encrypted volume: make a volume or a backup of it"
             )
         made = images.create(uow, image)
         volumes.change(row, uow, {"status": UPLOADING})
@@ -285,7 +290,9 @@ class VolumeEndpoints:
         host, work = sent
         try:
             send = self.engine.compute
-            if work.verb in backups.VERBS:
+            if work.encrypted:
+                send.encrypted_volume_work(get_admin_context(), host, work)
+            elif work.verb in backups.VERBS:
                 send.backup_volume(get_admin_context(), host, work)
             else:
                 (send.upload_volume if work.verb is VolumeVerb.UPLOAD else send.volume_work)(
@@ -304,7 +311,7 @@ class VolumeEndpoints:
             self._end(uow, task, f"No host has done it within {self.conf.volume.task_deadline} s.")
             return None
         volume_tasks.take(uow, task)
-        return None if task.host is None else (task.host, volume_tasks.work(task))
+        return None if task.host is None else (task.host, volume_tasks.work(uow, task))
 
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
         """Record the result of a task. Repeated reports are harmless, and reports of a host that no longer has it."""
@@ -322,6 +329,17 @@ class VolumeEndpoints:
         self.db.write(self._finish_volume_work, host, task_id, error)
         if not self.db.read(_has_image, call.image_id):
             self.engine.images.discard(call)
+
+    def volume_encryption_get(self, context: RequestContext, volume_id: str) -> VolumeEncryption:
+        return self.db.read(volume_keys.describe, context, volume_id)
+
+    def volume_key_get(self, context: RequestContext, host: str, volume_id: str, public_key: str) -> str:
+        """Return the key of an encrypted volume, sealed to the host."""
+        key = self.db.read(volume_keys.for_host, host, volume_id)
+        try:
+            return sealing.seal(public_key, msgspec.json.encode(key))
+        except sealing.Unreadable as error:
+            raise exceptions.InvalidInput(reason="public_key is not a public key.") from error
 
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         """Check whether a task of this id is that of the volume, and given to the host."""
@@ -409,9 +427,19 @@ def _end_of_volume(
         status = "error_extending" if row.instance_uuid is None else volumes.IN_USE
         volumes.change(row, uow, {"status": status, "size": payload["old_size"]})
     elif error is None:
+        volume_keys.delete(uow, row.encryption_key_id)
         uow.session.delete(row)
     else:
         volumes.change(row, uow, {"status": "error_deleting"})
+
+
+def _require_same_encryption(uow: UnitOfWork, row: models.Volume, kind: str) -> None:
+    """Raise `InvalidInput` for a type by which the volume's data would have to be encrypted anew."""
+    if volume_types.encryption_of(uow, kind) != volume_types.encryption_of(uow, row.volume_type):
+        raise exceptions.InvalidInput(
+            reason=f"volume type {kind} has another encryption than {row.volume_type}, and data are not encrypted "
+            "anew: make a new volume, and copy the data in a server"
+        )
 
 
 def _prepare_source(uow: UnitOfWork, context: RequestContext, volume: Volume, images: dict[str, Image]) -> str | None:

@@ -13,9 +13,10 @@ from nova_lite.conductor.operations import volume_sources
 from nova_lite.db import actions, block_devices, claims, host_storage, hosts, instances
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
-from nova_lite.objects import ActionCommand, BuildRequest, NetworkRequest
+from nova_lite.objects import ActionCommand, BlockDevice, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.build import Reimage
 from nova_lite.operations import HostRole, HostStep, Operation, Step
 
@@ -139,7 +140,7 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
     image = None if source is None else msgspec.convert(source, ImageObject)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
     return BuildRequest(
-        instance=described,
+        instance=msgspec.structs.replace(described, block_devices=_for_host(described.block_devices)),
         generation=instance.generation,
         action_id=action.id,
         request_id=action.request_id,
@@ -153,6 +154,16 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
         volume_images=volume_sources.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
         disks=host_storage.left_disks(ctx.uow, instance, bool(action.payload.get(KEEPS_DISKS))),
     )
+
+
+def _for_host(devices: list[BlockDevice]) -> list[BlockDevice]:
+    """Return block devices in the words of build commands: a host of an older version makes no encrypted volume."""
+    return [
+        msgspec.structs.replace(device, source_type=DeviceSource.VOLUME, made_from=device.source_type)
+        if device.encrypted and device.source_type != DeviceSource.VOLUME
+        else device
+        for device in devices
+    ]
 
 
 def begun(ctx: ActionContext) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import checks
-from nova_lite.db import volumes
+from nova_lite.db import models, volume_keys, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BlockDevice, Image, Volume
 
@@ -47,6 +47,34 @@ def prepare(uow: UnitOfWork, context: RequestContext, volume: Volume) -> str | N
     if volume.size <= 0:
         raise exceptions.InvalidInput(reason="Volume size must be an integer and greater than 0.")
     return None
+
+
+def set_type(uow: UnitOfWork, context: RequestContext, volume: Volume) -> None:
+    """Set the type of a new volume, and its key if the type has encryption. ``volume_type``: what the user named.
+
+    A volume that is made of an encrypted one is encrypted, too. Raises `InvalidInput` if its type says otherwise.
+    """
+    source = _source_volume(uow, context, volume)
+    source_key = None if source is None else source.encryption_key_id
+    reference = volume.volume_type or (source.volume_type if source is not None and source_key is not None else "")
+    kind = volume_types.for_volume(uow, context, reference)
+    volume.volume_type = kind.name
+    if source is not None and (source_key is not None) != (kind.encryption is not None):
+        what, other = ("encrypted", "plain") if source_key is not None else ("plain", "encrypted")
+        raise exceptions.InvalidInput(
+            reason=f"Invalid volume_type provided: its source is {what}, and volumes of type {kind.name} are {other}"
+        )
+    if source is not None and source_key is not None:
+        volume.encryption_key_id = volume_keys.copy(uow, source_key, source.id)
+    elif kind.encryption is not None:
+        volume.encryption_key_id = volume_keys.create(uow, kind)
+
+
+def _source_volume(uow: UnitOfWork, context: RequestContext, volume: Volume) -> models.Volume | None:
+    """Return the volume that a new one is made of, by a snapshot or itself."""
+    if volume.snapshot_id is not None:
+        return volumes.by_id(uow, volumes.locked_snapshot(uow, context, volume.snapshot_id).volume_id)
+    return None if volume.source_volid is None else volumes.locked(uow, context, volume.source_volid)
 
 
 def _inherit(volume: Volume, size: int, image: Image | None, source: str) -> None:

@@ -149,6 +149,8 @@ class SwapVolumeHandler(OperationHandler):
             )
         if new.instance_uuid is not None:
             raise exceptions.InvalidVolume(reason="New volume must be detached in order to swap.")
+        if old.encryption_key_id is not None or new.encryption_key_id is not None:
+            raise exceptions.InvalidVolume(reason="swapping encrypted volumes is not supported.")
         if new.size < old.size:
             raise exceptions.InvalidVolume(reason="New volume must be the same size or larger.")
         volumes.reserve(uow, context, new_id, instance.uuid, device.uuid, device.device_name)

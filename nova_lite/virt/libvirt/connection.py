@@ -50,6 +50,7 @@ REPEATABLE = QUERIES | {
     *("baselineHypervisorCPU", "blockInfo", "blockJobInfo", "domainListGetStats", "getCapabilities"),
     *("getAllDomainStats", "getDomainCapabilities", "jobStats", "managedSaveGetXMLDesc"),
     *("defineXMLFlags", "managedSaveDefineXML", "networkDefineXML", "nwfilterDefineXML", "create", "setAutostart"),
+    *("listAllSecrets", "secretDefineXML", "secretLookupByUUIDString", "setValue"),
     *("abortJob", "blockResize", "destroyFlags", "fsThaw", "migrateSetMaxDowntime", "setUserPassword", "shutdownFlags"),
     *("suspend", "undefineFlags", "updateDeviceFlags"),
 }
@@ -59,6 +60,7 @@ _LOOKUPS: dict[type, str] = {
     libvirt.virDomain: "lookupByUUIDString",
     libvirt.virNetwork: "networkLookupByUUIDString",
     libvirt.virNWFilter: "nwfilterLookupByUUIDString",
+    libvirt.virSecret: "secretLookupByUUIDString",
 }
 
 _BROKEN_CODES = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC)

@@ -26,6 +26,7 @@ from nova_lite.objects import (
     BlockDevice,
     Diagnostics,
     DiskSource,
+    EncryptedDisk,
     HostRouter,
     Image,
     Instance,
@@ -62,6 +63,7 @@ from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
 from nova_lite.virt.libvirt.disks.marks import Marks
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
@@ -129,8 +131,11 @@ class LibvirtDriver(ComputeDriver):
         self._left = LeftDisksFinder(self._records, self._marks)
         self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img, timing)
         self._rescue = RescueBoot(self._connection, self._domains, self._records, self._disks)
-        self._volumes = VolumeDevices(self._connection, self._domains)
-        self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
+        self._secrets = VolumeSecrets(self._connection, host, lambda volume_id: self.volume_key(volume_id))
+        self._volumes = VolumeDevices(self._connection, self._domains, self._secrets)
+        self._volume_copies = VolumeCopies(
+            self._connection, self._domains, self._volumes, self._snapshots, self._secrets
+        )
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
         self._probes: kvm.ProbeWatch | None = None
@@ -169,6 +174,7 @@ class LibvirtDriver(ComputeDriver):
             self._port_firewall.prepare(interfaces)
             self._tunnels.prepare(interfaces, self._routers.active)
             self._migration_peers.prepare()
+        self._secrets.remove_old()
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
         self._volume_copies.end_copies()
         self._backups.end_jobs()
@@ -370,7 +376,8 @@ class LibvirtDriver(ComputeDriver):
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
             self._consoles.ensure_free_port(domain, self._domains.drop_old_filters(domain))
-        self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
+        with self._secrets.loaded(self._volumes.encrypted(domain)):
+            self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
     def _is_running(self, spec: SpawnSpec) -> bool:
         """Check whether the domain already runs at this generation. Remove an older or incomplete domain."""
@@ -403,6 +410,7 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._records.remove(instance_uuid)
         self._migration_peers.close(instance_uuid)
+        self._secrets.forget_incoming(instance_uuid)
 
     # --- disks that hosts share
 
@@ -523,6 +531,9 @@ class LibvirtDriver(ComputeDriver):
                 dual_stack.define(self._connection)
             undo.callback(self._undo, "its access", self._migration_peers.close, instance_uuid)
             self._migration_peers.open(instance_uuid, source.address)
+            undo.callback(self._undo, "its secrets", self._secrets.forget_incoming, instance_uuid)
+            encrypted = [volume_id for volume_id, item in spec.volumes.items() if isinstance(item, EncryptedDisk)]
+            self._secrets.load_for_incoming(instance_uuid, encrypted)
             spec.fence()
             undo.pop_all()
         listeners = self._consoles.listeners()
@@ -565,6 +576,7 @@ class LibvirtDriver(ComputeDriver):
 
     def finish_live_migration(self, instance_uuid: str) -> None:
         self._migration_peers.close(instance_uuid)
+        self._secrets.forget_incoming(instance_uuid)
 
     def take_over_paused(self, instance_uuid: str) -> None:
         domain, _ = self._domains.get(instance_uuid)

@@ -102,5 +102,5 @@ def test_devices_and_work(db: Database) -> None:
     db.write(delete)
     assert db.read(volumes.get, make.context(), volume_id).status == "deleting"
     (number,) = db.read(volume_tasks.due, 10)
-    task = db.write(lambda uow: volume_tasks.work(volume_tasks.lock(uow, number)))  # type: ignore[arg-type]
+    task = db.write(lambda uow: volume_tasks.work(uow, volume_tasks.lock(uow, number)))  # type: ignore[arg-type]
     assert (task.verb, task.volume_id) == (VolumeVerb.DELETE, volume_id)

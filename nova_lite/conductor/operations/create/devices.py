@@ -15,7 +15,7 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import volume_sources
 from nova_lite.conductor.operations.create.validate import Plan, device_image
-from nova_lite.db import block_devices, cinder, volume_types, volumes
+from nova_lite.db import block_devices, cinder, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.hardware import guest
@@ -79,7 +79,7 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
         project_id=instance.project_id,
         user_id=instance.user_id,
         size=device.volume_size or 0,
-        volume_type=_type_of(uow, plan, device),
+        volume_type=device.volume_type or "",
         availability_zone=uow.conf.compute.default_availability_zone,
         snapshot_id=device.snapshot_id,
         instance_uuid=instance.uuid,
@@ -89,7 +89,10 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
     if device.image_id is not None:
         volume.image, _ = device_image(plan.images, device.image_id)
     try:
+        volume_sources.set_type(uow, plan.create.context, volume)
         volume_sources.prepare(uow, plan.create.context, volume)
+    except exceptions.VolumeTypeNotFound as error:
+        raise exceptions.InvalidInput(reason=f"there is no volume type {device.volume_type}") from error
     except exceptions.SnapshotNotFound as error:
         raise exceptions.InvalidBDM(reason=f"failed to get snapshot {device.snapshot_id}.") from error
     volumes.check_quota(
@@ -97,13 +100,7 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
     )
     volumes.insert(uow, volume)
     device.volume_id, device.volume_size = volume.id, volume.size
-
-
-def _type_of(uow: UnitOfWork, plan: Plan, device: BlockDevice) -> str:
-    try:
-        return volume_types.name_of(uow, plan.create.context, device.volume_type)
-    except exceptions.VolumeTypeNotFound as error:
-        raise exceptions.InvalidInput(reason=f"there is no volume type {device.volume_type}") from error
+    device.encrypted = volume.encryption_key_id is not None
 
 
 def _reserve_in_cinder(uow: UnitOfWork, plan: Plan, instance: Instance, device: BlockDevice) -> None:

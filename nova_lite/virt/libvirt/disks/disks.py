@@ -9,7 +9,7 @@ import msgspec
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, files
-from nova_lite.objects import BlockDevice, Flavor, Image, NetworkDisk, VolumeSource
+from nova_lite.objects import BlockDevice, EncryptedDisk, Flavor, Image, NetworkDisk, VolumeSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.configdrive import ConfigDrives
@@ -38,7 +38,7 @@ class Disk(msgspec.Struct, frozen=True):
 
     ``device``: the intended name in the guest (vda). ``format``: qemu's name. ``serial``: of a volume, its id.
     ``direct``: bypass the host's page cache, so that another host sees the writes. ``network``: location of a disk
-    without a path.
+    without a path. ``encrypted``: a LUKS file, whose passphrase is the libvirt secret with the uuid ``serial``.
     """
 
     path: str
@@ -49,6 +49,7 @@ class Disk(msgspec.Struct, frozen=True):
     serial: str | None = None
     direct: bool = False
     network: NetworkDisk | None = None
+    encrypted: bool = False
 
 
 class DirectBoot(msgspec.Struct, frozen=True):
@@ -174,8 +175,8 @@ def volume_disks(spec: SpawnSpec) -> list[Disk]:
 
 
 def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
-    network = None if isinstance(source, str) else source
-    path = source if isinstance(source, str) else ""
+    network = source if isinstance(source, NetworkDisk) else None
+    path = local_path(source)
     return Disk(
         path=path,
         network=network,
@@ -183,8 +184,16 @@ def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
         format="raw",
         bus=device.disk_bus or "virtio",
         serial=device.volume_id,
+        encrypted=isinstance(source, EncryptedDisk),
         direct=network is not None or path.startswith("/dev/") or supports_direct_io(os.path.dirname(path)),
     )
+
+
+def local_path(source: VolumeSource) -> str:
+    """Return the path of a volume's file or device. Empty for a volume that is reached over the network."""
+    if isinstance(source, NetworkDisk):
+        return ""
+    return source.path if isinstance(source, EncryptedDisk) else source
 
 
 def supports_direct_io(directory: str) -> bool:

@@ -87,7 +87,9 @@ class MovedDisks:
         """
         disks.require_root(spec)
         missing = sorted(
-            volume_id for volume_id, path in spec.volumes.items() if isinstance(path, str) and not os.path.exists(path)
+            volume_id
+            for volume_id, source in spec.volumes.items()
+            if (path := disks.local_path(source)) and not os.path.exists(path)
         )
         if missing:
             raise exceptions.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not available there")

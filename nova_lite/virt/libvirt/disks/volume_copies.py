@@ -17,6 +17,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks.disks import volume_disk
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import (
     CONFIG,
@@ -41,8 +42,16 @@ _COPY = ("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all")
 
 
 class VolumeCopies:
-    def __init__(self, connection: Connection, domains: Domains, volumes: VolumeDevices, mirrors: Snapshotter) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        domains: Domains,
+        volumes: VolumeDevices,
+        mirrors: Snapshotter,
+        secrets: VolumeSecrets,
+    ) -> None:
         self._connection = connection
+        self._secrets = secrets
         self._domains = domains
         self._volumes = volumes
         self._mirrors = mirrors
@@ -63,19 +72,25 @@ class VolumeCopies:
     def copy(self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]) -> None:
         """Copy volumes. See `nova_lite.virt.driver.VolumeCopying`."""
         domain, info = self._domains.get(instance_uuid)
-        devices = {}
+        devices, encrypted = {}, set[str]()
         if is_on(info.power_state):
             devices = {volume_of(disk): target_of(disk) for disk in self._volumes.disks(domain, 0)}
+            encrypted = set(self._volumes.encrypted(domain, 0)) & copies.keys()
         for volume_id, (source, target) in copies.items():
             if volume_id not in devices:
                 images.run_checked(check, *_COPY, source, target)
-        mirrors = {devices[volume_id]: target for volume_id, (_, target) in copies.items() if volume_id in devices}
+        mirrors = {
+            devices[volume_id]: raw_disk(target, volume_id if volume_id in encrypted else None)
+            for volume_id, (_, target) in copies.items()
+            if volume_id in devices
+        }
         if not mirrors:
             return
         try:
-            for device, target in mirrors.items():
-                self._mirrors.abort(domain, device)
-                self._mirrors.begin(domain, device, raw_disk(target), _FLAGS)
+            with self._secrets.loaded(encrypted):
+                for device, copy in mirrors.items():
+                    self._mirrors.abort(domain, device)
+                    self._mirrors.begin(domain, device, copy, _FLAGS)
             for device in mirrors:
                 self._mirrors.catch_up(domain, device, check)
             with self._mirrors.quiesced(domain), self._suspended(domain, len(mirrors) > 1):
@@ -166,8 +181,11 @@ class VolumeCopies:
         return next((disk for disk in self._volumes.disks(domain, flags) if volume_of(disk) == volume_id), None)
 
 
-def raw_disk(path: str) -> ET.Element:
+def raw_disk(path: str, encrypted: str | None = None) -> ET.Element:
+    """Return a file to copy into. ``encrypted``: the volume whose passphrase it has, if any."""
     disk = ET.Element("disk", type="file")
-    ET.SubElement(disk, "source", file=path)
+    source = ET.SubElement(disk, "source", file=path)
+    if encrypted is not None:
+        guest_xml.add_encryption(source, encrypted)
     ET.SubElement(disk, "driver", type="raw")
     return disk

@@ -21,6 +21,7 @@ from nova_lite.objects import BlockDevice, VolumeSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks.disks import volume_disk
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 
@@ -41,9 +42,10 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class VolumeDevices:
-    def __init__(self, connection: Connection, domains: Domains) -> None:
+    def __init__(self, connection: Connection, domains: Domains, secrets: VolumeSecrets) -> None:
         self._connection = connection
         self._domains = domains
+        self._secrets = secrets
 
     def attach(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
         """Attach a volume. On failure neither the guest nor its definition has it.
@@ -59,8 +61,9 @@ class VolumeDevices:
             xml = ET.tostring(element, encoding="unicode")
             self._attach(domain, volume_id, xml, CONFIG)
             if is_on(info.power_state):
-                self._attach(domain, volume_id, xml, LIVE)
-        except exceptions.VirtDriverError:
+                with self._secrets.loaded([volume_id] if is_encrypted(element) else []):
+                    self._attach(domain, volume_id, xml, LIVE)
+        except (exceptions.VirtDriverError, exceptions.VolumeKeyUnavailable):
             self._forget(domain, volume_id)
             raise
 
@@ -100,6 +103,10 @@ class VolumeDevices:
             if error.error_code == libvirt.VIR_ERR_NO_DOMAIN:
                 raise exceptions.DomainNotFound(instance_uuid=domain.UUIDString()) from error
             raise
+
+    def encrypted(self, domain: Any, flags: int = CONFIG_XML) -> list[str]:
+        """Return the ids of the encrypted volumes of the running guest (0), or of its definition."""
+        return [str(volume_of(disk)) for disk in self.disks(domain, flags) if is_encrypted(disk)]
 
     def _forget(self, domain: Any, volume_id: str) -> None:
         element = self._find(domain, volume_id, CONFIG)
@@ -186,6 +193,10 @@ def is_on(power_state: PowerState) -> bool:
 def is_volume(disk: ET.Element) -> bool:
     """Check whether a domain's disk is a volume, which other hosts reach, too."""
     return disk.find("serial") is not None
+
+
+def is_encrypted(disk: ET.Element) -> bool:
+    return disk.find("source/encryption") is not None
 
 
 def local_targets(xml: str) -> tuple[list[str], bool]:

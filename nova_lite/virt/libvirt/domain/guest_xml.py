@@ -241,13 +241,21 @@ def disk_element(disk: Disk) -> ET.Element:
     if disk.network is not None:
         _network_source(element, disk.network)
     else:
-        ET.SubElement(element, "source", {"dev" if is_block else "file": disk.path})
+        source = ET.SubElement(element, "source", {"dev" if is_block else "file": disk.path})
+        if disk.encrypted:
+            add_encryption(source, str(disk.serial))
     ET.SubElement(element, "target", dev=disk.device, bus=disk.bus)
     if disk.serial is not None:
         _text(element, "serial", disk.serial)
     if disk.read_only:
         ET.SubElement(element, "readonly")
     return element
+
+
+def add_encryption(source: ET.Element, volume_id: str) -> None:
+    """Let qemu decrypt a LUKS file with the libvirt secret of this volume."""
+    encryption = ET.SubElement(source, "encryption", format="luks")
+    ET.SubElement(encryption, "secret", type="passphrase", uuid=volume_id)
 
 
 def _network_source(element: ET.Element, where: NetworkDisk) -> None:

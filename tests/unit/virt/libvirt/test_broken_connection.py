@@ -14,11 +14,12 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.timing import LibvirtTiming
-from nova_lite.objects import BlockDevice, LiveDestination
+from nova_lite.objects import BlockDevice, LiveDestination, VolumeKey
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import connection as connections
 from nova_lite.virt.libvirt.connection import CALLS_PER_CONNECTION, Connection, ConnectionBroken, LibvirtFailure
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies, raw_disk
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
@@ -72,9 +73,10 @@ class Driver:
         self.path = str(path / VOLUME_ID)
         self.connection = Connection(URI, HOST, timing=LibvirtTiming(reconnect_pause=0.01))
         self.domains = Domains(self.connection, HOST)
-        self.volumes = VolumeDevices(self.connection, self.domains)
+        secrets = VolumeSecrets(self.connection, "here", lambda volume_id: VolumeKey(passphrase=""))
+        self.volumes = VolumeDevices(self.connection, self.domains, secrets)
         self.mirrors = Snapshotter(self.connection, self.domains, None)  # type: ignore[arg-type]
-        self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors)
+        self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors, secrets)
         self.interfaces = InterfaceDevices(self.connection, 5)
 
     def domain(self) -> Any:

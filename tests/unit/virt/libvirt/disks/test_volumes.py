@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import BlockDevice
+from nova_lite.objects import BlockDevice, VolumeKey
 from nova_lite.objects.block_device import DeviceSource, ephemeral_gb, next_name, swap_mb
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt.disks import disks, volumes
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml
 from tests.support.guests import make_flavor
 
@@ -147,10 +148,15 @@ class Hypervisor:
         return method(*arguments)
 
 
+def attaching_to(guest: Any) -> Any:
+    made: Any = Hypervisor(guest)
+    return volumes.VolumeDevices(made, made, VolumeSecrets(made, "here", lambda volume_id: VolumeKey(passphrase="")))
+
+
 def test_scsi_volume_gets_a_free_name_besides_local_scsi_disks(tmp_path: Path) -> None:
     local_disks = [disks.Disk(path=f"/i/{name}", device=name, format="raw", bus="scsi") for name in ("sda", "sdb")]
     guest = Domain(*local_disks)
-    attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
+    attaching = attaching_to(guest)
     path = str(tmp_path / VOLUME_ID)
     for _ in range(2):
         attaching.attach("u", volume("/dev/sdb", disk_bus="scsi"), path)
@@ -160,7 +166,7 @@ def test_scsi_volume_gets_a_free_name_besides_local_scsi_disks(tmp_path: Path) -
 
 def test_attachment_after_a_kill_uses_the_same_name(tmp_path: Path) -> None:
     guest = Domain(disks.Disk(path="/i/disk", device="vdc", format="raw"))
-    attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
+    attaching = attaching_to(guest)
     attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
     devices = guest.running.find("devices")
     assert devices is not None

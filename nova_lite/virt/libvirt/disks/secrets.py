@@ -1,0 +1,96 @@
+"""Secrets of libvirt with the passphrases of encrypted volumes.
+
+libvirtd hands a passphrase to qemu when a guest starts or gets the volume. It has the secret only for that moment, in
+memory (``ephemeral``), and tells it to nobody (``private``). The secret's uuid is that of the volume, so that the
+definition of a guest fits every host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Iterator
+
+import libvirt
+
+from nova_lite.base import exceptions
+from nova_lite.objects import VolumeKey
+from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+
+LOG = logging.getLogger(__name__)
+
+_MARK = "nova_lite"
+#: Part of qemu's error for a passphrase that does not fit.
+_DOES_NOT_FIT = "Invalid password"
+_GONE = (libvirt.VIR_ERR_NO_SECRET,)
+
+
+class VolumeSecrets:
+    """Secrets on one host. ``volume_key``: returns the key of a volume, or raises `VolumeKeyUnavailable`."""
+
+    def __init__(self, connection: Connection, host: str, volume_key: Callable[[str], VolumeKey]) -> None:
+        self._connection = connection
+        self._host = host
+        self._volume_key = volume_key
+        self._mutex = threading.Lock()
+        self._incoming: dict[str, list[str]] = {}
+
+    @contextlib.contextmanager
+    def loaded(self, volume_ids: Iterable[str]) -> Iterator[None]:
+        """Let libvirt know the passphrases of these volumes inside the context."""
+        wanted = sorted(set(volume_ids))
+        with contextlib.ExitStack() as defined:
+            for volume_id in wanted:
+                self._define(volume_id)
+                defined.callback(self._remove, volume_id)
+            try:
+                yield
+            except exceptions.VirtDriverError as error:
+                if wanted and _DOES_NOT_FIT in error.message:
+                    raise exceptions.VirtDriverError(
+                        reason=f"the key of encrypted volume {' or '.join(wanted)} does not fit its data"
+                    ) from error
+                raise
+
+    def load_for_incoming(self, instance_uuid: str, volume_ids: Iterable[str]) -> None:
+        """Let libvirt know the passphrases until `forget_incoming`, for a guest that another host sends."""
+        wanted = sorted(set(volume_ids))
+        with self._mutex:
+            self._incoming[instance_uuid] = wanted
+        for volume_id in wanted:
+            self._define(volume_id)
+
+    def forget_incoming(self, instance_uuid: str) -> None:
+        with self._mutex:
+            known = self._incoming.pop(instance_uuid, [])
+        for volume_id in known:
+            self._remove(volume_id)
+
+    def remove_old(self) -> None:
+        """Remove what a killed daemon of this host has left."""
+        for secret in self._connection.connect_call("listAllSecrets", 0):
+            xml = self._connection.call_unless(_GONE, secret.XMLDesc, 0)
+            if xml and ET.fromstring(xml).findtext("description") == self._description():  # noqa: S314 libvirt's own
+                self._remove(secret.UUIDString())
+
+    def _description(self) -> str:
+        return f"{_MARK} {self._host}"
+
+    def _define(self, volume_id: str) -> None:
+        key = self._volume_key(volume_id)
+        secret = ET.Element("secret", ephemeral="yes", private="yes")
+        ET.SubElement(secret, "uuid").text = volume_id
+        ET.SubElement(secret, "description").text = self._description()
+        defined = self._connection.connect_call("secretDefineXML", ET.tostring(secret, encoding="unicode"), 0)
+        self._connection.call(defined.setValue, key.passphrase.encode(), 0)
+
+    def _remove(self, volume_id: str) -> None:
+        """Remove a secret. A failure is reported: libvirtd forgets it when it stops, at the latest."""
+        try:
+            secret = self._connection.call_unless(_GONE, self._connection.get().secretLookupByUUIDString, volume_id)
+            if secret is not None:
+                self._connection.call_unless(_GONE, secret.undefine)
+        except (LibvirtFailure, exceptions.HypervisorUnavailable) as error:
+            LOG.warning("libvirt keeps the secret of volume %s: %s", volume_id, error.message)

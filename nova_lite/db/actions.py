@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import functools
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -247,6 +247,13 @@ def lock_all(
     """
     asked = {"action_ids": list(instance_uuids), "instance_uuids": list(instance_uuids.values())}
     return {row[1].id: row for row in uow.timed_rows(_locking_all(*also), asked)}
+
+
+def lock_of(uow: UnitOfWork, action_ids: Collection[int]) -> dict[int, tuple[Instance, InstanceAction]]:
+    """Do `lock_all` for actions whose instances are not known. An action has the same instance for ever."""
+    query = sa.select(InstanceAction.id, InstanceAction.instance_uuid).where(InstanceAction.id.in_(sorted(action_ids)))
+    uuids = {action_id: instance_uuid for action_id, instance_uuid in uow.rows(query)}
+    return {action_id: (row[0], row[1]) for action_id, row in lock_all(uow, uuids).items()} if uuids else {}
 
 
 @functools.cache

@@ -5,7 +5,7 @@ Two schedulers may choose the same host. The update succeeds exactly as long as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -229,21 +229,52 @@ def renew(uow: UnitOfWork, instance: Instance) -> None:
 
 def release(uow: UnitOfWork, instance_uuid: str, end: HeldHost | None = None) -> None:
     """Release the instance's allocation on the host ``end``, or (None) all of its allocations."""
-    gone = sa.delete(Allocation).where(Allocation.instance_uuid == instance_uuid)
-    if end is not None:
-        nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
-        gone = gone.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
+    if end is None:
+        if uow.releases is not None:
+            uow.releases.allocations.add(instance_uuid)
+        else:
+            release_all(uow, [instance_uuid])
+        return
+    nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
+    gone = sa.delete(Allocation).where(
+        Allocation.instance_uuid == instance_uuid,
+        Allocation.compute_node_id.in_(nodes),
+        Allocation.generation == end.generation,
+    )
+    _release(uow, gone)
+    cinder.news(uow, instance_uuid)
+
+
+def release_all(uow: UnitOfWork, instance_uuids: Collection[str]) -> None:
+    """Release all allocations of these instances. Each node is changed once."""
+    of_instances = (
+        Allocation.instance_uuid == next(iter(instance_uuids))
+        if len(instance_uuids) == 1
+        else Allocation.instance_uuid.in_(sorted(instance_uuids))
+    )
+    _release(uow, sa.delete(Allocation).where(of_instances))
+    for instance_uuid in instance_uuids:
+        cinder.news(uow, instance_uuid)
+
+
+def _release(uow: UnitOfWork, gone: sa.Delete) -> None:
+    """Delete allocations, and subtract them from the counters of their nodes."""
     columns = (Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES), Allocation.numa)
-    rows = [tuple(row) for row in uow.session.connection().execute(gone.returning(*columns))]
-    for node_id, *amounts, numa in sorted(rows, key=lambda row: row[:-1]):
-        used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts, strict=True)}
-        left: dict[str, Any] = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
+    amounts: dict[int, list[int]] = {}
+    cells: dict[int, list[dict[str, Any]]] = {}
+    for node_id, *released, numa in uow.session.connection().execute(gone.returning(*columns)):
+        sums = amounts.get(node_id, [0] * len(RESOURCES))
+        amounts[node_id] = [one + other for one, other in zip(sums, released, strict=True)]
         if numa is not None:
-            left["numa_used"] = numa_claims.without(uow, node_id, numa)
+            cells.setdefault(node_id, []).append(numa)
+    for node_id in sorted(amounts):
+        used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts[node_id], strict=True)}
+        left: dict[str, Any] = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
+        if node_id in cells:
+            left["numa_used"] = numa_claims.without(uow, node_id, cells[node_id])
         uow.change(
             sa.update(ComputeNode)
             .where(ComputeNode.id == node_id)
             .values(generation=ComputeNode.generation + 1, freed_at=utcnow(), **left)
         )
         uow.freed_nodes.add(node_id)
-    cinder.news(uow, instance_uuid)

@@ -7,6 +7,7 @@ before the commit. `Database.read` does the same without locks. An unreachable d
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import functools
 import json
@@ -15,6 +16,7 @@ import operator
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Hashable
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
@@ -160,6 +162,7 @@ class UnitOfWork:
         self.cinder_news: set[str] = set()
         self.action_changes: list[ActionChange] | None = None
         self.resource_events: list[ResourceEvent] | None = None
+        self.releases: Releases | None = None
         self._now: datetime.datetime | None = None
         self._known: dict[Hashable, Any] = {}
 
@@ -237,6 +240,19 @@ class UnitOfWork:
         return self.session.connection().execute(statement, values).rowcount
 
 
+@dataclasses.dataclass
+class Releases:
+    """What instances release at the end of a transaction, all together: see `nova_lite.db.releases`.
+
+    ``quotas``: amounts by project and resource. ``ports``: uuids of instances whose ports are deleted.
+    ``allocations``: uuids of instances without any place from now on.
+    """
+
+    quotas: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
+    ports: set[str] = dataclasses.field(default_factory=set)
+    allocations: set[str] = dataclasses.field(default_factory=set)
+
+
 class Database:
     """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction.
 
@@ -306,6 +322,12 @@ class Database:
         if failures:
             raise failures[0]
         return results
+
+    def write_each(
+        self, func: Callable[[UnitOfWork, list[Q]], list[T | Exception]], items: list[Q]
+    ) -> list[T | Exception]:
+        """Do `write_together`, and return the failure of an item as its result."""
+        return send_isolated(lambda batch: self.write(func, batch), items, is_isolated)
 
     def write_once_more(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `write`, and run it once more if a concurrent writer took the same unique key. The second run reads the

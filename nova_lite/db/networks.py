@@ -176,6 +176,9 @@ class Store:
         """Free the ports that a user made, and delete the others."""
         self._uow.refiltered_instances.add(instance_uuid)
         mine = (models.Port.instance_uuid == instance_uuid, *which)
+        if instance_uuid in self._own_alone and not which and self._uow.releases is not None:
+            self._uow.releases.ports.add(instance_uuid)
+            return
         if instance_uuid not in self._own_alone:
             kept = sa.update(models.Port).where(*mine, models.Port.project_id.is_not(None))
             self._uow.change(kept.values(**FREE, updated_at=self._uow.now))

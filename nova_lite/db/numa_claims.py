@@ -5,6 +5,7 @@ Claims wait for each other at that lock, so each reads the current usage. No CPU
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -39,8 +40,10 @@ def place(uow: UnitOfWork, node_id: int, wanted: NUMARequest) -> tuple[InstanceN
     return topology, msgspec.to_builtins(usage_with(usage, topology))
 
 
-def without(uow: UnitOfWork, node_id: int, numa: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the node's ``numa_used`` without an allocation's ``numa``."""
+def without(uow: UnitOfWork, node_id: int, released: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the node's ``numa_used`` without the ``numa`` of released allocations."""
     _, used, *_ = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
-    left = usage_without(compute_nodes.numa_used(used), msgspec.convert(numa, InstanceNUMATopology))
+    left = compute_nodes.numa_used(used)
+    for numa in released:
+        left = usage_without(left, msgspec.convert(numa, InstanceNUMATopology))
     return msgspec.to_builtins(left) or None

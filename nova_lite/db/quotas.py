@@ -124,6 +124,9 @@ def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None
     given = _positive(amounts)
     if not given:
         return
+    if uow.releases is not None:
+        uow.releases.quotas.setdefault(project_id, collections.Counter()).update(given)
+        return
     table = models.QuotaUsage
     amount = sa.case(given, value=table.resource)
     left = sa.case((table.used > amount, table.used - amount), else_=0)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite.conductor.engine.context import action_for_command, lock_action
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
+from nova_lite.conductor.engine.context import ActionContext, action_for_command, if_waiting, lock_action
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db import actions
+from nova_lite.db import actions, releases
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import ActionReport
 from nova_lite.operations import HostStep
 
 LOG = logging.getLogger(__name__)
+
+#: Reports of one transaction.
+MAX_BATCH = 64
+LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
+
+
+class _HostReport(NamedTuple):
+    host: str
+    report: ActionReport
 
 
 class CommandReports:
@@ -23,21 +35,44 @@ class CommandReports:
         self.db = db
         self.conf = conf
         self.transitions = transitions
+        self._batcher: Batcher[list[_HostReport], list[Exception | None]] = Batcher(self._finish_messages, LIMITS)
 
     def finish(self, host: str, report: ActionReport) -> None:
-        """Record how a command has ended."""
-        self.db.write(self._finish_action, host, report)
+        """Record how a command has ended. Reports that arrive meanwhile, of any host, share one transaction."""
+        self.finish_all(host, [report])
 
     def finish_all(self, host: str, reports: list[ActionReport]) -> None:
-        """Record how these commands have ended, in one transaction."""
+        """Record how these commands have ended. Raises the error of a report that cannot be recorded."""
+        failure = next(filter(None, self._batcher.submit([_HostReport(host, report) for report in reports])), None)
+        if failure is not None:
+            raise failure
 
-        def finish_action(uow: UnitOfWork, batch: list[ActionReport]) -> list[None]:
-            for report in batch:
-                self._finish_action(uow, host, report)
+    def _finish_messages(self, messages: list[list[_HostReport]]) -> list[list[Exception | None]]:
+        """Record the reports of several messages, in transactions of at most `MAX_BATCH` reports."""
+        reports = list(itertools.chain.from_iterable(messages))
+        # Every conductor locks actions in the same order, so that two transactions do not wait for each other.
+        order = sorted(range(len(reports)), key=lambda number: reports[number].report.action_id)
+        failures: dict[int, Exception | None] = {}
+        for start in range(0, len(order), MAX_BATCH):
+            batch = order[start : start + MAX_BATCH]
+            failures.update(zip(batch, self._finish_batch([reports[number] for number in batch]), strict=True))
+        numbers = iter(range(len(reports)))
+        return [[failures[number] for number in itertools.islice(numbers, len(message))] for message in messages]
+
+    def _finish_batch(self, reports: list[_HostReport]) -> list[Exception | None]:
+        def finish_action(uow: UnitOfWork, batch: list[_HostReport]) -> list[Exception | None]:
+            if len(batch) == 1:
+                self._finish_action(uow, *batch[0])
+                return [None]
+            locked = actions.lock_of(uow, [report.action_id for _, report in batch])
+            with releases.together(uow):
+                for host, report in batch:
+                    if report.action_id in locked:
+                        ctx = ActionContext(uow, *locked[report.action_id])
+                        self._record(if_waiting(ctx, host, report.sequence, report.request_id), report)
             return [None] * len(batch)
 
-        # Every conductor locks actions in the same order, so that two transactions do not wait for each other.
-        self.db.write_together(finish_action, sorted(reports, key=lambda report: report.action_id))
+        return self.db.write_each(finish_action, reports)
 
     def is_current(self, host: str, action_id: int, sequence: int | None, request_id: str | None = None) -> bool:
         """Check whether the action waits for this command of the host. See `action_for_command`."""
@@ -48,10 +83,12 @@ class CommandReports:
         return self.db.write(self._report_task, host, action_id, task_state)
 
     def _finish_action(self, uow: UnitOfWork, host: str, report: ActionReport) -> None:
-        ctx = action_for_command(uow, host, report.action_id, report.sequence, report.request_id)
+        self._record(action_for_command(uow, host, report.action_id, report.sequence, report.request_id), report)
+
+    def _record(self, ctx: ActionContext | None, report: ActionReport) -> None:
         if ctx is None:
             return
-        step, action = ctx.step, ctx.action
+        uow, step, action = ctx.uow, ctx.step, ctx.action
         assert isinstance(step, HostStep)
         if report.power_state is not None:
             ctx.instance.power_state = report.power_state
@@ -64,7 +101,7 @@ class CommandReports:
                 action.payload = {**action.payload, "answers": results}
             self.transitions.done_at_host(ctx, step)
         elif step.retry_forever:
-            LOG.warning("%s of %s failed on %s: %s", action.action, ctx.instance.uuid, host, report.error)
+            LOG.warning("%s of %s failed on %s: %s", action.action, ctx.instance.uuid, action.host, report.error)
             actions.finish_events(uow, action, report.error, report.details)
             actions.back_off(uow, self.conf, action, report.error)
         else:

@@ -92,7 +92,16 @@ def action_for_command(
     ``sequence`` None stands for any command of the action. ``request_id``: the request that made the action, if known.
     """
     ctx = lock_action(uow, action_id)
-    if ctx is None or ctx.action.host != host or request_id not in (None, ctx.action.request_id):
+    return None if ctx is None else if_waiting(ctx, host, sequence, request_id)
+
+
+def if_waiting(
+    ctx: ActionContext, host: str, sequence: int | None, request_id: str | None = None
+) -> ActionContext | None:
+    """Return the locked action if it is open and waits for this command. See `action_for_command`."""
+    if ctx.action.finish_time is not None:
+        return None
+    if ctx.action.host != host or request_id not in (None, ctx.action.request_id):
         return None
     step = ctx.step
     if not isinstance(step, HostStep):

@@ -12,9 +12,10 @@ from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import flavors, hosts, images, networks
+from nova_lite.db import flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import (
+    ActionReport,
     BuildRequest,
     Destination,
     HostState,
@@ -256,3 +257,35 @@ def test_idle_sweep_needs_two_statements(manager: ConductorManager, cloud: Cloud
     with counting() as swept:
         assert manager.reconciler.sweep() == 0
     assert len(swept.statements) == SWEEP, swept
+
+
+#: Statements of reports of deletes in one batch, however many: actions are found and locked, quota, ports and
+#: allocations are released, the node is changed, instances and actions are written, and their project's version.
+GONE = 9
+
+
+def test_reports_of_deletes_need_the_statements_of_one_batch_however_many(
+    db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = db.write(images.create, make.image())
+    counts = []
+    monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
+    for number in (2, 5):
+        uuids = [uuid for _ in range(number) for uuid in create(conductor, image)]
+        while cloud.builds:
+            finish(conductor, cloud.builds.pop())
+        commands = [conductor.accept_action(make.context(), uuid, "delete", {}) for uuid in uuids]
+        reports = [
+            ActionReport(action_id=item.action_id, power_state=0, error=None, details="", sequence=item.sequence)
+            for item in commands
+        ]
+        with counting() as gone:
+            conductor.finish_actions(make.ADMIN, "h1", reports)
+        counts.append((gone.transactions, len(gone.statements)))
+        shown = conductor.instance_list(ME, InstanceFilters(deleted=True, uuids=uuids), 9, None, [], [])
+        assert {item.vm_state for item in shown} == {"deleted"}
+    assert counts == [(1, GONE)] * 2
+    limits = db.read(quotas.get, manager.conf, "p1")
+    assert {limits.quotas[name].used for name in ("instances", "cores", "ram")} == {0}
+    (node,) = conductor.compute_node_list(make.ADMIN, None, None, None)
+    assert (node.vcpus_used, node.memory_mb_used, node.disk_gb_used) == (0, 0, 0)

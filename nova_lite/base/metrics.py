@@ -108,6 +108,12 @@ NOTIFICATIONS_DROPPED = _counter(
 SERVER_BACKUPS = _counter(
     "conductor", "nova_lite_server_backups", "Backups of servers by policies that ended: complete or failed.", "result"
 )
+BALANCE_MOVES = _counter(
+    "conductor",
+    "nova_lite_balance_moves",
+    "Moves that relieve hosts: planned (in a dry run), begun, refused, done, failed.",
+    "result",
+)
 POOL_WAITS = _histogram("conductor", "nova_lite_db_pool_wait_seconds", "Waits for a connection to the database.")
 HYPERVISOR = _histogram("compute", "nova_lite_hypervisor_call_seconds", "Calls to libvirt.", "call")
 FILTERS_SKIPPED = _counter(
@@ -192,6 +198,16 @@ BACKUP_AGE = _gauge(
 )
 BACKUPS_MISSING = _gauge(
     "conductor", "nova_lite_backup_policy_unmet", "Servers of a policy without their last due backup.", "policy"
+)
+HOST_PRESSURE = _gauge(
+    "conductor",
+    "nova_lite_host_pressure",
+    "Used share of a host's resources, 0 to 1, by the last plan of moves: cpu, memory, disk, network.",
+    "host",
+    "resource",
+)
+PRESSURE_SPREAD = _gauge(
+    "conductor", "nova_lite_pressure_spread", "Standard deviation of the hosts' pressure, by resource.", "resource"
 )
 POOL_USED = _gauge("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
 POOL_SIZE = _gauge("conductor", "nova_lite_db_pool_size", "Maximum number of connections to the database.")

@@ -100,6 +100,10 @@ class ComputeTiming:
     #: is at least three times their lifetime.
     statistics_wait: float = 3.0
     statistics_max_age: float = 60.0
+    #: Interval between two queries whether the conductor needs the load of this host, while it needs none.
+    load_ask_interval: float = 600.0
+    #: Time after which the load is reported again if the conductor did not reply.
+    load_retry_interval: float = 30.0
     #: Time after which a network without guests is removed from the host, with its bridge and DHCP server.
     network_age: float = 600.0
     #: Time that a new guard has for its first reply, and the interval between two requests.

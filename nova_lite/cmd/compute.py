@@ -41,6 +41,8 @@ NETWORKS_INTERVAL = 300.0
 PRUNE_INTERVAL = 3600.0
 #: Seconds between two looks at the marks of hosts in the directory of disks.
 STORAGE_INTERVAL = 30.0
+#: Seconds between two checks whether a report of the host's load is due.
+LOAD_TICK = 1.0
 #: Seconds between two queries for the list of trusted keys.
 TRUST_INTERVAL = 10.0
 
@@ -77,6 +79,7 @@ class ComputeDaemon(service.Daemon):
         manager.self_fencing.renew()
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.commands))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
+        self.add_periodic("Load", LOAD_TICK, manager.load_reports.tick)
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         self.add_periodic("Shared storage", STORAGE_INTERVAL, manager.report_storage, at_once=True)

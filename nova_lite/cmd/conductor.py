@@ -77,6 +77,7 @@ class Conductor(service.Daemon):
         self.add_periodic("scheduled_backups", self.conf.server_backups.interval, self._back_up)
         if manager.stored_backups.repositories is not None:
             self.add_periodic("stored_backups", self.conf.server_backups.interval, self._store_backups)
+        self.add_periodic("balance", self.conf.balance.interval, self._balance, jitter=True)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -108,6 +109,10 @@ class Conductor(service.Daemon):
     def _store_backups(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.stored_backups.run_if_first)
+
+    def _balance(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.balancer.run_if_first)
 
     def _drop_notifications(self) -> None:
         assert self.manager is not None

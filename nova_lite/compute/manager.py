@@ -25,6 +25,7 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
+from nova_lite.compute.load_reports import LoadReports
 from nova_lite.compute.operations import snapshot
 from nova_lite.compute.operations.create import Builder
 from nova_lite.compute.port_filters import PortFilterSync
@@ -108,6 +109,7 @@ class ComputeManager:
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)
         self._executor = CommandExecutor(self.host)
+        self.load_reports = LoadReports(host, driver, conductor, timing)
         self._volume_worker = VolumeWorker(self.host)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
         self._image_fetcher = ImageFetcher(driver)

@@ -14,6 +14,7 @@ from nova_lite.backups.repository import load as load_repositories
 from nova_lite.base import ip, metrics
 from nova_lite.base.timing import TIMING, Timing
 from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.balancing import Balancer
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.actions import ActionEndpoints
 from nova_lite.conductor.endpoints.identity import IdentityEndpoints
@@ -88,6 +89,7 @@ class ConductorManager:
         self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor, self.stored_backups)
         self.fencer = HostFencer(self.db, conf, timing.conductor)
         self.evacuator = Evacuator(self.engine)
+        self.balancer = Balancer(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
@@ -105,6 +107,7 @@ class ConductorManager:
             self.reconciler.volumes,
             self.reconciler.backups,
             self.cinder,
+            self.balancer,
             database.functions(self.db, conf, network_backend.has_remote_ports),
             translate=engine.translate,
             classify=rpc.contract_of(ConductorRPC).priority,
@@ -137,6 +140,7 @@ class ConductorManager:
         yield from self.notifications.samples()
         yield from self.scheduled_backups.samples()
         yield from self.fencer.samples()
+        yield from self.balancer.samples()
 
     def scrape_targets(self) -> list[dict[str, Any]]:
         """Return the metrics endpoints of all compute hosts, in the format of Prometheus' discovery over HTTP."""

@@ -26,6 +26,7 @@ from nova_lite.objects import (
     AvailabilityZone,
     BackupPolicy,
     BackupQuery,
+    BalancePlan,
     BatchedCreate,
     BuildNetworks,
     BuildResult,
@@ -41,6 +42,7 @@ from nova_lite.objects import (
     FloatingIp,
     FloatingIpPool,
     HostedInstance,
+    HostLoad,
     HostReport,
     HostState,
     Image,
@@ -57,6 +59,7 @@ from nova_lite.objects import (
     Lease,
     LeaseRequest,
     ListQuery,
+    LoadRequest,
     MetadefNamespace,
     MigrationControl,
     MigrationFilters,
@@ -107,7 +110,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.29"
+VERSION = "1.30"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1364,6 +1367,15 @@ class ConductorRPC(Protocol):
     def server_backup_delete(self, context: RequestContext, backup_id: str) -> None:
         """Delete a backup. Its image is removed soon. Raises `ServerBackupRunning`."""
 
+    # --- balancing
+
+    @rpc.change(rpc.MANAGE, since="1.30")
+    def balance_hosts(self, context: RequestContext, run: bool) -> BalancePlan:
+        """Plan moves that relieve hosts under pressure, with an explanation of each server there.
+
+        ``run``: begin the moves as well. Raises `BalancingIsOff` if hosts do not measure their load.
+        """
+
     # --- hosts that join
 
     @rpc.change(rpc.API, since="1.26", replay_safe=True)
@@ -1461,6 +1473,10 @@ class ConductorRPC(Protocol):
 
         Raises `HostNotAdmitted` when the host has to register again.
         """
+
+    @rpc.report(rpc.COMPUTE, own="host", since="1.30")
+    def report_load(self, context: RequestContext, host: str, load: HostLoad | None) -> LoadRequest:
+        """Store the load of a host, if it was measured. Return what the conductor needs next."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.16")
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:

@@ -16,6 +16,7 @@ from nova_lite.base import journal
 from nova_lite.conf import (
     api,
     audit,
+    balance,
     base,
     compute,
     conductor,
@@ -46,6 +47,7 @@ GROUPS = (
     base,
     api,
     audit,
+    balance,
     compute,
     conductor,
     consoles,

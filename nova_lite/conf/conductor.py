@@ -65,6 +65,16 @@ OPTS = [
             "say something else. Set it for projects whose owners do not set the policy themselves."
         ),
     ),
+    cfg.StrOpt(
+        "rebalance",
+        default="off",
+        choices=["off", "dry_run", "on"],
+        help=(
+            "Move servers off hosts under measured pressure. dry_run: hosts measure their load, and conductors log "
+            "what they would move. on: conductors move servers. [balance] has the limits. Use the same value for all "
+            "conductors."
+        ),
+    ),
     cfg.IntOpt(
         "max_attempts", default=3, min=1, help="Number of hosts that are tried for one build before it ends in ERROR."
     ),

@@ -146,6 +146,46 @@ class Restart(Base):
     cause: Mapped[str] = mapped_column(sa.Text)
 
 
+class HostLoad(Base):
+    """Load of a compute host (`nova_lite.objects.balance.HostLoad`).
+
+    ``hot``: it was under pressure at the last plan.
+    """
+
+    __tablename__ = "host_loads"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    reported_at: Mapped[datetime.datetime] = mapped_column(Time)
+    hot: Mapped[bool] = mapped_column(default=False)
+    load: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+
+
+class BalanceRun(Base):
+    """The newest plan of moves, in a table of one row. ``number``: of the plan."""
+
+    __tablename__ = "balance_runs"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    begun_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class BalanceMove(Numbered, Base):
+    """A move that relieved a host, with the action that carries it out. ``result``: done or failed."""
+
+    __tablename__ = "balance_moves"
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    source: Mapped[str] = mapped_column(Name)
+    target: Mapped[str] = mapped_column(Name)
+    action_id: Mapped[int] = mapped_column(sa.BigInteger)
+    begun_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+    ended_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
+    result: Mapped[str | None] = mapped_column(sa.String(16))
+    reason: Mapped[str] = mapped_column(sa.Text)
+
+
 class ComputeNode(Numbered, Changed, Base):
     """A hypervisor. ``*_used`` change only by conditional updates, together with an `Allocation`.
 

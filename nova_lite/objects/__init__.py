@@ -6,7 +6,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - backups of servers: `backup`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
-- hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`
+- hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`; their load: `balance`
 - other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
@@ -32,6 +32,7 @@ from nova_lite.objects.backup import (
     ServerBackup,
     ServerProtection,
 )
+from nova_lite.objects.balance import BalancePlan, HostLoad, LoadRequest
 from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
     BatchedCreate,
@@ -153,6 +154,7 @@ __all__ = [
     "BackupPolicy",
     "BackupQuery",
     "BackupStatus",
+    "BalancePlan",
     "BatchedCreate",
     "BlockDevice",
     "BuildNetworks",
@@ -184,6 +186,7 @@ __all__ = [
     "FloatingIpPool",
     "HostAggregate",
     "HostFencing",
+    "HostLoad",
     "HostReport",
     "HostRouter",
     "HostState",
@@ -215,6 +218,7 @@ __all__ = [
     "ListQuery",
     "LiveDestination",
     "LiveSource",
+    "LoadRequest",
     "MetadefNamespace",
     "MigrationControl",
     "MigrationFilters",

@@ -105,6 +105,21 @@ class SchedulerManager:
         except exceptions.NoValidHost as error:
             return Placement(reason=error.message, details=str(error.kwargs.get("details", "")))
 
+    def fitting_hosts(self, context: RequestContext, specs: list[RequestSpec]) -> list[list[str]]:
+        """Return for each spec the hosts that pass all filters now. Raises `SchedulerNotReady` like the others."""
+        if not self._ready:
+            raise exceptions.SchedulerNotReady()
+        states = self._hosts.snapshot()
+        options = core.Options(max_alternates=len(states))
+        return [self._fitting(states, spec, options) for spec in specs]
+
+    def _fitting(self, states: list[HostState], spec: RequestSpec, options: core.Options) -> list[str]:
+        try:
+            (found,) = core.select_destinations(states, spec, self._filters, self._weighers, options, self._rng)
+        except exceptions.NoValidHost:
+            return []
+        return [place.host for place in (found.selected, *found.alternates)]
+
     def _decide_and_consume(self, spec: RequestSpec) -> list[Destination]:
         try:
             destinations = self._decide(self._hosts.snapshot(), spec)

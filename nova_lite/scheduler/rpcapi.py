@@ -17,7 +17,7 @@ def _place(scheduler: SchedulerRPC, context: RequestContext, spec: RequestSpec) 
         return Placement(reason=error.message, details=str(error.kwargs.get("details", "")))
 
 
-@rpc.service("scheduler", version="1.1")
+@rpc.service("scheduler", version="1.2")
 class SchedulerRPC(Protocol):
     @rpc.report(rpc.CONDUCTOR)
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
@@ -29,6 +29,10 @@ class SchedulerRPC(Protocol):
     @rpc.report(rpc.CONDUCTOR, since="1.1", fallback=rpc.one_by_one("specs", _place), wire_name="select_for_several")
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         """Call `select_destinations` for each spec, in order. Each decision sees the places of the earlier ones."""
+
+    @rpc.report(rpc.CONDUCTOR, since="1.2", replay_safe=True)
+    def fitting_hosts(self, context: RequestContext, specs: list[RequestSpec]) -> list[list[str]]:
+        """Return for each spec the hosts that pass all filters now. No place is taken."""
 
     @rpc.report(rpc.CONDUCTOR, kind=rpc.FANOUT)
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:

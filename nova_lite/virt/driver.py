@@ -85,6 +85,24 @@ class GuestStatistics(msgspec.Struct, kw_only=True, frozen=True):
     network_dropped: int | None = None
 
 
+class HostCounters(msgspec.Struct, kw_only=True, frozen=True):
+    """Activity of a host since it was started, with everything that runs on it.
+
+    ``disk_*``: of the device with the servers' disks. ``network_bytes``: received and sent by its network cards, whose
+    speeds have the sum ``network_mbps``. 0: unknown.
+    """
+
+    cpus: int
+    cpu_seconds: float
+    memory_mb: float
+    memory_used_mb: float
+    disk_busy_seconds: float = 0.0
+    disk_bytes: int = 0
+    has_disk: bool = False
+    network_bytes: int = 0
+    network_mbps: float = 0.0
+
+
 class SpawnSpec(msgspec.Struct, kw_only=True):
     """All data that a driver needs to create a domain.
 
@@ -489,6 +507,24 @@ class BulkStatistics(Protocol):
 
         Guests that are busy are not waited for.
         """
+        ...
+
+
+@runtime_checkable
+class HostMeasuring(BulkStatistics, Protocol):
+    """A driver that can also return counters of the whole host."""
+
+    def get_host_counters(self) -> HostCounters:
+        """Return the host's counters. Reads local files only."""
+        ...
+
+
+@runtime_checkable
+class DirtyRates(Protocol):
+    """A driver that can measure how fast guests change their memory."""
+
+    def get_dirty_rates(self, start: bool) -> dict[str, float]:
+        """Return the last known MB a second by guest. ``start``: begin to measure all anew, without waiting."""
         ...
 
 

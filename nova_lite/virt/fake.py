@@ -96,8 +96,8 @@ class Control(msgspec.Struct, kw_only=True):
 
     ``delays``: seconds by step, in addition to the three general delays. ``live_migration_delay``: seconds per
     migration. ``hang_at``: steps that hang until the file changes; "*" for all. ``vcpus``, ``memory_mb``, ``disk_gb``:
-    of the host. ``metrics``: measured values by name, for the scheduler. ``console_ports``: ports of each guest's
-    consoles, by type.
+    of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
+    memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type.
     """
 
     spawn_delay: float
@@ -113,6 +113,7 @@ class Control(msgspec.Struct, kw_only=True):
     hang_at: list[str] = msgspec.field(default_factory=list)
     delays: dict[str, float] = msgspec.field(default_factory=dict)
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    guest_use: float = 0.0
     console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
@@ -163,6 +164,9 @@ class FakeDriver(driver.ComputeDriver):
         self._filtered: set[str] = set()
         self._played = 0
         self._played_for: bytes = b""
+        #: CPU time of each guest that ran here, and when it was added to last.
+        self._cpu_seconds: dict[str, float] = {}
+        self._spent_at = time.monotonic()
 
     def init_host(self) -> None:
         topology.available_cells(self.conf, _machine(self._step("init_host")))
@@ -625,20 +629,46 @@ class FakeDriver(driver.ComputeDriver):
                 yield msgspec.json.decode(file.read(), type=Domain)
 
     def get_all_statistics(self) -> list[driver.GuestStatistics]:
-        """Return counters with zeros for all activity."""
-        self._step("statistics")
+        """Return counters with zeros for all activity, except CPU time and memory by ``guest_use``."""
+        control = self._step("statistics")
+        running = [domain for domain in self._domains() if domain.power_state == PowerState.RUNNING]
+        spent = self._spent(running, control.guest_use)
         return [
             driver.GuestStatistics(
                 uuid=domain.uuid,
                 project_id=domain.project_id,
-                cpu_seconds=0.0,
-                memory_bytes=0,
+                cpu_seconds=spent[domain.uuid],
+                memory_bytes=int(domain.memory_mb * _MIB * control.guest_use),
                 memory_limit_bytes=domain.memory_mb * _MIB,
                 **_IDLE,
             )
-            for domain in self._domains()
-            if domain.power_state == PowerState.RUNNING
+            for domain in running
         ]
+
+    def _spent(self, running: list[Domain], guest_use: float) -> dict[str, float]:
+        """Add the CPU time since the last reading, and return the sums by domain."""
+        with self._mutex:
+            now = time.monotonic()
+            elapsed, self._spent_at = now - self._spent_at, now
+            for domain in running:
+                since = elapsed if domain.uuid in self._cpu_seconds else 0.0
+                before = self._cpu_seconds.get(domain.uuid, 0.0)
+                self._cpu_seconds[domain.uuid] = before + since * domain.vcpus * guest_use
+            return {domain.uuid: self._cpu_seconds[domain.uuid] for domain in running}
+
+    def get_host_counters(self) -> driver.HostCounters:
+        """Return counters of a host on which nothing but its guests runs."""
+        control = self._step("statistics")
+        running = [domain for domain in self._domains() if domain.power_state == PowerState.RUNNING]
+        self._spent(running, control.guest_use)
+        with self._mutex:
+            spent = sum(self._cpu_seconds.values())
+        return driver.HostCounters(
+            cpus=control.vcpus,
+            cpu_seconds=spent,
+            memory_mb=control.memory_mb,
+            memory_used_mb=sum(domain.memory_mb for domain in running) * control.guest_use,
+        )
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Return the counters of the domain as it was created, with zeros for all activity."""

@@ -73,6 +73,9 @@ ELSEWHERE = (
     "report_storage",  # a host sends its view again with the next look
     *("renew_lease", "expire_lease", "record_off", "record_checks", "plan_restarts", "put_off_restart"),
     "evacuate_protected",  # begins an evacuation, which has its points
+    # Load of hosts, which is reported again, and plans of moves, which the next one replaces. A move that begins is a
+    # live migration, which has its points (tests/unit/conductor/test_balancing.py).
+    *("report_load", "begin_plan", "note_hot", "begin_move", "settle_moves"),
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "purge",  # old events of the audit log, some time after a conductor's start

@@ -149,6 +149,7 @@ from nova_lite.base.exceptions.instances import (
 )
 from nova_lite.base.exceptions.keypairs import InvalidKeypair, KeypairExists, KeypairNotFound, KeypairUnavailable
 from nova_lite.base.exceptions.moves import (
+    BalancingIsOff,
     CannotMigrateToSameHost,
     CannotResizeDisk,
     CannotResizeToSameFlavor,
@@ -159,6 +160,7 @@ from nova_lite.base.exceptions.moves import (
     MigrationNotInProgress,
     MigrationNotLive,
     MigrationNotThere,
+    MoveRefused,
     NotResized,
     ServiceHasMigrations,
     SourceDown,
@@ -338,6 +340,7 @@ __all__ = [
     "BackupOfVolumes",
     "BackupPolicyNotFound",
     "BackupRepositoryError",
+    "BalancingIsOff",
     "BootFromVolumeRequiredForZeroDiskFlavor",
     "CannotMigrateToSameHost",
     "CannotResizeDisk",
@@ -464,6 +467,7 @@ __all__ = [
     "MigrationNotLive",
     "MigrationNotThere",
     "MigrationPreCheckError",
+    "MoveRefused",
     "NetworkAmbiguous",
     "NetworkExists",
     "NetworkInUse",

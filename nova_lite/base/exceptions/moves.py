@@ -49,6 +49,17 @@ class MigrationNotFoundForInstance(NotFound):
     msg_fmt = "Migration %(migration_id)s not found for instance %(instance_id)s"
 
 
+class BalancingIsOff(Conflict):
+    msg_fmt = (
+        "Hosts do not measure their load. Set [conductor] rebalance = dry_run for all conductors, and wait for "
+        "[balance] window."
+    )
+
+
+class MoveRefused(Conflict):
+    msg_fmt = "The server is not moved to relieve its host: %(reason)s."
+
+
 class MigrationNotLive(NotFound):
     msg_fmt = "Migration %(migration_id)s for server %(instance_id)s is not live-migration."
 

@@ -40,6 +40,17 @@ def register(commands: Commands) -> None:
     survive.add_argument(
         "--survive", type=at_least(1), required=True, metavar="N", help="number of hosts that are lost, any of them"
     )
+    balance = commands.verb(
+        noun,
+        "balance",
+        "Show which servers would move off hosts under measured pressure, and why.",
+        scheduler.balance,
+    )
+    what = balance.add_mutually_exclusive_group()
+    what.add_argument("--explain", action="store_true", help="show for each server considered why it moves or stays")
+    what.add_argument(
+        "--run", dest="run_once", action="store_true", help="begin the moves, within the budget of [balance]"
+    )
     retire = commands.verb(
         noun,
         "retire",

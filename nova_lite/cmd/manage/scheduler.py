@@ -16,7 +16,8 @@ from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.engine.placement_request import request_spec
 from nova_lite.db import action_log, flavors, hosts, images, instances, server_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
+from nova_lite.objects import BalancePlan, HostState, InstanceGroup, RequestedDestination, RequestSpec
+from nova_lite.objects.balance import RESOURCES
 from nova_lite.scheduler import core, filters, plans, weights
 
 
@@ -196,4 +197,39 @@ def _takes_part(state: HostState, args: argparse.Namespace) -> bool:
         and not state.disabled
         and args.az in (None, state.availability_zone)
         and (args.aggregate is None or any(aggregate.name == args.aggregate for aggregate in state.aggregates))
+    )
+
+
+def balance(app: App, args: argparse.Namespace) -> int:
+    """Carry out ``host balance``, by a conductor. Return 1 if a move was to begin and did not."""
+    plan = app.servers.conductor.balance_hosts(app.context, args.run_once)
+    if args.explain:
+        app.show(
+            ("Server", "Name", "Host", "Verdict"),
+            [(item.instance_uuid, item.name, item.host, item.verdict) for item in plan.verdicts],
+        )
+        if app.output != "json":
+            _show_pressure(app, plan)
+        return 0
+    app.show(
+        ("Server", "Name", "From", "To", "Gain", "Seconds", "Begun", "Why"),
+        [
+            (
+                *(move.instance_uuid, move.name, move.source, move.target, move.gain),
+                move.seconds,
+                move.begun,
+                move.reason,
+            )
+            for move in plan.moves
+        ],
+    )
+    if plan.limit:
+        app.say(f"Hosts remain under pressure: {plan.limit}.")
+    return int(args.run_once and not all(move.begun for move in plan.moves))
+
+
+def _show_pressure(app: App, plan: BalancePlan) -> None:
+    app.show(
+        ("Host", *(f"{name} %" for name in RESOURCES.values()), "Status"),
+        [(item.host, *(item.pressure.get(name) for name in RESOURCES), item.status) for item in plan.hosts],
     )

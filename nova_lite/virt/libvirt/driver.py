@@ -41,7 +41,7 @@ from nova_lite.objects import (
     VolumeSource,
 )
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import images, topology
+from nova_lite.virt import host_counters, images, topology
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import (
     BackupRequest,
@@ -50,6 +50,7 @@ from nova_lite.virt.driver import (
     DomainInfo,
     FetchImage,
     GuestStatistics,
+    HostCounters,
     SpawnSpec,
     instances_path,
     snapshots_path,
@@ -775,6 +776,12 @@ class LibvirtDriver(ComputeDriver):
 
     def get_all_statistics(self) -> list[GuestStatistics]:
         return self._statistics.read()
+
+    def get_dirty_rates(self, start: bool) -> dict[str, float]:
+        return self._statistics.dirty_rates(start)
+
+    def get_host_counters(self) -> HostCounters:
+        return host_counters.read(instances_path(self.conf))
 
 
 def _hardware(spec: SpawnSpec) -> hardware.Hardware:

@@ -68,6 +68,9 @@ class Cloud:
     def build_all(self, context: RequestContext, requests: list[BuildRequest]) -> None:
         self.builds += requests
 
+    def fitting_hosts(self, context: RequestContext, specs: list[RequestSpec]) -> list[list[str]]:
+        raise NotImplementedError
+
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         return [Placement(destinations=self.select_destinations(context, spec)) for spec in specs]
 
@@ -82,7 +85,7 @@ def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: Condu
             SchedulerRPC,
             {
                 name: getattr(served, name)
-                for name in ("select_destinations", "select_destinations_batch", "update_host_states")
+                for name in ("fitting_hosts", "select_destinations", "select_destinations_batch", "update_host_states")
             },
         )
     )

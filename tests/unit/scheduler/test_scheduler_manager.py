@@ -202,3 +202,18 @@ def test_unknown_plugin_raises_a_configuration_error(conf: cfg.ConfigOpts, optio
     assert caught.value.message.startswith(f"[scheduler] {option}: unknown ")
     assert "Fancy. Known are " in caught.value.message
     assert ("RetryFilter" if option == "enabled_filters" else "CPUWeigher") in caught.value.message
+
+
+def test_fitting_hosts_are_those_that_pass_all_filters_and_no_place_is_taken(
+    manager: SchedulerManager, conductor: Conductor
+) -> None:
+    with pytest.raises(exceptions.SchedulerNotReady):
+        manager.fitting_hosts(CONTEXT, [spec()])
+    conductor.hosts = [host(1), host(2, disabled=True), host(3)]
+    manager.keep_fresh()
+    before = manager._hosts.snapshot()
+    found = manager.fitting_hosts(
+        CONTEXT, [spec(), spec(ignore_hosts=["host1"]), spec(ignore_hosts=["host1", "host3"])]
+    )
+    assert [sorted(names) for names in found] == [["host1", "host3"], ["host3"], []]
+    assert manager._hosts.snapshot() == before

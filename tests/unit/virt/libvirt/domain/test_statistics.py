@@ -107,3 +107,23 @@ def test_owner_of_a_domain_that_was_away_is_read_again() -> None:
 def test_owner_has_the_project_of_a_guest_that_names_it(project: str) -> None:
     text = f'<n:instance xmlns:n="urn:n"><n:host>h</n:host><n:generation>3</n:generation>{project}</n:instance>'
     assert parse_owner(text) == Owner("h", 3, "p1" if project else "")
+
+
+def test_dirty_rates_are_those_that_were_measured_and_all_guests_are_sampled_anew_on_request() -> None:
+    hypervisor = Hypervisor("a", "b", "foreign")
+    del hypervisor.owners["foreign"]
+    sampled: list[tuple[str, int]] = []
+    statuses = {"a": libvirt.VIR_DOMAIN_DIRTYRATE_MEASURED, "b": libvirt.VIR_DOMAIN_DIRTYRATE_MEASURING}
+
+    def domain(uuid: str) -> tuple[Any, dict[str, Any]]:
+        found = SimpleNamespace(
+            UUIDString=lambda: uuid, startDirtyRateCalc=lambda seconds, flags: sampled.append((uuid, seconds))
+        )
+        return found, {"dirtyrate.calc_status": statuses.get(uuid), "dirtyrate.megabytes_per_second": 12}
+
+    hypervisor.connect_call = lambda name, wanted, flags: [domain(uuid) for uuid in hypervisor.uuids]  # type: ignore[method-assign]
+    hypervisor.call_unless = lambda codes, method, *args: method(*args)  # type: ignore[attr-defined]
+    assert hypervisor.reader.dirty_rates(start=False) == {"a": 12.0}
+    assert sampled == []
+    assert hypervisor.reader.dirty_rates(start=True) == {"a": 12.0}
+    assert sampled == [("a", 1), ("b", 1)]

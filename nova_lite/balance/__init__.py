@@ -1,0 +1,1 @@
+"""Balancing of hosts: the pure planner. The conductor reads its data, and begins the moves."""

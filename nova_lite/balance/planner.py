@@ -263,8 +263,9 @@ class _Model:
 
 
 def hot_hosts(cloud: Cloud, limits: Limits) -> set[str]:
-    """Return the hosts under pressure."""
-    return set(_Model(cloud, limits).hot)
+    """Return the hosts under pressure. A host that takes no part at the moment is as it was."""
+    model = _Model(cloud, limits)
+    return model.hot | {name for name, host in model.hosts.items() if model.absent[name] and host.was_hot}
 
 
 def candidates(cloud: Cloud, limits: Limits) -> list[Server]:

@@ -91,6 +91,11 @@ def test_host_stays_hot_until_it_is_below_the_low_mark() -> None:
     assert len(plan(cloud(host("A", was_hot=True), cool, *servers)).moves) == 1
 
 
+def test_host_that_takes_no_part_for_a_while_stays_hot() -> None:
+    hosts = host("A", was_hot=True, absent="its report is old"), host("B", was_hot=True), host("C", absent="it is down")
+    assert planner.hot_hosts(cloud(*hosts), LIMITS) == {"A"}
+
+
 @pytest.mark.parametrize(
     ("target", "changes", "text"),
     [

@@ -17,6 +17,7 @@ class ApiTiming:
     """Times of the API daemon, in seconds."""
 
     create_batches: BatchLimits = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.04)
+    delete_batches: BatchLimits = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.04)
     #: A client that reads one server after the other sends its next request within `regroup_delay`.
     read_batches: BatchLimits = BatchLimits(regroup_delay=0.006)
     list_batches: BatchLimits = BatchLimits(regroup_delay=0.006, max_in_flight=1)

@@ -8,6 +8,7 @@ wake-up for the conductor or the host. If it fails, the reconciler starts the ac
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import oslo_messaging as messaging
 
 from nova_lite import operations
 from nova_lite.base import exceptions
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.compute import rpcapi as compute_rpcapi
@@ -25,7 +27,16 @@ from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import VIF, ActionCommand, CreateRequest, CreateResult, Diagnostics, Instance, NetworkRequest
+from nova_lite.objects import (
+    VIF,
+    ActionCommand,
+    BatchedDelete,
+    CreateRequest,
+    CreateResult,
+    Diagnostics,
+    Instance,
+    NetworkRequest,
+)
 from nova_lite.operations import states
 
 if TYPE_CHECKING:
@@ -56,6 +67,7 @@ class API:
 
     def __init__(self, timing: ApiTiming = TIMING.api) -> None:
         self.timing = timing
+        self._deletes: Batcher[tuple[RequestContext, str], bool] = Batcher(self._delete_batch, timing.delete_batches)
 
     def connect(
         self,
@@ -112,7 +124,34 @@ class API:
                 return
             except (exceptions.InstanceInvalidState, exceptions.InstanceNotReady) as error:
                 LOG.info("Instance %s is deleted permanently: %s", instance_uuid, error.message)
-        self.accept(context, instance_uuid, kind, {})
+        if not self._deletes.submit((context, instance_uuid)):
+            self.accept(context, instance_uuid, kind, {})
+
+    def _delete_batch(self, requests: list[tuple[RequestContext, str]]) -> list[bool]:
+        """Request deletes by one message, and send one command to each host.
+
+        Return False for a delete that its caller has to request alone, which tells why it is refused.
+        """
+        if len(requests) == 1:
+            self.accept(*requests[0], operations.DELETE.kind, {})
+            return [True]
+        first, _ = requests[0]
+        deletes = [BatchedDelete(context=context.to_rpc(), instance_uuid=uuid) for context, uuid in requests]
+        commands = _call_with_retry(lambda: self.conductor.delete_instances_batch(first, deletes))
+        of_hosts: dict[str, list[tuple[RequestContext, ActionCommand]]] = {}
+        for (context, _), command in zip(requests, commands, strict=True):
+            if command is not None and command.host is not None:
+                of_hosts.setdefault(command.host, []).append((context, command))
+        for host, of_host in of_hosts.items():
+            uuids = [command.instance.uuid for _, command in of_host]
+            _send_wake_up("delete", uuids, functools.partial(self._send_deletes, host, of_host))
+        return [command is not None for command in commands]
+
+    def _send_deletes(self, host: str, commands: list[tuple[RequestContext, ActionCommand]]) -> None:
+        if len(commands) == 1:
+            compute_rpcapi.send_command(self.compute, *commands[0])
+        else:
+            self.compute.terminate_instances(commands[0][0], host, [command for _, command in commands])
 
     def rebuild(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> Instance:
         """Request a rebuild. Return the server in its new form.

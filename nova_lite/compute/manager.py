@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import os
@@ -266,6 +267,14 @@ class ComputeManager:
             uuid = request.instance.uuid
             work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
             self.jobs.start_build(context, uuid, request.generation, work)
+
+    def terminate_instances(self, context: RequestContext, commands: list[ActionCommand]) -> None:
+        """Start the deletes, each with the request id of its own caller."""
+        execute = self._command_method(operations.command_methods()["terminate_instance"])
+        for command in commands:
+            of_command = copy.copy(context)
+            of_command.request_id = command.request_id
+            execute(of_command, command)
 
     def cache_images(self, context: RequestContext, images: list[Image]) -> None:
         """Fetch images into the host's cache, if it has one."""

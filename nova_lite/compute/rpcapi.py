@@ -13,7 +13,7 @@ from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort,
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.21"
+CALLS = "1.22"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
@@ -29,6 +29,14 @@ def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, r
                 raise
             LOG.warning("%d builds could not be sent to %s: %s", len(requests) - number, host, error.message)
             return
+
+
+def _terminate_one_by_one(
+    compute: ComputeRPC, context: RequestContext, host: str, commands: list[ActionCommand]
+) -> None:
+    """Send the commands one by one. If no queue takes one, the reconciler sends the others again."""
+    for command in commands:
+        send_command(compute, context, command)
 
 
 def _validated_port(
@@ -66,6 +74,10 @@ class ComputeRPC(Protocol):
         ``method``: the step's `nova_lite.operations.HostStep.wire_method`. ``version``: the version of this service
         that introduced the method.
         """
+
+    @rpc.change(rpc.API, kind=rpc.CAST, since="1.22", fallback=_terminate_one_by_one)
+    def terminate_instances(self, context: RequestContext, host: rpc.Receiver, commands: list[ActionCommand]) -> None:
+        """Delete several instances, as the command ``terminate_instance`` does."""
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def cache_images(self, context: RequestContext, host: rpc.Receiver, images: list[Image]) -> None: ...

@@ -28,6 +28,7 @@ from nova_lite.objects import (
     BackupQuery,
     BalancePlan,
     BatchedCreate,
+    BatchedDelete,
     BuildNetworks,
     BuildResult,
     ComputeNode,
@@ -110,7 +111,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.30"
+VERSION = "1.31"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -126,6 +127,13 @@ def _create_alone(
 ) -> list[CreateResult | None]:
     """Accept none of them, so that every caller sends its own `ConductorRPC.create_instances`."""
     return [None] * len(creates)
+
+
+def _delete_alone(
+    conductor: ConductorRPC, context: RequestContext, deletes: list[BatchedDelete]
+) -> list[ActionCommand | None]:
+    """Accept none of them, so that every caller sends its own `ConductorRPC.accept_action`."""
+    return [None] * len(deletes)
 
 
 def _get_instances(conductor: ConductorRPC, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
@@ -277,6 +285,15 @@ class ConductorRPC(Protocol):
         """Write the action's row and the task state, if the instance's state allows the action (else 409).
 
         The caller then sends the returned command to its host.
+        """
+
+    @rpc.delete(rpc.API, since="1.31", fallback=_delete_alone)
+    def delete_instances_batch(
+        self, context: RequestContext, deletes: list[BatchedDelete]
+    ) -> list[ActionCommand | None]:
+        """Accept several deletes in one transaction, as `accept_action` accepts each.
+
+        Return None for a delete that its caller has to send alone: it is refused.
         """
 
     @rpc.read(rpc.API, rpc.MANAGE)

@@ -106,6 +106,20 @@ def open_or_of(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str) 
     return list(uow.session.scalars(_OPEN_OR_OF, values))
 
 
+def open_or_of_any(
+    uow: UnitOfWork, instance_uuids: Collection[str], request_ids: Collection[str], kind: str
+) -> dict[str, list[InstanceAction]]:
+    """Return, by instance, what `open_or_of` may return for one of these requests."""
+    of_requests = sa.and_(InstanceAction.request_id.in_(sorted(request_ids)), InstanceAction.action == kind)
+    query = sa.select(InstanceAction).where(
+        InstanceAction.instance_uuid.in_(sorted(instance_uuids)), sa.or_(_OPEN, of_requests)
+    )
+    found: dict[str, list[InstanceAction]] = {}
+    for action in uow.session.scalars(query.order_by(InstanceAction.id.desc())):
+        found.setdefault(action.instance_uuid, []).append(action)
+    return found
+
+
 #: Number of newest actions that `last_order` reads. The first one nearly always matches.
 _LOOKED_AT = 16
 
@@ -252,7 +266,7 @@ def lock_all(
 def lock_of(uow: UnitOfWork, action_ids: Collection[int]) -> dict[int, tuple[Instance, InstanceAction]]:
     """Do `lock_all` for actions whose instances are not known. An action has the same instance for ever."""
     query = sa.select(InstanceAction.id, InstanceAction.instance_uuid).where(InstanceAction.id.in_(sorted(action_ids)))
-    uuids = {action_id: instance_uuid for action_id, instance_uuid in uow.rows(query)}
+    uuids: dict[int, str] = dict(list(uow.rows(query)))
     return {action_id: (row[0], row[1]) for action_id, row in lock_all(uow, uuids).items()} if uuids else {}
 
 

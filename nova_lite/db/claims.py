@@ -6,7 +6,7 @@ Two schedulers may choose the same host. The update succeeds exactly as long as 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
@@ -184,21 +184,42 @@ def held_hosts(uow: UnitOfWork, instance: Instance) -> list[HeldHost]:
 _HAS_USERS_PORTS = sa.exists().where(Port.instance_uuid == Allocation.instance_uuid, Port.project_id.is_not(None))
 
 
-_HELD = (
-    sa.select(ComputeNode.host, Allocation.generation, sa.and_(Service.up, ~Service.forced_down), _HAS_USERS_PORTS)
+_HELD_COLUMNS = (
+    sa.select(
+        *(Allocation.instance_uuid, ComputeNode.host, Allocation.generation),
+        *(sa.and_(Service.up, ~Service.forced_down), _HAS_USERS_PORTS),
+    )
     .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
     .join(Service, Service.id == ComputeNode.service_id)
-    .where(Allocation.instance_uuid == sa.bindparam("instance_uuid"))
     .order_by(Allocation.id)
 )
+_HELD = _HELD_COLUMNS.where(Allocation.instance_uuid == sa.bindparam("instance_uuid"))
+_HELD_BY = _HELD_COLUMNS.where(Allocation.instance_uuid.in_(sa.bindparam("instance_uuids", expanding=True)))
+
+#: A host with an allocation, whether it is up, and whether the instance may have ports that users made.
+Held: TypeAlias = tuple[HeldHost, bool, bool]
 
 
-def held(uow: UnitOfWork, instance: Instance) -> list[tuple[HeldHost, bool, bool]]:
+def held(uow: UnitOfWork, instance: Instance) -> list[Held]:
     """Return `held_hosts`, each with whether it is up and whether the instance may have ports that users made."""
-    found = [
-        (HeldHost(host, generation), bool(up), bool(ports))
-        for host, generation, up, ports in uow.session.connection().execute(_HELD, {"instance_uuid": instance.uuid})
-    ]
+    rows = uow.session.connection().execute(_HELD, {"instance_uuid": instance.uuid})
+    return _held(uow, instance, [_held_of_row(row) for row in rows])
+
+
+def held_by(uow: UnitOfWork, instances: Collection[Instance]) -> dict[str, list[Held]]:
+    """Return `held` of several instances, by their uuids."""
+    found: dict[str, list[Held]] = {instance.uuid: [] for instance in instances}
+    for row in uow.session.connection().execute(_HELD_BY, {"instance_uuids": list(found)}):
+        found[row[0]].append(_held_of_row(row))
+    return {instance.uuid: _held(uow, instance, found[instance.uuid]) for instance in instances}
+
+
+def _held_of_row(row: Any) -> Held:
+    _, host, generation, up, ports = row
+    return HeldHost(host, generation), bool(up), bool(ports)
+
+
+def _held(uow: UnitOfWork, instance: Instance, found: list[Held]) -> list[Held]:
     if not found and instance.host is not None:
         return [(HeldHost(instance.host, instance.generation), hosts.is_up(uow, instance.host), True)]
     return sorted(found, key=lambda item: (not item[1], item[0].host != instance.host))

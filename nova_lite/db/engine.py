@@ -242,7 +242,7 @@ class UnitOfWork:
 
 @dataclasses.dataclass
 class Releases:
-    """What instances release at the end of a transaction, all together: see `nova_lite.db.releases`.
+    """Quota, ports and places that instances release at the end of a transaction: see `nova_lite.db.releases`.
 
     ``quotas``: amounts by project and resource. ``ports``: uuids of instances whose ports are deleted.
     ``allocations``: uuids of instances without any place from now on.

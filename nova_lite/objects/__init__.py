@@ -36,6 +36,7 @@ from nova_lite.objects.balance import BalancePlan, HostLoad, LoadRequest
 from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
     BatchedCreate,
+    BatchedDelete,
     BuildNetworks,
     BuildOutcome,
     BuildRequest,
@@ -156,6 +157,7 @@ __all__ = [
     "BackupStatus",
     "BalancePlan",
     "BatchedCreate",
+    "BatchedDelete",
     "BlockDevice",
     "BuildNetworks",
     "BuildOutcome",

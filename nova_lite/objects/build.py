@@ -79,6 +79,13 @@ class BatchedCreate(msgspec.Struct, kw_only=True):
     request: CreateRequest
 
 
+class BatchedDelete(msgspec.Struct, kw_only=True):
+    """Delete request in a batch, with its caller's context."""
+
+    context: dict[str, Any]
+    instance_uuid: str
+
+
 class CreateResult(msgspec.Struct, kw_only=True):
     """Instances of an accepted create.
 

@@ -93,6 +93,8 @@ ELSEWHERE = (
 NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_host_states"
 #: Build commands, for a host with one and with several builds of a request.
 BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
+#: Commands of several deletes, for a host.
+DELETE_SEVERAL = "terminate_instances"
 
 VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK = "volume_work", "backup_volume", "encrypted_volume_work"
 #: A host's request for the key of an encrypted volume.
@@ -100,7 +102,7 @@ KEY = "volume_key_get"
 
 CASTS = frozenset(
     {
-        *(NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK, BUILD_ONE, BUILD_SEVERAL),
+        *(NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK, BUILD_ONE, BUILD_SEVERAL, DELETE_SEVERAL),
         *operations.command_methods(),
     }
 )

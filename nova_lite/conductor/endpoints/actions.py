@@ -6,9 +6,10 @@ from typing import Any
 
 from nova_lite import operations
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.accept import DeleteRequest
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.network_attach import InterfaceAttacher
-from nova_lite.objects import ActionCommand, ActionReport
+from nova_lite.objects import ActionCommand, ActionReport, BatchedDelete
 
 
 class ActionEndpoints:
@@ -16,6 +17,7 @@ class ActionEndpoints:
 
     def __init__(self, engine: ActionEngine, attacher: InterfaceAttacher) -> None:
         self._accept = engine.acceptor.accept
+        self._accept_deletes = engine.acceptor.accept_deletes
         self._attacher = attacher
         self._attaches_at_service = engine.network.has_remote_ports
         self._reports = engine.reports
@@ -26,6 +28,12 @@ class ActionEndpoints:
         if self._attaches_at_service and action == operations.ATTACH_INTERFACE.kind:
             return self._attacher.accept(context, instance_uuid, payload)
         return self._accept(context, instance_uuid, action, payload)
+
+    def delete_instances_batch(
+        self, context: RequestContext, deletes: list[BatchedDelete]
+    ) -> list[ActionCommand | None]:
+        requests = [DeleteRequest(RequestContext.from_rpc(item.context), item.instance_uuid) for item in deletes]
+        return [None if isinstance(result, Exception) else result for result in self._accept_deletes(requests)]
 
     def finish_action(
         self,

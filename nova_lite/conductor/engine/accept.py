@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
 from nova_lite import operations
 from nova_lite.base import exceptions
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext, check, command_of
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db import actions, instances
+from nova_lite.db import actions, claims, instances
 from nova_lite.db.action_changes import Change
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import ActionCommand, RequestSpec
 from nova_lite.operations import ImageStep, Operation
 from nova_lite.scheduler.rpcapi import SchedulerRPC
+
+#: Deletes of one transaction.
+MAX_DELETES = 64
+LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
+
+
+class DeleteRequest(NamedTuple):
+    """Request to delete an instance, in the context of its caller."""
+
+    context: RequestContext
+    instance_uuid: str
 
 
 class Acceptor:
@@ -29,6 +42,9 @@ class Acceptor:
         self.transitions = transitions
         self.handlers = transitions.handlers
         self.scheduler = scheduler
+        self._deletes: Batcher[list[DeleteRequest], list[ActionCommand | Exception]] = Batcher(
+            self._accept_messages, LIMITS
+        )
 
     def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         """Write the action and return the command for its host.
@@ -40,6 +56,32 @@ class Acceptor:
             if spec is not None:
                 self._check_placement(context, spec)
         return self.db.write(self._accept_action, context, instance_uuid, kind, payload)
+
+    def accept_deletes(self, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
+        """`accept` deletes of different instances in one transaction, together with others that arrive meanwhile."""
+        return self._deletes.submit(requests)
+
+    def _accept_messages(self, messages: list[list[DeleteRequest]]) -> list[list[ActionCommand | Exception]]:
+        """Accept the deletes of several messages. A delete of the same instance comes in a later transaction."""
+
+        def accept_action(uow: UnitOfWork, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
+            return self._accept_deletes(uow, requests)
+
+        left = list(enumerate(itertools.chain.from_iterable(messages)))
+        results: dict[int, ActionCommand | Exception] = {}
+        while left:
+            batch: dict[str, tuple[int, DeleteRequest]] = {}
+            rest = []
+            for item in left:
+                if len(batch) < MAX_DELETES and item[1].instance_uuid not in batch:
+                    batch[item[1].instance_uuid] = item
+                else:
+                    rest.append(item)
+            numbers, requests = zip(*(batch[instance_uuid] for instance_uuid in sorted(batch)), strict=True)
+            results.update(zip(numbers, self.db.write_each(accept_action, list(requests)), strict=True))
+            left = rest
+        replies = (results[number] for number in range(len(results)))
+        return [list(itertools.islice(replies, len(message))) for message in messages]
 
     def accept_in(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
@@ -68,27 +110,70 @@ class Acceptor:
     ) -> ActionCommand:
         instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
         known = actions.open_or_of(uow, instance_uuid, context.request_id, kind)
-        same_kind = [action for action in known if action.action == kind]
-        for action in same_kind:
-            if action.request_id == context.request_id:
-                return command_of(ActionContext(uow, instance, action))
-        if instance.deleted:
-            raise exceptions.InstanceNotFound(instance_id=instance_uuid)
-        try:
-            definition = operations.get(kind, payload)
-        except KeyError:
-            raise exceptions.InvalidInput(reason=f"there is no action {kind!r}") from None
-        if definition.deduplicates and same_kind and instance.task_state == definition.steps[0].task:
-            return command_of(ActionContext(uow, instance, same_kind[0]))
-        check(context, instance, definition)
+        earlier = _checked(uow, context, instance, known, kind, payload)
+        if earlier is not None:
+            return command_of(earlier)
+        ctx = self._open(uow, context, instance, known, kind, payload)
+        if ctx is None:
+            return _nothing_to_do(uow, context, instance, kind)
+        uow.session.flush()
+        return command_of(ctx)
+
+    def _accept_deletes(self, uow: UnitOfWork, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
+        """Accept deletes of different instances by the statements of one."""
+        kind = operations.DELETE.kind
+        payload: dict[str, Any] = {}
+        rows = instances.lock_visible(uow, {request.instance_uuid: request.context for request in requests})
+        request_ids = {request.context.request_id for request in requests}
+        found = actions.open_or_of_any(uow, rows, request_ids, kind) if rows else {}
+        results: list[ActionContext | Exception] = []
+        new = []
+        for context, instance_uuid in requests:
+            known = [
+                action
+                for action in found.get(instance_uuid, ())
+                if action.finish_time is None or action.request_id == context.request_id
+            ]
+            try:
+                instance = rows.get(instance_uuid)
+                if instance is None:
+                    raise exceptions.InstanceNotFound(instance_id=instance_uuid)
+                earlier = _checked(uow, context, instance, known, kind, payload)
+            except exceptions.NovaLiteException as error:
+                results.append(error)
+                continue
+            if earlier is None:
+                new.append((len(results), context, instance, known))
+            results.append(earlier or exceptions.InstanceNotFound(instance_id=instance_uuid))
+        held = claims.held_by(uow, [instance for _, _, instance, _ in new]) if new else {}
+        with uow.session.no_autoflush:
+            for number, context, instance, known in new:
+                ctx = self._open(uow, context, instance, known, kind, payload, held[instance.uuid])
+                assert ctx is not None
+                results[number] = ctx
+        uow.session.flush()
+        return [result if isinstance(result, Exception) else command_of(result) for result in results]
+
+    def _open(
+        self,
+        uow: UnitOfWork,
+        context: RequestContext,
+        instance: Instance,
+        known: list[InstanceAction],
+        kind: str,
+        payload: dict[str, Any],
+        held: list[claims.Held] | None = None,
+    ) -> ActionContext | None:
+        """Open the action and begin its first step. Return None if there is nothing to do."""
+        definition = operations.get(kind, payload)
         kept_payload = self.handlers(kind).accept(uow, context, instance, payload)
         if kept_payload is None:
-            return _nothing_to_do(uow, context, instance, kind)
+            return None
         if definition.supersedes and known:
             self._supersede(uow, instance, definition, known)
         instance.updated_at = uow.now
         action = actions.open_action(uow, self.conf, context, instance, kind, kept_payload)
-        ctx = ActionContext(uow, instance, action)
+        ctx = ActionContext(uow, instance, action, held=held)
         steps = ctx.definition.steps
         if steps:
             self.transitions.begin(ctx, steps[0])
@@ -96,8 +181,7 @@ class Acceptor:
             action.step = operations.PERFORM
             actions.start_event(uow, action, f"api_{kind}", self.conf.host)
             actions.finish(uow, action)
-        uow.session.flush()
-        return command_of(ctx)
+        return ctx
 
     def _supersede(
         self, uow: UnitOfWork, instance: Instance, definition: Operation, open_actions: list[InstanceAction]
@@ -131,6 +215,34 @@ class Acceptor:
             action.payload = {**action.payload, "superseded": cause}
             self.transitions.begin(ctx, discard)
         uow.session.flush()
+
+
+def _checked(
+    uow: UnitOfWork,
+    context: RequestContext,
+    instance: Instance,
+    known: list[InstanceAction],
+    kind: str,
+    payload: dict[str, Any],
+) -> ActionContext | None:
+    """Return the action that the request has made before, or whose work it shares. Raises a 404 or 409.
+
+    ``known``: the open actions of the instance, and those of the request.
+    """
+    same_kind = [action for action in known if action.action == kind]
+    for action in same_kind:
+        if action.request_id == context.request_id:
+            return ActionContext(uow, instance, action)
+    if instance.deleted:
+        raise exceptions.InstanceNotFound(instance_id=instance.uuid)
+    try:
+        definition = operations.get(kind, payload)
+    except KeyError:
+        raise exceptions.InvalidInput(reason=f"there is no action {kind!r}") from None
+    if definition.deduplicates and same_kind and instance.task_state == definition.steps[0].task:
+        return ActionContext(uow, instance, same_kind[0])
+    check(context, instance, definition)
+    return None
 
 
 def _nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionCommand:

@@ -36,6 +36,7 @@ class ActionContext:
     - ``from_reconciler``: the reconciler sends the command itself
     - ``retiring``: a host is being retired, and the caller decides about its instances
     - ``hosts_up``: whether a host is up, as far as it was read
+    - ``held``: the instance's hosts (`claims.held`), if they were read
     - ``may_have_user_ports``: users may have made some of the instance's ports
     """
 
@@ -48,6 +49,7 @@ class ActionContext:
     from_reconciler: bool = False
     retiring: bool = False
     hosts_up: dict[str, bool] = dataclasses.field(default_factory=dict)
+    held: list[claims.Held] | None = None
     may_have_user_ports: bool = True
     #: The definition of the action's kind, once it was looked up; the payload selects a variant of it.
     _base: Operation | None = None
@@ -194,7 +196,7 @@ def allocations(ctx: ActionContext, role: HostRole) -> list[claims.HeldHost]:
     if role is HostRole.CURRENT:
         return [] if instance.host is None else [claims.HeldHost(instance.host, instance.generation)]
     if role is HostRole.ALL:
-        held = claims.held(ctx.uow, instance)
+        held = claims.held(ctx.uow, instance) if ctx.held is None else ctx.held
         ctx.hosts_up = {host.host: up for host, up, _ in held}
         ctx.may_have_user_ports = any(ports for *_, ports in held)
         return [host for host, *_ in held]

@@ -16,6 +16,7 @@ from nova_lite.db import flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import (
     ActionReport,
+    BatchedDelete,
     BuildRequest,
     Destination,
     HostState,
@@ -292,3 +293,28 @@ def test_reports_of_deletes_need_the_statements_of_one_batch_however_many(
     assert {limits.quotas[name].used for name in ("instances", "cores", "ram")} == {0}
     (node,) = conductor.compute_node_list(make.ADMIN, None, None, None)
     assert (node.vcpus_used, node.memory_mb_used, node.disk_gb_used) == (0, 0, 0)
+
+
+#: Statements that accept deletes in one batch: instances are locked, their actions and places are read, and instances
+#: are written. Actions are inserted by one more, on SQLite by one each.
+ACCEPTED_DELETES = 4
+
+
+def test_deletes_of_a_batch_are_accepted_by_one_transaction_with_shared_statements(
+    db: Database, conductor: ConductorRPC, cloud: Cloud
+) -> None:
+    image = db.write(images.create, make.image())
+    counts = []
+    for number in (2, 5):
+        uuids = [uuid for _ in range(number) for uuid in create(conductor, image)]
+        while cloud.builds:
+            finish(conductor, cloud.builds.pop())
+        deletes = [BatchedDelete(context=make.context().to_rpc(), instance_uuid=uuid) for uuid in uuids]
+        with counting() as accepted:
+            commands = conductor.delete_instances_batch(make.context(), deletes)
+        others = [statement for statement in accepted.statements if not statement.startswith("INSERT")]
+        counts.append((accepted.transactions, len(others)))
+        assert [command and command.instance.uuid for command in commands] == uuids
+        for command in filter(None, commands):
+            conductor.finish_action(make.ADMIN, "h1", command.action_id, 0, None, "", command.sequence)
+    assert counts == [(1, ACCEPTED_DELETES)] * 2, accepted.statements

@@ -135,6 +135,10 @@ class LibvirtTiming:
     console_port_reservation: float = 300.0
     #: Interval between two looks at a guest that shuts down.
     shutdown_poll: float = 0.2
+    #: Time to wait for the locks that a lost host has on disks, and the interval between two looks. A server of NFS 4
+    #: drops them after its lease, mostly 90 s.
+    disk_lock_wait: float = 120.0
+    disk_lock_poll: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -347,7 +347,7 @@ class LibvirtDriver(ComputeDriver):
         if spec.disks is not None:
             directory = self._left.take(uuid, spec.generation, list(spec.images), spec.disks)
             if directory is not None:
-                disk_locks.wait_until_free(uuid, directory, spec.still_wanted)
+                disk_locks.wait_until_free(uuid, directory, spec.still_wanted, self._timing)
                 return directory, self._moved.adopt(directory, spec, None, is_taken=True)
         directory = self._records.create(uuid, spec.generation, list(spec.images), beside=spec.disks is not None)
         return directory, self._disks.make(directory, spec)

@@ -20,6 +20,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.image import local
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.support.ports import free_port
@@ -56,7 +57,9 @@ def third_host(pki: Path | None = None, certificates: Path | None = None) -> Ite
         assert second_host("stop", THIRD_NUMBER).returncode == 0
 
 
-def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtDriver:
+def make_driver(
+    path: Path, name: str, address: str, timing: LibvirtTiming = TIMING.libvirt, **options: Any
+) -> LibvirtDriver:
     """Return a compute host's driver with the state directory ``path``, on the libvirtd of ``address``.
 
     ``options``: of the group libvirt, or of another one, as in ``compute__cpu_dedicated_set``.
@@ -71,7 +74,7 @@ def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtD
     for option, value in options.items():
         group, _, plain = option.rpartition("__")
         conf.set_override(plain, value, group or "libvirt")
-    driver = LibvirtDriver(conf, name, lambda image, target: local.copy(image, image.name, target))
+    driver = LibvirtDriver(conf, name, lambda image, target: local.copy(image, image.name, target), timing)
     driver.init_host()
     return driver
 

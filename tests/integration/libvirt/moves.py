@@ -53,3 +53,13 @@ def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) 
     started = time.monotonic()
     source.live_migration(spec.instance.uuid, ready, go_on)
     return time.monotonic() - started
+
+
+def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:
+    text = whole_lines(driver, spec.instance.uuid)
+    return [line.strip() for line in text.splitlines() if line.startswith(start)]
+
+
+def run_and_mark(driver: LibvirtDriver, spec: SpawnSpec, found: str) -> None:
+    wait_for("mark", lambda: lines(driver, spec, "mark written"))
+    assert lines(driver, spec, "on disk:")[-1].startswith(f"on disk: {found},")

@@ -22,23 +22,13 @@ from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for, whole_lines
-from tests.integration.libvirt.moves import arriving, instance_path, state
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.moves import arriving, instance_path, lines, run_and_mark, state
 from tests.support.guests import make_flavor
 
 
 def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
     return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(scripts.MARKS), **changes)
-
-
-def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:
-    text = whole_lines(driver, spec.instance.uuid)
-    return [line.strip() for line in text.splitlines() if line.startswith(start)]
-
-
-def run_and_mark(driver: LibvirtDriver, spec: SpawnSpec, found: str) -> None:
-    wait_for("mark", lambda: lines(driver, spec, "mark written"))
-    assert lines(driver, spec, "on disk:")[-1].startswith(f"on disk: {found},")
 
 
 def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:

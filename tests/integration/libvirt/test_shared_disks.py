@@ -9,17 +9,16 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.compute.guard import QemuGuests
 from nova_lite.objects import DiskPlace, LeftDisks
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt.disks import disk_locks
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
-from tests.integration.libvirt.moves import state
-from tests.integration.libvirt.test_moves import lines, run_and_mark
+from tests.integration.libvirt.moves import lines, run_and_mark, state
 
 
 def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> SpawnSpec:
@@ -29,9 +28,10 @@ def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> Spaw
 
 
 def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none(
-    make_host: MakeHost, images: Images, monkeypatch: pytest.MonkeyPatch
+    make_host: MakeHost, images: Images
 ) -> None:
-    here, there = make_host("here", hosts.HERE, path="shared"), make_host("there", hosts.THERE, path="shared")
+    here = make_host("here", hosts.HERE, path="shared")
+    there = make_host("there", hosts.THERE, path="shared", timing=LibvirtTiming(disk_lock_wait=0.0))
     script = scripts.user_data(scripts.MARKS.replace("notrunc,sync", "notrunc,sync,fsync"))
     spec = guest_spec(images, [], config_drive=True, user_data=script)
     uuid = spec.instance.uuid
@@ -41,8 +41,6 @@ def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none
     assert there.view_storage().live == [here.host]
 
     # The guest still runs, whatever the conductor believes: qemu's lock prevents a second one.
-    monkeypatch.setattr(disk_locks, "WAIT", 0.0)
-    monkeypatch.setattr(disk_locks.wait_until_free, "__defaults__", (0.0, 0.1))
     with pytest.raises(exceptions.DiskInUse):
         there.spawn(moved)
     assert (state(here, spec), state(there, spec)) == (PowerState.RUNNING, None)

@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
+from nova_lite import rpc
 from nova_lite.base import exceptions
+from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import images
 from nova_lite.db.engine import Database
 from nova_lite.objects import ActionCommand, BatchedDelete
 from tests.support import make
-from tests.unit.conductor.test_statements import Cloud, cloud, create, finish  # noqa: F401
+from tests.support.counted_cloud import create, finish, serve
 
 
 @pytest.fixture
-def uuids(db: Database, conductor: ConductorRPC, cloud: Cloud) -> list[str]:  # noqa: F811
+def uuids(
+    db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: ConductorManager, conductor: ConductorRPC
+) -> list[str]:
+    cloud = serve(db, conf, bus, manager)
     image = db.write(images.create, make.image())
     found = [uuid for _ in range(3) for uuid in create(conductor, image)]
     while cloud.builds:

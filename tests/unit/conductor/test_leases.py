@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,71 +10,13 @@ import sqlalchemy as sa
 
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.hosts.evacuation import EVENT, Evacuator
+from nova_lite.conductor.hosts.evacuation import EVENT
 from nova_lite.conductor.hosts.fencing import HostFencer, LeaseWatch, wait_of
-from nova_lite.db import action_log, hosts, leases, models, restarts, services
-from nova_lite.objects import LeaseRequest
+from nova_lite.db import action_log, hosts, leases, models, restarts
 from nova_lite.operations import states
-from tests.support.conductor_world import BUILT, AtOnce, World, heartbeat
+from tests.support.conductor_world import AtOnce, heartbeat
+from tests.support.fencing_world import ALWAYS, HOST, PAST, SECONDS, Fencing
 from tests.support.server_moves import evacuate, force_down
-
-PAST = datetime.datetime(2000, 1, 1)
-HOST, SECONDS = "host1", 50.0
-ALWAYS = {"ha:restart": "always", "ha:local-disk": "rebuild"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
-class Fencing(World):
-    """A world whose host1 fences itself, with a conductor that watches it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.number = 0
-        self.clock = Clock()
-        self.fencer = HostFencer(self.db, self.conf, watch=LeaseWatch(self.clock))
-        self.evacuator = Evacuator(self.engine)
-        self.db.write(services.report, self.conf.host, services.CONDUCTOR, "conductor", "")
-
-    def renew(self, *guests: str, **values: Any) -> list[str]:
-        self.number += 1
-        fields = {"host": HOST, "boot_id": "b", "epoch": 0, "identity": "", "number": self.number, "seconds": SECONDS}
-        request = LeaseRequest(**{**fields, "guests": list(guests), **values})
-        return self.db.write(hosts.renew_lease, self.conf, request).guests
-
-    def protected(self, **metadata: str) -> str:
-        """Return a protected server that host1 has confirmed."""
-        uuid, host, _ = self.built(metadata=ALWAYS | metadata)
-        assert host == HOST
-        assert uuid in self.renew()
-        self.renew(uuid)
-        return uuid
-
-    def lapse(self) -> None:
-        """Let the lease end."""
-        self.fencer.sweep()
-        self.clock.time += wait_of(SECONDS) + 1
-        self.fencer.sweep()
-
-    def lease(self) -> models.HostLease:
-        query = sa.select(models.HostLease).where(models.HostLease.host == HOST)
-        return self.db.read(lambda uow: uow.session.scalars(query).one())
-
-    def come_back(self) -> int:
-        return self.db.write(hosts.register_host, self.conf, heartbeat(HOST))
-
-    def rebuilt(self, uuid: str) -> str:
-        self.lifecycle.build_instances(self.context(), [uuid])
-        host, request = self.compute.builds[-1]
-        self.reports.start_build(self.context(), uuid, host, request.generation)
-        self.report(uuid, host, request.generation, BUILT)
-        return host
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -15,9 +14,7 @@ from nova_lite.db import images, instances, models
 from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support.conductor_world import BUILT, World
-
-NEW = objects.Image(id="new", name="new", properties={"os": "new", "kernel_id": "k"})
-KERNEL = objects.Image(id="k", name="kernel")
+from tests.support.server_rebuilds import KERNEL, NEW, begin, rebuild
 
 
 @pytest.fixture
@@ -27,21 +24,9 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def rebuild(world: World, uuid: str, image: str = "old", **payload: Any) -> objects.ActionCommand:
-    described = msgspec.to_builtins({"new": NEW, "k": KERNEL}) if image == "new" else {}
-    whole = {"image_ref": image, "images": described, "changes": {}, "injected_files": {}, **payload}
-    return world.lifecycle.accept_action(world.context(), uuid, "rebuild", whole)
-
-
 def set_row(world: World, uuid: str, **values: Any) -> None:
     query = sa.update(models.Instance).where(models.Instance.uuid == uuid).values(**values)
     world.db.write(lambda uow: uow.session.execute(query))
-
-
-def begin(world: World, command: objects.ActionCommand) -> objects.BuildRequest:
-    assert command.build is not None
-    world.reports.start_build(world.context(), command.instance.uuid, command.host, command.build.generation)
-    return command.build
 
 
 def generations(world: World) -> list[int]:

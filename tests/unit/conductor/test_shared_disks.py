@@ -22,9 +22,9 @@ from nova_lite.objects import (
     Verdict,
 )
 from tests.support.conductor_world import BUILT, heartbeat
+from tests.support.fencing_world import PAST, Fencing
 from tests.support.server_moves import evacuate, force_down
-from tests.unit.conductor.test_leases import PAST, Fencing
-from tests.unit.conductor.test_rebuild import begin, rebuild
+from tests.support.server_rebuilds import begin, rebuild
 
 KEEPS = {"ha:restart": "always"}
 ONE, TWO, THREE = "host1", "host2", "host3"

@@ -264,6 +264,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "config_drive": False,
         "rescued": False,
         "volumes": {},
+        "encrypted": [],
         "interfaces": ["port"],
         "host_cpus": [],
         "checkpoint": None,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from nova_lite.base import exceptions, ofd_locks
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.virt.libvirt.disks import disks
 
 LOG = logging.getLogger(__name__)
@@ -22,9 +23,6 @@ DISKS = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP)
 
 #: Bytes of a file that qemu locks while it may write, and while it lets nobody else write.
 WRITES, DENIES_WRITES = 101, 201
-
-#: Seconds to wait for the locks of a host that was lost. A server of NFS 4 drops them after its lease, mostly 90 s.
-WAIT, POLL = 120.0, 1.0
 
 
 def is_open_elsewhere(path: str) -> bool:
@@ -54,14 +52,12 @@ def require_free(instance_uuid: str, directory: str) -> None:
             raise exceptions.DiskInUse(instance_uuid=instance_uuid, disk=name)
 
 
-def wait_until_free(
-    instance_uuid: str, directory: str, check: Callable[[], None], wait: float = WAIT, poll: float = POLL
-) -> None:
-    """Wait until nobody has the disks in the directory open. Raises `DiskInUse` after ``wait`` seconds.
+def wait_until_free(instance_uuid: str, directory: str, check: Callable[[], None], timing: LibvirtTiming) -> None:
+    """Wait until nobody has the disks in the directory open. Raises `DiskInUse` after ``timing.disk_lock_wait``.
 
     ``check`` may end it by raising.
     """
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + timing.disk_lock_wait
     while True:
         try:
             require_free(instance_uuid, directory)
@@ -70,4 +66,4 @@ def wait_until_free(
             if time.monotonic() >= deadline:
                 raise
         check()
-        time.sleep(poll)
+        time.sleep(timing.disk_lock_poll)

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import DiskPlace, LeftDisks
 from nova_lite.virt.libvirt.disks import disk_locks
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
 from nova_lite.virt.libvirt.disks.marks import LIFETIME, Marks
 from nova_lite.virt.libvirt.records import Records
-from tests.unit.virt.libvirt.disks.test_marks import Clock
+from tests.support.clock import Clock
 
 UUID = str(uuid.uuid4())
 
@@ -213,14 +214,14 @@ def test_disk_that_qemu_writes_to_is_refused_until_qemu_ends(writer: tuple[Path,
     with pytest.raises(exceptions.DiskInUse, match="disk"):
         disk_locks.require_free(UUID, str(directory))
     with pytest.raises(exceptions.DiskInUse):
-        disk_locks.wait_until_free(UUID, str(directory), lambda: None, 0.0)
+        disk_locks.wait_until_free(UUID, str(directory), lambda: None, LibvirtTiming(disk_lock_wait=0.0))
     calls = []
 
     def end() -> None:
         calls.append(1)
         process.kill()
 
-    disk_locks.wait_until_free(UUID, str(directory), end, 30.0, 0.1)
+    disk_locks.wait_until_free(UUID, str(directory), end, LibvirtTiming(disk_lock_wait=30.0, disk_lock_poll=0.1))
     assert calls
 
 
@@ -229,7 +230,7 @@ def test_wait_for_a_disk_ends_when_the_build_is_not_wanted(writer: tuple[Path, s
         raise exceptions.Fenced(instance_uuid=UUID, generation=1)
 
     with pytest.raises(exceptions.Fenced):
-        disk_locks.wait_until_free(UUID, str(writer[0]), stop)
+        disk_locks.wait_until_free(UUID, str(writer[0]), stop, LibvirtTiming())
 
 
 def test_disk_that_does_not_exist_is_free(tmp_path: Path) -> None:

@@ -10,14 +10,7 @@ import pytest
 
 from nova_lite.base import ofd_locks
 from nova_lite.virt.libvirt.disks.marks import LIFETIME, MARKS, Marks
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
+from tests.support.clock import Clock
 
 
 def test_hosts_of_one_directory_see_each_other(tmp_path: Path) -> None:

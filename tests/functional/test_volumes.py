@@ -393,7 +393,7 @@ def test_the_real_client(cloud: Cloud, volumes: Volumes) -> None:
     client("volume snapshot create --volume disk copy")
     wait_for("the snapshot is there", lambda: client.one("volume snapshot show copy")["status"] == "available")
     assert [row["Name"] for row in json.loads(client("volume snapshot list -f json"))] == ["copy"]
-    assert [row["Name"] for row in json.loads(client("volume type list -f json"))] == ["local"]
+    assert "local" in [row["Name"] for row in json.loads(client("volume type list -f json"))]
     client("volume snapshot delete copy")
 
     client(f"server create --flavor 1 --image {cloud.image_id} --network private --wait vm")

@@ -67,7 +67,7 @@ from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
-from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
+from nova_lite.virt.libvirt.disks.volumes import VolumeDevices, encrypted_in
 from nova_lite.virt.libvirt.domain import console_log, diagnostics, guest_xml, live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -371,13 +371,16 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
+        encrypted: list[str] = []
         if not self._connection.call(domain.isActive):
             # Its disks change from now on, so no other host may fetch them any more.
             directory = self._records.directory(instance_uuid)
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
-            self._consoles.ensure_free_port(domain, self._domains.drop_old_filters(domain))
-        with self._secrets.loaded(self._volumes.encrypted(domain)):
+            xml = self._domains.drop_old_filters(domain)
+            self._consoles.ensure_free_port(domain, xml)
+            encrypted = encrypted_in(xml)
+        with self._secrets.loaded(encrypted):
             self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
     def _is_running(self, spec: SpawnSpec) -> bool:

@@ -75,7 +75,7 @@ class VolumeCopies:
         devices, encrypted = {}, set[str]()
         if is_on(info.power_state):
             devices = {volume_of(disk): target_of(disk) for disk in self._volumes.disks(domain, 0)}
-            encrypted = set(self._volumes.encrypted(domain, 0)) & copies.keys()
+            encrypted = set(self._volumes.encrypted(domain)) & copies.keys()
         for volume_id, (source, target) in copies.items():
             if volume_id not in devices:
                 images.run_checked(check, *_COPY, source, target)

@@ -104,9 +104,9 @@ class VolumeDevices:
                 raise exceptions.DomainNotFound(instance_uuid=domain.UUIDString()) from error
             raise
 
-    def encrypted(self, domain: Any, flags: int = CONFIG_XML) -> list[str]:
-        """Return the ids of the encrypted volumes of the running guest (0), or of its definition."""
-        return [str(volume_of(disk)) for disk in self.disks(domain, flags) if is_encrypted(disk)]
+    def encrypted(self, domain: Any) -> list[str]:
+        """Return the ids of the encrypted volumes of the running guest."""
+        return _encrypted(self.disks(domain, 0))
 
     def _forget(self, domain: Any, volume_id: str) -> None:
         element = self._find(domain, volume_id, CONFIG)
@@ -197,6 +197,15 @@ def is_volume(disk: ET.Element) -> bool:
 
 def is_encrypted(disk: ET.Element) -> bool:
     return disk.find("source/encryption") is not None
+
+
+def encrypted_in(xml: str) -> list[str]:
+    """Return the ids of the encrypted volumes in a domain's XML."""
+    return _encrypted(disks_of(xml))
+
+
+def _encrypted(disks: list[ET.Element]) -> list[str]:
+    return [str(volume_of(disk)) for disk in disks if is_encrypted(disk)]
 
 
 def local_targets(xml: str) -> tuple[list[str], bool]:

@@ -240,6 +240,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
         "1.10",
         {"host": VICTIM, "instance_uuid": "VICTIM", "device_uuid": "VICTIM", "connector": {"host": VICTIM}},
     ),
+    ("report_load", "1.30", {"host": VICTIM, "load": None}),
     ("port_filters_get", "1.5", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
     ("interfaces_bind", "1.16", {"host": VICTIM, "instance_uuid": "VICTIM"}),
     ("interfaces_active", "1.16", {"host": VICTIM, "instance_uuid": "VICTIM", "ask": True}),

@@ -51,7 +51,7 @@ PUBLIC = {
     ): "a log-in, which is a 401 without a token of the provider",
 }
 #: Names that users choose freely, so that the attacker may use the victim's.
-WORDS = {"key", "tag", "label", "role"}
+WORDS = {"key", "tag", "label", "role", "encryption_field"}
 
 
 class User:
@@ -380,6 +380,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "tag": [mark],
         "key": [KEY],
         "label": ["private"],
+        "encryption_field": ["encryption_key_id"],
         "role": ["member"],
     }
 
@@ -418,7 +419,7 @@ interval = 86400
 HIDDEN = (
     *("policy", "endpoint_group", "catalog_endpoint"),
     *("user", "application_credential", "access_rule", "trust", "group", "domain", "ec2_credential", "credential"),
-    *("migration", "request", "label", "role", "qos", "identity_provider", "protocol", "mapping"),
+    *("migration", "request", "label", "role", "qos", "identity_provider", "protocol", "mapping", "encryption_field"),
 )
 
 

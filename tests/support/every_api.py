@@ -273,6 +273,7 @@ class EveryApi(InProcessCloud):
             "tag": ["tag"],
             "key": ["key"],
             "label": ["private"],
+            "encryption_field": ["encryption_key_id"],
             "role": roles[:1],
             "other_role": roles[1:],
             "identity_provider": ["one"],

@@ -91,6 +91,7 @@ KINDS = {
     "tag": "tag",
     "key": "key",
     "label": "label",
+    "field": "encryption_field",
     "role": "role",
 }
 #: Parameters of queries of the Placement API.

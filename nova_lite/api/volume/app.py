@@ -100,7 +100,7 @@ class VolumeApp(
         ServiceRoute("DELETE", _ONE, "delete", policies.DELETE),
         ServiceRoute("POST", f"{_ONE}/action", "action", policies.UPDATE),
         ServiceRoute("GET", f"{_ONE}/encryption", "volume_encryption", policies.VOLUME_ENCRYPTION),
-        ServiceRoute("GET", f"{_ONE}/encryption/{{key}}", "volume_encryption_item", policies.VOLUME_ENCRYPTION),
+        ServiceRoute("GET", f"{_ONE}/encryption/{{field}}", "volume_encryption_item", policies.VOLUME_ENCRYPTION),
         ServiceRoute("GET", f"{_ONE}/metadata", "metadata", policies.METADATA),
         ServiceRoute("POST", f"{_ONE}/metadata", "add_metadata", policies.CHANGE_METADATA),
         ServiceRoute("PUT", f"{_ONE}/metadata", "set_metadata", policies.CHANGE_METADATA),
@@ -208,11 +208,11 @@ class VolumeApp(
         """Show the encryption of a volume. A plain volume has a key id of null, and nothing else."""
         return Response(views.volume_encryption(self.conductor.volume_encryption_get(req.context, id)))
 
-    def volume_encryption_item(self, req: ServiceRequest, id: str, key: str) -> Response:
+    def volume_encryption_item(self, req: ServiceRequest, id: str, field: str) -> Response:
         shown = views.volume_encryption(self.conductor.volume_encryption_get(req.context, id))
-        if key not in shown:
-            raise exceptions.NotFound(f"Volume {id[:64]} has no encryption metadata {key[:64]}.")
-        return Response({key: shown[key]})
+        if field not in shown:
+            raise exceptions.NotFound(f"Volume {id[:64]} has no encryption metadata {field[:64]}.")
+        return Response({field: shown[field]})
 
     def create(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "volume")

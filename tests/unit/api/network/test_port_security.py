@@ -174,7 +174,9 @@ def test_port_on_a_network_that_its_project_cannot_see_gets_no_further_rights(
     """An admin made the port on a network of another project."""
     theirs = api.make("/networks", "network", STRANGER)["id"]
     pools = [{"start": "10.64.0.100", "end": "10.64.0.200"}]  # without the address that the test requests
-    api.make("/subnets", "subnet", STRANGER, network_id=theirs, cidr="10.64.0.0/24", ip_version=4, allocation_pools=pools)
+    api.make(
+        "/subnets", "subnet", STRANGER, network_id=theirs, cidr="10.64.0.0/24", ip_version=4, allocation_pools=pools
+    )
     port = api.make("/ports", "port", ADMIN, network_id=theirs)
     assert port["project_id"] == "demo"
     api.refused("PUT", f"/ports/{port['id']}", {"port": values}, 403, "PolicyNotAuthorized", rule)

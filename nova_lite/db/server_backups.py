@@ -321,10 +321,14 @@ def ended(uow: UnitOfWork) -> list[tuple[ServerBackup, str | None]]:
 
 def complete_backup(uow: UnitOfWork, backup_id: str, size: int) -> bool:
     """Record that a backup's image is active. Return False if the backup is not running any more."""
+    return _end_running(uow, backup_id, BackupStatus.COMPLETE, size)
+
+
+def _end_running(uow: UnitOfWork, backup_id: str, status: BackupStatus, size: int) -> bool:
     row = lock(uow, backup_id, BackupStatus.RUNNING)
     if row is None:
         return False
-    row.status, row.size, row.finished_at = BackupStatus.COMPLETE, size, uow.now
+    row.status, row.size, row.finished_at = status, size, uow.now
     uow.session.flush()
     return True
 
@@ -340,12 +344,7 @@ def with_status(uow: UnitOfWork, status: BackupStatus) -> list[ServerBackup]:
 
 def begin_storing(uow: UnitOfWork, backup_id: str, size: int) -> bool:
     """Record that the data of a backup are uploaded. Return False if the backup is not running any more."""
-    row = lock(uow, backup_id, BackupStatus.RUNNING)
-    if row is None:
-        return False
-    row.status, row.size, row.finished_at = BackupStatus.STORING, size, uow.now
-    uow.session.flush()
-    return True
+    return _end_running(uow, backup_id, BackupStatus.STORING, size)
 
 
 def store_backup(

@@ -15,7 +15,6 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 from tests.faults import real_failover
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.watch import Watch
 
 #: The times of an operator's cloud, which tests shorten otherwise.
 CONFIG = """
@@ -55,25 +55,14 @@ class Outcome:
     twice: int
 
 
-class Observer:
+class Observer(Watch):
     """Looks at all fake hypervisors, and records guests that run at two hosts."""
 
     def __init__(self, running: cloud.Cloud) -> None:
         self._running = running
-        self._stop = threading.Event()
-        self.twice: set[str] = set()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        super().__init__(LOOK)
 
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(10)
-
-    def _watch(self) -> None:
-        while not self._stop.wait(LOOK):
-            self.twice |= self._at_two_hosts()
-
-    def _at_two_hosts(self) -> set[str]:
+    def look(self) -> set[str]:
         """Return guests that run at two hosts, both before and after the look at the other one."""
         first = {host: self.guests(host) for host in self._running.computes}
         again = {host: self.guests(host) for host in self._running.computes}

@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from nova_lite.db.engine import Database
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 from tests.integration import guest_image
+from tests.support.watch import Watch
 
 CONFIG = """
 [DEFAULT]
@@ -166,23 +166,12 @@ def child_of(pid: int) -> int:
     return int(cloud.wait_for(f"process {pid} has a child", found, 20)[0])
 
 
-class Observer:
+class Observer(Watch):
     """Looks for processes of guests, of all hosts, and records guests that have two."""
 
-    def __init__(self) -> None:
-        self._stop = threading.Event()
-        self.twice: set[str] = set()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(10)
-
-    def _watch(self) -> None:
-        while not self._stop.wait(LOOK):
-            first, again = self.guests(), self.guests()
-            self.twice |= {guest for guest, pids in again.items() if len(pids & first.get(guest, set())) > 1}
+    def look(self) -> set[str]:
+        first, again = self.guests(), self.guests()
+        return {guest for guest, pids in again.items() if len(pids & first.get(guest, set())) > 1}
 
     @staticmethod
     def guests() -> dict[str, set[int]]:
@@ -403,7 +392,7 @@ def main(runs: int, guests: int, computes: int) -> int:
     print("|---|---|---|---|---|---|---|---|", flush=True)
     outcomes = []
     with clouds(computes) as real:
-        observer = Observer()
+        observer = Observer(LOOK)
         try:
             for number in range(1, runs + 1):
                 host = real.cloud.computes[(number - 1) % computes]

@@ -204,12 +204,7 @@ def boot(cloud: Cloud, name: str, *mappings: dict[str, Any]) -> str:
     return server_id
 
 
-def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None:
-    volume_id = volumes.make()
-    (server_id,) = cloud.create("vm")
-    cloud.wait_active([server_id])
-    assert attach(cloud, server_id, volume_id).status_code == 200
-    volumes.wait(volume_id, "in-use")
+def migrate(cloud: Cloud, server_id: str) -> None:
     assert cloud.action(server_id, {"migrate": None}).status_code == 202
     wait_for(
         "it has moved",
@@ -217,6 +212,15 @@ def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None
     )
     assert cloud.action(server_id, {"confirmResize": None}).status_code == 204
     cloud.wait_settled([server_id])
+
+
+def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None:
+    volume_id = volumes.make()
+    (server_id,) = cloud.create("vm")
+    cloud.wait_active([server_id])
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    volumes.wait(volume_id, "in-use")
+    migrate(cloud, server_id)
     assert held(cloud) == [(server_id, volume_id)]
     assert detach(cloud, server_id, volume_id).status_code == 202
     volumes.wait(volume_id, "available")
@@ -240,13 +244,7 @@ def test_encrypted_volumes_are_served_with_keys_that_no_file_has(cloud: Cloud, v
     assert len(held(cloud)) == 2
     assert cloud.action(server_id, {"reboot": {"type": "HARD"}}).status_code == 202
     cloud.wait_settled([server_id])
-    assert cloud.action(server_id, {"migrate": None}).status_code == 202
-    wait_for(
-        "it has moved",
-        lambda: cloud.request("GET", f"/servers/{server_id}").json()["server"]["status"] == "VERIFY_RESIZE",
-    )
-    assert cloud.action(server_id, {"confirmResize": None}).status_code == 204
-    cloud.wait_settled([server_id])
+    migrate(cloud, server_id)
     shot = {"snapshot": {"volume_id": volume_id, "force": True}}
     snapshot_id = volumes("POST", "/snapshots", shot).json()["snapshot"]["id"]
     wait_for(

@@ -166,11 +166,7 @@ class Records:
         Disks that are taken, and not this host's permanently, return to their host instead: no others exist.
         """
         path = self.directory(instance_uuid)
-        record = self._read(os.path.join(path, RECORD), InstanceRecord)
-        if record is None:
-            return
-        if record.taken is not None:
-            self._give_back(path, record, record.taken)
+        if not self._is_permanent(path):
             return
         for name in os.listdir(path):
             if name != RECORD:
@@ -239,14 +235,17 @@ class Records:
     def keep(self, instance_uuid: str) -> None:
         """Keep the instance's directory for another host: `remove` does not find it any more."""
         path = self.directory(instance_uuid)
-        record = self._read(os.path.join(path, RECORD), InstanceRecord)
-        if record is None:
-            return
-        if record.taken is not None:
-            self._give_back(path, record, record.taken)
-        else:
+        if self._is_permanent(path):
             os.rename(path, self._kept(instance_uuid))
             files.sync_directory(self.instances_path)
+
+    def _is_permanent(self, path: str) -> bool:
+        """Check whether a directory is this host's permanently. One whose disks are taken returns to its host."""
+        record = self._read(os.path.join(path, RECORD), InstanceRecord)
+        if record is not None and record.taken is not None:
+            self._give_back(path, record, record.taken)
+            return False
+        return record is not None
 
     def _kept(self, instance_uuid: str) -> str:
         return self._beside(instance_uuid) + KEPT

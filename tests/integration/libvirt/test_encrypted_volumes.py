@@ -11,13 +11,9 @@ from typing import Any
 import libvirt
 import msgspec
 import pytest
-from oslo_config import cfg
 
-from nova_lite import conf as configuration
 from nova_lite.base import exceptions
-from nova_lite.image import local
-from nova_lite.objects import BlockDevice, EncryptedDisk, VolumeKey, VolumeVerb, VolumeWork
-from nova_lite.objects.block_device import DeviceSource
+from nova_lite.objects import EncryptedDisk, VolumeKey, VolumeVerb, VolumeWork
 from nova_lite.virt import images as disk_images
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -27,6 +23,7 @@ from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
 from tests.integration.libvirt.guests import WATCHES
 from tests.integration.libvirt.moves import arriving, migrate
+from tests.integration.libvirt.volumes import device, local_volumes
 
 MARK = b"marked-by-"
 
@@ -53,11 +50,7 @@ def keys() -> Keys:
 
 @pytest.fixture
 def volumes(directory: Path, keys: Keys) -> LocalVolumes:
-    conf = cfg.ConfigOpts()
-    configuration.register_opts(conf)
-    conf([], default_config_files=[])
-    conf.set_override("store_path", str(directory / "volumes"), "volume")
-    made = LocalVolumes(conf, lambda image, target: local.copy(image, image.name, target))
+    made = local_volumes(directory)
     made.volume_key = keys.get
     return made
 
@@ -68,17 +61,6 @@ def make_volume(volumes: LocalVolumes, keys: Keys, passphrase: str = "", **sourc
     work = {"id": 1, "verb": VolumeVerb.CREATE, "volume_id": volume_id, "size": 1, "encrypted": True}
     volumes.create(VolumeWork(**work, **source))
     return volume_id
-
-
-def device(volume_id: str, name: str, **more: Any) -> BlockDevice:
-    return BlockDevice(
-        uuid=str(uuid.uuid4()),
-        source_type=DeviceSource.VOLUME,
-        destination_type="volume",
-        volume_id=volume_id,
-        device_name=name,
-        **more,
-    )
 
 
 def watching(images: Images, volume_id: str, name: str) -> SpawnSpec:

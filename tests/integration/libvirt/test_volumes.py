@@ -10,13 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from oslo_config import cfg
 
-from nova_lite import conf as configuration
 from nova_lite.base import exceptions
-from nova_lite.image import local
-from nova_lite.objects import BlockDevice, VolumeVerb, VolumeWork
-from nova_lite.objects.block_device import DeviceSource
+from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -26,32 +22,18 @@ from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
 from tests.integration.libvirt.guests import WATCHES
 from tests.integration.libvirt.moves import arriving, counts, migrate, wait_for_count
+from tests.integration.libvirt.volumes import device, local_volumes
 
 
 @pytest.fixture
 def volumes(directory: Path) -> LocalVolumes:
-    conf = cfg.ConfigOpts()
-    configuration.register_opts(conf)
-    conf([], default_config_files=[])
-    conf.set_override("store_path", str(directory / "volumes"), "volume")
-    return LocalVolumes(conf, lambda image, target: local.copy(image, image.name, target))
+    return local_volumes(directory)
 
 
 def make_volume(volumes: LocalVolumes, **source: Any) -> str:
     volume_id = str(uuid.uuid4())
     volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1, **source))
     return volume_id
-
-
-def device(volume_id: str, name: str, **more: Any) -> BlockDevice:
-    return BlockDevice(
-        uuid=str(uuid.uuid4()),
-        source_type=DeviceSource.VOLUME,
-        destination_type="volume",
-        volume_id=volume_id,
-        device_name=name,
-        **more,
-    )
 
 
 def watching(images: Images, volume_id: str, name: str, **changes: Any) -> SpawnSpec:

@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine, read_until
 from tests.integration.systemd.controllers import ADDRESSES, IMAGES, MANAGE, PYTHON, SETUP, VIRTUAL, Cloud
+from tests.support.watch import Watch
 
 LOAD = pathlib.Path(__file__).with_name("failover_load.py")
 #: Seconds of load before a loss, of the loss, and that the cloud may take to be whole again.
@@ -166,7 +166,7 @@ _SERVES = (
 # --- guests
 
 
-class Guests:
+class Guests(Watch):
     """Guests of the hosts, as the fake hypervisors have them. A thread looks for guests that are at two hosts."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -174,22 +174,14 @@ class Guests:
         self._directories = {
             host: machines[host].tree / f"var/lib/nova-lite/instances/fake-{host}/domains" for host in HOSTS
         }
-        self._stop = threading.Event()
-        self.twice: set[str] = set()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
+        super().__init__(LOOK)
 
     def at(self, host: str) -> set[str]:
         return {path.stem for path in self._directories[host].glob("*.json")}
 
-    def _watch(self) -> None:
+    def look(self) -> set[str]:
         first, second = HOSTS
-        while not self._stop.wait(LOOK):
-            self.twice |= self.at(first) & self.at(second)
+        return self.at(first) & self.at(second)
 
 
 # --- the measurement

@@ -22,6 +22,7 @@ from oslo_reports import opts as report_opts
 
 from nova_lite import rpc
 from nova_lite.base import exceptions, journal, memory, structured_logs, version
+from nova_lite.base.stop_event import StopEvent
 from nova_lite.base.timing import TIMING
 from nova_lite.conf.metrics import PORTS
 from nova_lite.daemon.health import Check, Health
@@ -81,7 +82,7 @@ class Daemon:
         self.conf = conf
         self.binary = binary
         memory.limit_malloc_arenas()
-        self.stopping = threading.Event()
+        self.stopping = StopEvent()
         self.periodics: list[Periodic] = []
         self.servers: list[SelfCheckingServer] = []
         self.health = Health()

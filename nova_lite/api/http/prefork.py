@@ -6,11 +6,11 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 
 from nova_lite.base import concurrency, memory
+from nova_lite.base.stop_event import StopEvent
 from nova_lite.base.timing import TIMING
 from nova_lite.daemon import watchdog
 
@@ -67,7 +67,7 @@ class Prefork:
         self._aborted: set[int] = set()
         self._backoff = RestartBackoff()
         self._not_before = 0.0
-        self._stopping = threading.Event()
+        self._stopping = StopEvent()
 
     def run(self) -> int:
         """Run until a signal stops the parent. Return its exit status."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from nova_lite.base import concurrency
+from nova_lite.base.stop_event import StopEvent
 
 # stevedore would write its cache of entry points into the user's home directory.
 os.environ["XDG_CACHE_HOME"] = os.devnull
@@ -18,7 +19,6 @@ import secrets  # noqa: E402
 import shlex  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
-import threading  # noqa: E402
 import time  # noqa: E402
 import urllib.parse  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except exceptions.ConfigurationError as error:
             print(f"{PROG}: {error.message}", file=sys.stderr)
             return 1
-    stopping = threading.Event()
+    stopping = StopEvent()
     cloud = DevCloud(
         Options(
             args.listen,

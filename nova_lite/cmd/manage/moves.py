@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent import futures
@@ -19,6 +18,7 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.stop_event import StopEvent
 from nova_lite.cmd.manage.app import App
 from nova_lite.objects import Instance, InstanceAction
 
@@ -97,8 +97,8 @@ class Mover:
         self._timing = app.timing
         self._way = way
         self._at_once = at_once
-        self._stopping = threading.Event()
-        self._leaving = threading.Event()
+        self._stopping = StopEvent()
+        self._leaving = StopEvent()
         self._running: dict[futures.Future[Result], Move] = {}
 
     def run(self, planned: Sequence[Move]) -> dict[Move, Result]:

@@ -178,6 +178,14 @@ def cpu(value: Any) -> float:
     return float(sum(value.values()) - value.get("client", 0.0))
 
 
+def command_of(arguments: list[str], database: str | None) -> str:
+    """Return the command that makes the table again, without the database's password."""
+    command = " ".join(["benchmarks/side_by_side.py", *arguments])
+    if database:
+        command = command.replace(database, sa.make_url(database).render_as_string(hide_password=True))
+    return command
+
+
 def table(results: dict[str, list[Rows]], command: str) -> str:
     """Return the medians as a Markdown table, with the date, the machine and the command."""
     names = list(results)
@@ -226,7 +234,7 @@ def main() -> int:
         finally:
             if options.old:
                 subprocess.run(["git", "-C", str(TOP), "worktree", "remove", "--force", old], check=True)
-    text = table(results, " ".join(["benchmarks/side_by_side.py", *sys.argv[1:]]))
+    text = table(results, command_of(sys.argv[1:], options.database))
     print(text)
     if options.markdown:
         Path(options.markdown).write_text(text)

@@ -22,6 +22,8 @@ from nova_lite.rpc import controllers
 LOCAL = CONFIGURATION / "cluster.json"
 #: Master keys of encrypted volumes. All controllers have the same.
 VOLUME_KEYS = CONFIGURATION / "volume-keys"
+#: User of the conductor, who owns them.
+CONDUCTOR = "nova-lite-conductor"
 
 HOSTS = Path("/etc/hosts")
 HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
@@ -93,8 +95,13 @@ def secrets(directory: str) -> Secrets:
         files={name: (CONFIGURATION / name).read_text() for name in FILES if (CONFIGURATION / name).exists()},
         members=listed,
         proxy_protocol=found.proxy_protocol,
-        volume_keys=VOLUME_KEYS.read_text() if VOLUME_KEYS.exists() else "",
+        volume_keys=_volume_keys(),
     )
+
+
+def _volume_keys() -> str:
+    # The registrar, which calls this, reads files of root alone. These are the conductor's.
+    return machine.run("cat", str(VOLUME_KEYS), user=CONDUCTOR) if VOLUME_KEYS.exists() else ""
 
 
 def adapted(text: str, values: dict[tuple[str, str], str], before: str, after: str) -> str:

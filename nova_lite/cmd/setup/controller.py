@@ -58,7 +58,7 @@ DAEMONS = {
 REGISTRAR = "registrar"
 #: Users of the signing keys by role.
 KEY_OWNERS = {
-    keys.CONDUCTOR: "nova-lite-conductor",
+    keys.CONDUCTOR: cluster.CONDUCTOR,
     keys.SCHEDULER: "nova-lite-scheduler",
     keys.API: "nova-lite-api",
     keys.CONSOLE: "nova-lite-console",

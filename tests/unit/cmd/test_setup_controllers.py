@@ -283,6 +283,28 @@ def test_files_that_are_sent_are_those_of_the_daemons() -> None:
     assert {f"{name}.conf" for name in controller.FILE_ROLES} < set(cluster.FILES)
 
 
+def test_secrets_have_the_volume_keys_as_their_owner_reads_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The registrar is root without the capability to read files of others."""
+    read_as = []
+
+    def run(*command: str, user: str = "", **_: Any) -> str:
+        read_as.append((command, user))
+        return "key"
+
+    monkeypatch.setattr(machine, "run", run)
+    monkeypatch.setattr(cluster, "LOCAL", tmp_path / "cluster.json")
+    monkeypatch.setattr(cluster, "VOLUME_KEYS", tmp_path / "volume-keys")
+    controllers.write_members(str(tmp_path), MEMBERS[:1])
+    made = cluster.Local(host="ha1", address=ADDRESS, interface="eth0", virtual_address=VIRTUAL, has_database=True)
+    cluster.write_local(made)
+    assert cluster.secrets(str(tmp_path)).volume_keys == ""
+    (tmp_path / "volume-keys").write_text("")
+    assert cluster.secrets(str(tmp_path)).volume_keys == "key"
+    assert (("cat", str(tmp_path / "volume-keys")), "nova-lite-conductor") in read_as
+
+
 # --- nova-lite-manage controller
 
 

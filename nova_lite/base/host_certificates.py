@@ -248,21 +248,22 @@ class Authority:
     def certify_controller(
         self, name: str, addresses: Sequence[str], public: Mapping[str, str], days: int
     ) -> dict[str, tuple[str, str]]:
-        """Return the trusted certificate and the own one, in PEM, for each of `CONTROLLER_CERTIFICATES`.
+        """Return the trusted certificate and the own one, in PEM, for each of ``public``.
 
-        ``public``: PEM of the public keys by name. Raises `InvalidInput` for any other kind of key.
+        ``public``: PEM of the public keys by name, of `CONTROLLER_CERTIFICATES`. Raises `InvalidInput` for any other
+        kind of key.
         """
         made: dict[str, tuple[x509.Certificate, x509.Certificate]] = {}
         lifetime = datetime.timedelta(days=days)
-        for which in SERVICES:
+        for which in public.keys() & SERVICES:
             root, purposes = self._services.read(), [ExtendedKeyUsageOID.SERVER_AUTH]
             leaf = _leaf(root, name, _names(name, addresses), _public(public[which]), lifetime, purposes)
             made[which] = root.certificate, leaf
-        for which in PROXIES:
+        for which in public.keys() & PROXIES:
             root, purposes = self._proxies.read(), [ExtendedKeyUsageOID.CLIENT_AUTH]
             leaf = _leaf(root, name, [x509.DNSName(name)], _public(public[which]), lifetime, purposes)
             made[which] = self._consoles.read().certificate, leaf
-        for which in CLUSTER:
+        for which in public.keys() & CLUSTER:
             made[which] = self._certify_cluster(name, addresses, _public(public[which]), days)
         return {which: (_pems(trusted).decode(), _pems(own).decode()) for which, (trusted, own) in made.items()}
 

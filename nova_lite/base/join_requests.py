@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +27,10 @@ from nova_lite.base.context import is_host_name
 PREFIX = "nlj1-"
 #: Roles whose keys a controller has. The first one signs its requests to join.
 CONTROLLER_ROLES = ("manage", "conductor", "scheduler", "api", "console")
+#: Roles that a machine can have alone, with the certificates that their daemons need.
+FRONT_ENDS = {"api": ("api",), "console": ("consoles", "proxies")}
+#: Kinds of machines that join, besides the roles of front ends.
+COMPUTE_HOST, CONTROLLER = "compute", "controller"
 #: Largest number of bytes of a request's body.
 MAX_BODY = 16384
 _MAX_ADDRESSES = 16
@@ -143,6 +148,18 @@ class ControllerBody(msgspec.Struct, kw_only=True):
     seal_key: str
 
 
+class FrontEndBody(msgspec.Struct, kw_only=True):
+    """Public keys of a machine that becomes a front end: it has the APIs, or the console proxies, alone.
+
+    ``role``: of `FRONT_ENDS`. ``certificate_keys``: PEM by name of the certificate. ``seal_key``: the key to which its
+    configuration is sealed.
+    """
+
+    role: str
+    certificate_keys: dict[str, str]
+    seal_key: str
+
+
 class JoinBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Description of a machine, and its public keys.
 
@@ -151,7 +168,8 @@ class JoinBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     of the keys for its certificates. ``sent``: seconds since 1970, by its clock.
 
     ``controller``: what a machine that becomes a controller sends in place of password and keys for certificates, which
-    are empty then. ``key`` is that of its role ``manage``.
+    are empty then. ``key`` is that of its role ``manage``. ``front_end``: the same for a machine with one role, which
+    has a password.
     """
 
     host: str
@@ -163,6 +181,14 @@ class JoinBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     version: str
     sent: float
     controller: ControllerBody | None = None
+    front_end: FrontEndBody | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return what the machine becomes: `COMPUTE_HOST`, `CONTROLLER`, or a role of `FRONT_ENDS`."""
+        if self.front_end is not None:
+            return self.front_end.role
+        return COMPUTE_HOST if self.controller is None else CONTROLLER
 
 
 def confirmation_code(body: JoinBody) -> str:
@@ -195,6 +221,9 @@ def parse_body(text: str) -> JoinBody:
         return body
     if not _is_hash(body.password_hash):
         raise exceptions.InvalidInput(reason="password_hash is no salted SHA-256.")
+    if body.front_end is not None:
+        _check_front_end(body, body.front_end)
+        return body
     for pem in (body.host_key, body.console_key):
         host_certificates.check_public(pem)
     return body
@@ -202,7 +231,7 @@ def parse_body(text: str) -> JoinBody:
 
 def _check_controller(body: JoinBody, controller: ControllerBody) -> None:
     """Raise `InvalidInput` unless a controller's request has each key once."""
-    if body.password_hash or body.host_key or body.console_key:
+    if body.password_hash or body.host_key or body.console_key or body.front_end is not None:
         raise exceptions.InvalidInput(reason="a controller sends no password and no keys of a host.")
     if set(controller.message_keys) != set(CONTROLLER_ROLES):
         raise exceptions.InvalidInput(reason=f"message_keys have to be of {', '.join(CONTROLLER_ROLES)}.")
@@ -210,13 +239,25 @@ def _check_controller(body: JoinBody, controller: ControllerBody) -> None:
         raise exceptions.InvalidInput(reason=f"key has to be that of {CONTROLLER_ROLES[0]}.")
     if not all(map(is_public_key, controller.message_keys.values())):
         raise exceptions.InvalidInput(reason="message_keys have to be Ed25519 keys.")
-    if set(controller.certificate_keys) != set(host_certificates.CONTROLLER_CERTIFICATES):
-        names = ", ".join(host_certificates.CONTROLLER_CERTIFICATES)
-        raise exceptions.InvalidInput(reason=f"certificate_keys have to be of {names}.")
-    for pem in controller.certificate_keys.values():
+    _check_keys(controller.certificate_keys, host_certificates.CONTROLLER_CERTIFICATES, controller.seal_key)
+
+
+def _check_front_end(body: JoinBody, front_end: FrontEndBody) -> None:
+    """Raise `InvalidInput` unless a front end's request has a known role, and each key once."""
+    if front_end.role not in FRONT_ENDS:
+        raise exceptions.InvalidInput(reason=f"role has to be one of {', '.join(FRONT_ENDS)}.")
+    if body.host_key or body.console_key:
+        raise exceptions.InvalidInput(reason="a front end sends no keys of a host.")
+    _check_keys(front_end.certificate_keys, FRONT_ENDS[front_end.role], front_end.seal_key)
+
+
+def _check_keys(certificate_keys: Mapping[str, str], names: Sequence[str], seal_key: str) -> None:
+    if set(certificate_keys) != set(names):
+        raise exceptions.InvalidInput(reason=f"certificate_keys have to be of {', '.join(names)}.")
+    for pem in certificate_keys.values():
         host_certificates.check_public(pem)
     try:
-        sealing.seal(controller.seal_key, b"")
+        sealing.seal(seal_key, b"")
     except sealing.Unreadable as error:
         raise exceptions.InvalidInput(reason="seal_key is no X25519 key.") from error
 

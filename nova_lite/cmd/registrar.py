@@ -1,10 +1,10 @@
-"""``nova-lite-registrar``: admits hosts that join with a token, removes hosts, and signs the list of trusted keys.
+"""``nova-lite-registrar``: admits machines that join with a token, removes them, and signs the list of trusted keys.
 
 It runs as root on the machine that has the authority, the list of trusted keys and the broker. It listens nowhere: it
 asks the conductor for work. What it signs, hosts believe; so neither an API nor a conductor can forge it.
 
-On a controller that joined, which has no authority, it fetches the list as compute hosts do. On each of several
-controllers it restarts a broker that stays stopped (`nova_lite.cmd.setup.broker_watch`).
+On a controller or front end that joined, which has no authority, it fetches the list as compute hosts do. On each of
+several controllers it restarts a broker that stays stopped (`nova_lite.cmd.setup.broker_watch`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, join_requests, sealing  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.base.host_certificates import Authority  # noqa: E402
-from nova_lite.base.join_requests import ControllerBody, JoinBody  # noqa: E402
+from nova_lite.base.join_requests import ControllerBody, FrontEndBody, JoinBody  # noqa: E402
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, distrust_host, trust_host  # noqa: E402
 from nova_lite.cmd.setup import admission, broker, broker_watch, cluster, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
-from nova_lite.objects import Controller, JoinReply, PendingJoin, TrustList  # noqa: E402
+from nova_lite.objects import Controller, FrontEnd, JoinReply, PendingJoin, TrustList  # noqa: E402
 from nova_lite.objects.join import REMOVING  # noqa: E402
 from nova_lite.rpc import controllers, keys, trust  # noqa: E402
 
@@ -56,11 +56,11 @@ HOST_ROLES = (keys.COMPUTE, keys.METADATA)
 
 
 class Accounts(Protocol):
-    """The broker's accounts of hosts."""
+    """The broker's accounts of hosts and front ends."""
 
-    def add_host(self, vhost: str, host: str, password_hash: str) -> None: ...
+    def add_host(self, vhost: str, host: str, password_hash: str, role: str = ...) -> None: ...
 
-    def remove_host(self, host: str) -> None: ...
+    def remove_host(self, host: str, role: str = ...) -> None: ...
 
     def remove_controller(self, host: str) -> None: ...
 
@@ -69,6 +69,8 @@ class Machine(Protocol):
     """Parts of this controller that others are about: `nova_lite.cmd.setup.cluster`."""
 
     def secrets(self, directory: str) -> cluster.Secrets: ...
+
+    def front_end_settings(self, directory: str, role: str) -> cluster.FrontEndSettings: ...
 
     def apply(self, directory: str) -> list[str]: ...
 
@@ -111,7 +113,7 @@ class Registrar:
                     self._remove(work)
                 else:
                     body = join_requests.parse_body(work.body)
-                    if body.controller is not None and not self._is_confirmed(body):
+                    if body.kind != join_requests.COMPUTE_HOST and not self._is_confirmed(body):
                         continue
                     reply, signature = self._admit(work, body)
             except (exceptions.ConfigurationError, exceptions.Invalid) as error:
@@ -137,7 +139,9 @@ class Registrar:
         if body.host != work.host:
             raise exceptions.InvalidInput(reason="the request names another host.")
         if body.controller is not None:
-            return self._admit_controller(body, body.controller)
+            return self._admit_controller(body, body.controller, work.previous_key is not None)
+        if body.front_end is not None:
+            return self._admit_front_end(body, body.front_end, work.previous_key)
         trust_host(self._directory, keys.COMPUTE, body.host, body.key, work.previous_key)
         vhost = _vhost(self._conf.transport_url)
         self._accounts.add_host(vhost, body.host, body.password_hash)
@@ -159,17 +163,19 @@ class Registrar:
     # --- a controller
 
     def _is_confirmed(self, body: JoinBody) -> bool:
-        """Check whether root on this machine has confirmed a controller's keys: no token, API or conductor can."""
-        return controllers.confirmed(self._authority_directory).get(body.host) == join_requests.confirmation_code(body)
+        """Check whether root on this machine has confirmed the keys: no token, API or conductor can."""
+        code = join_requests.confirmation_code(body)
+        return controllers.confirmed(self._authority_directory).get(_confirmed_name(body)) == code
 
-    def _admit_controller(self, body: JoinBody, controller: ControllerBody) -> tuple[str, str]:
+    def _admit_controller(self, body: JoinBody, controller: ControllerBody, is_rotation: bool) -> tuple[str, str]:
         secrets = self._machine.secrets(self._directory)
         member = Controller(host=body.host, address=body.addresses[0])
         if member.address == secrets.virtual_address:
             raise exceptions.InvalidInput(reason=f"{member.address} is the virtual address of the cloud.")
         listed = controllers.with_member(secrets.members, member)
         for role, public in controller.message_keys.items():
-            trust_host(self._directory, role, body.host, public)
+            previous = self._present_key(role, body.host, public) if is_rotation else None
+            trust_host(self._directory, role, body.host, public, previous)
         addresses = list(dict.fromkeys([*body.addresses, secrets.virtual_address, "127.0.0.1"]))
         certificates = self._authority.certify_controller(
             body.host, addresses, controller.certificate_keys, CERTIFICATE_DAYS
@@ -185,12 +191,47 @@ class Registrar:
             vhost=_vhost(self._conf.transport_url),
             user="",
             settings={},
-            certificates={
-                f"{name}/{file}": pem
-                for name, pems in certificates.items()
-                for file, pem in zip(("ca-cert.pem", "cert.pem"), pems, strict=True)
-            },
+            certificates=_by_file(certificates),
             sealed=sealing.seal(controller.seal_key, msgspec.json.encode(secrets)),
+        )
+        return trust.signed_reply(self._authority, reply)
+
+    def _present_key(self, role: str, host: str, public: str) -> str | None:
+        """Return the key of a controller's role that ``public`` replaces."""
+        trusted = keys.read_trusted(os.path.join(self._directory, keys.TRUSTED))
+        of_role = [item for item in trusted if (item.role, item.host) == (role, host) and item.not_after is None]
+        return next((item.key for item in of_role if item.key != public), None)
+
+    # --- a front end
+
+    def _admit_front_end(self, body: JoinBody, front_end: FrontEndBody, previous_key: str | None) -> tuple[str, str]:
+        role, vhost = front_end.role, _vhost(self._conf.transport_url)
+        found = self._machine.front_end_settings(self._directory, role)
+        made = FrontEnd(role=role, host=body.host, address=body.addresses[0])
+        if made.address == found.virtual_address:
+            raise exceptions.InvalidInput(reason=f"{made.address} is the virtual address of the cloud.")
+        if made.host in [member.host for member in found.members]:
+            raise exceptions.InvalidInput(reason=f"{made.host} is a controller, which has this role already.")
+        listed = controllers.with_front_end(controllers.front_ends(self._directory), made)
+        trust_host(self._directory, role, body.host, body.key, previous_key)
+        self._accounts.add_host(vhost, body.host, body.password_hash, role)
+        shared = [found.virtual_address] if found.virtual_address else []
+        addresses = list(dict.fromkeys([*body.addresses, *shared, "127.0.0.1"]))
+        certificates = self._authority.certify_controller(
+            body.host, addresses, front_end.certificate_keys, CERTIFICATE_DAYS
+        )
+        controllers.write_front_ends(self._directory, listed)
+        self._publish()
+        _apply(self._machine, self._directory)
+        reply = JoinReply(
+            host=body.host,
+            key=body.key,
+            broker=join.broker_address(self._conf),
+            vhost=vhost,
+            user=broker.host_user(body.host, role),
+            settings={},
+            certificates=_by_file(certificates),
+            sealed=sealing.seal(front_end.seal_key, msgspec.json.encode(found)),
         )
         return trust.signed_reply(self._authority, reply)
 
@@ -223,7 +264,11 @@ class Registrar:
         return {"oslo_messaging_rabbit": tls | kinds} if kinds else {}
 
     def _remove(self, work: PendingJoin) -> None:
-        if join_requests.parse_body(work.body).controller is not None:
+        body = join_requests.parse_body(work.body)
+        if body.front_end is not None:
+            self._remove_front_end(work.host, body.front_end.role, body)
+            return
+        if body.controller is not None:
             listed = controllers.members(self._directory)
             controllers.forget(self._authority_directory, work.host)
             distrust_host(self._directory, join_requests.CONTROLLER_ROLES, work.host)
@@ -236,6 +281,16 @@ class Registrar:
         self._publish()
         self._accounts.remove_host(work.host)
 
+    def _remove_front_end(self, host: str, role: str, body: JoinBody) -> None:
+        listed = controllers.front_ends(self._directory)
+        controllers.forget(self._authority_directory, _confirmed_name(body))
+        distrust_host(self._directory, (role,), host)
+        kept = [machine for machine in listed if (machine.role, machine.host) != (role, host)]
+        controllers.write_front_ends(self._directory, kept)
+        self._publish()
+        _apply(self._machine, self._directory)
+        self._accounts.remove_host(host, role)
+
     # --- trusted keys
 
     def _publish(self) -> None:
@@ -245,15 +300,16 @@ class Registrar:
             self._compared = self._clock()
         trusted = keys.read_trusted(os.path.join(self._directory, keys.TRUSTED))
         published, authority = self._published, self._authority.services_certificate()
-        listed = controllers.members(self._directory)
+        listed, front_ends = controllers.members(self._directory), controllers.front_ends(self._directory)
         if (
             published
             and published.authority == authority
             and trust.published_keys(published) == trusted
             and trust.controllers_of(published) == listed
+            and trust.front_ends_of(published) == front_ends
         ):
             return
-        made = trust.signed_list(self._authority, trusted, published.serial if published else 0, listed)
+        made = trust.signed_list(self._authority, trusted, published.serial if published else 0, listed, front_ends)
         self._conductor.trust_publish(get_admin_context(), made)
         self._published = made
         LOG.info("List %d with %d trusted keys was published", made.serial, len(trusted))
@@ -279,6 +335,20 @@ class Follower:
     def _receive(self, found: TrustList) -> None:
         if listed := trust.controllers_of(found):
             controllers.write_members(self._directory, listed)
+        controllers.write_front_ends(self._directory, trust.front_ends_of(found))
+
+
+def _confirmed_name(body: JoinBody) -> str:
+    return body.host if body.front_end is None else controllers.front_end_name(body.front_end.role, body.host)
+
+
+def _by_file(certificates: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """Return the trusted certificate and the own one of each name by the names of a reply."""
+    return {
+        f"{name}/{file}": pem
+        for name, pems in certificates.items()
+        for file, pem in zip(("ca-cert.pem", "cert.pem"), pems, strict=True)
+    }
 
 
 def _apply(this_machine: Machine, directory: str) -> None:

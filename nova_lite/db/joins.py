@@ -4,7 +4,8 @@ A token's first valid request binds it to the host's name and key. The same host
 with this token: an interrupted set-up goes on. Nobody else can use the token then, since each request is signed by the
 host's own key as well.
 
-A machine may be a controller and a compute host at once. It joins as each of them, with a token and a row of its own.
+A machine may be a controller and a compute host at once, or have several roles. It joins as each of them, with a token
+and a row of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip, join_requests
-from nova_lite.base.join_requests import JoinBody
+from nova_lite.base.join_requests import COMPUTE_HOST, CONTROLLER, JoinBody
 from nova_lite.db import compute_nodes, rows, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, JoinedHost, JoinToken, PublishedTrust, Service
@@ -26,18 +27,23 @@ from nova_lite.objects import JoinRequest, JoinState, JoinTokenInfo, PendingJoin
 from nova_lite.objects.join import JOINED, PENDING, REMOVING
 
 _ONLY = 1
-#: Begin of the names of controllers' rows. No host name has a space.
-_CONTROLLER = "controller "
 #: Days after which the record of a token that is over goes.
 _KEPT = datetime.timedelta(days=30)
 
 
 class _Known(msgspec.Struct):
-    """Parts of a `JoinBody` that was checked. ``controller``: None for a compute host."""
+    """Parts of a `JoinBody` that was checked. ``controller``, ``front_end``: None for a compute host."""
 
     host: str
     addresses: list[str]
     controller: dict[str, Any] | None = None
+    front_end: dict[str, Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        if self.front_end is not None:
+            return str(self.front_end["role"])
+        return COMPUTE_HOST if self.controller is None else CONTROLLER
 
 
 # --- tokens
@@ -88,7 +94,7 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
         raise exceptions.JoinTokenInvalid()
     body = join_requests.parse_body(request.body)
     plain = _checked(conf, request, body)
-    row = _row(uow, body.host, body.controller is not None)
+    row = _row(uow, body.host, body.kind)
     if row is not None and (row.token_id, row.public_key) == (token.id, body.key):
         if row.body != plain:
             _check_addresses(uow, body)
@@ -97,7 +103,7 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
     if (known := _same_name(uow, body)) is not None:
         raise exceptions.JoinedHostExists(host=known)
     _check_addresses(uow, body)
-    name = _name(body.host, body.controller is not None)
+    name = _name(body.host, body.kind)
     row = JoinedHost(host=name, token_id=token.id, public_key=body.key, state=PENDING, body=plain)
     row.reply = row.signature = row.problem = ""
     row.created_at = uow.now
@@ -112,7 +118,7 @@ def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinS
         body = join_requests.parse_body(request.body)
     except exceptions.InvalidInput as error:
         raise exceptions.JoinTokenInvalid() from error
-    row = _row(uow, body.host, body.controller is not None)
+    row = _row(uow, body.host, body.kind)
     known = [] if row is None else [key for key in (row.public_key, row.previous_key) if key]
     if row is None or not any(join_requests.verifies(key, request.token_signature, request.body) for key in known):
         raise exceptions.JoinTokenInvalid()
@@ -135,7 +141,7 @@ def _checked(conf: cfg.ConfigOpts, request: JoinRequest, body: JoinBody) -> str:
 
 
 def _repeated(uow: UnitOfWork, row: JoinedHost, body: str) -> JoinState:
-    host = row.host.removeprefix(_CONTROLLER)
+    host = _host(row.host)
     if row.state == REMOVING:
         raise exceptions.JoinRefused(reason=f"Host {host} is being removed; it then needs another token.")
     if row.body != body:
@@ -178,16 +184,16 @@ def _check_clock(conf: cfg.ConfigOpts, body: JoinBody) -> None:
 
 
 def _same_name(uow: UnitOfWork, body: JoinBody) -> str | None:
-    """Return the host, or the controller, of this name. Certificates are compared without regard to upper case."""
-    name = _name(body.host, body.controller is not None)
+    """Return the machine of this kind and name. Certificates are compared without regard to upper case."""
+    name = _name(body.host, body.kind)
     queries = [(sa.select(JoinedHost.host), JoinedHost.host, name)]
-    if body.controller is None:
+    if body.kind == COMPUTE_HOST:
         of_service = sa.select(Service.host).where(Service.binary == services.COMPUTE)
         queries.append((of_service, Service.host, name))
     for query, column, wanted in queries:
         found = uow.session.scalars(query.where(sa.func.lower(column) == wanted.lower())).first()
         if found is not None:
-            return found.removeprefix(_CONTROLLER)
+            return _host(found)
     return None
 
 
@@ -206,26 +212,31 @@ def _check_addresses(uow: UnitOfWork, body: JoinBody) -> None:
                 )
 
 
-def _name(host: str, is_controller: bool) -> str:
-    """Return the name of a machine's row as a controller, or as a compute host."""
-    return f"{_CONTROLLER}{host}" if is_controller else host
+def _name(host: str, kind: str) -> str:
+    """Return the name of a machine's row as a kind. No host name has a space."""
+    return host if kind == COMPUTE_HOST else f"{kind} {host}"
 
 
-def _row(uow: UnitOfWork, host: str, is_controller: bool) -> JoinedHost | None:
-    """Return the row of a machine as a controller, or as a compute host."""
-    names = (host, _name(host, True))
+def _host(name: str) -> str:
+    """Return the host of a row's name."""
+    return name.rpartition(" ")[2]
+
+
+def _row(uow: UnitOfWork, host: str, kind: str) -> JoinedHost | None:
+    """Return the row of a machine as a kind."""
+    names = (host, _name(host, CONTROLLER), _name(host, kind))
     query = sa.select(JoinedHost).where(JoinedHost.host.in_(names)).order_by(JoinedHost.host).with_for_update()
     found = {row.host: row for row in uow.session.scalars(query)}
     plain = found.get(host)
-    if plain is not None and _is_controller(plain):  # An older version has made it.
+    if plain is not None and _kind(plain) == CONTROLLER:  # An older version has made it.
         plain.host = names[1]
         uow.session.flush()
         found = {plain.host: plain}
-    return found.get(_name(host, is_controller))
+    return found.get(_name(host, kind))
 
 
-def _is_controller(row: JoinedHost | PendingJoin) -> bool:
-    return msgspec.json.decode(row.body, type=_Known).controller is not None
+def _kind(row: JoinedHost | PendingJoin) -> str:
+    return msgspec.json.decode(row.body, type=_Known).kind
 
 
 # --- the registrar's work
@@ -235,12 +246,12 @@ def pending(uow: UnitOfWork) -> list[PendingJoin]:
     """Return the hosts that the registrar has to admit or to remove."""
     query = sa.select(JoinedHost).where(JoinedHost.state.in_((PENDING, REMOVING))).order_by(JoinedHost.created_at)
     found = [rows.to_object(PendingJoin, row) for row in uow.session.scalars(query)]
-    return [msgspec.structs.replace(work, host=work.host.removeprefix(_CONTROLLER)) for work in found]
+    return [msgspec.structs.replace(work, host=_host(work.host)) for work in found]
 
 
 def finish(uow: UnitOfWork, work: PendingJoin, reply: str, signature: str, problem: str) -> None:
     """Store what the registrar did. Work that has changed in the meantime is not finished by it."""
-    row = _row(uow, work.host, _is_controller(work))
+    row = _row(uow, work.host, _kind(work))
     if row is None or (row.state, row.body) != (work.state, work.body):
         return
     row.updated_at = uow.now
@@ -252,9 +263,12 @@ def finish(uow: UnitOfWork, work: PendingJoin, reply: str, signature: str, probl
         row.state, row.reply, row.signature, row.problem = JOINED, reply, signature, ""
 
 
-def remove_controller(uow: UnitOfWork, host: str) -> None:
-    """Make the registrar revoke a controller's keys and accounts. Raises `JoinedHostNotFound` for an unknown one."""
-    row = _row(uow, host, True)
+def remove_controller(uow: UnitOfWork, host: str, kind: str = CONTROLLER) -> None:
+    """Make the registrar revoke the keys and accounts of a controller, or of a front end with the role ``kind``.
+
+    Raises `JoinedHostNotFound` for an unknown one.
+    """
+    row = _row(uow, host, kind)
     if row is None and not _was_joined(uow, host):
         raise exceptions.JoinedHostNotFound(host=host[:255])
     if row is not None:
@@ -266,7 +280,7 @@ def remove(uow: UnitOfWork, host: str) -> None:
 
     Raises `JoinedHostNotFound` for an unknown host, and `JoinRefused` while it has servers.
     """
-    row = _row(uow, host, False)
+    row = _row(uow, host, COMPUTE_HOST)
     service = services.find(uow, host, services.COMPUTE)
     if row is None and (service is None or not _was_joined(uow, host)):
         raise exceptions.JoinedHostNotFound(host=host[:255])
@@ -289,9 +303,9 @@ def _was_joined(uow: UnitOfWork, host: str) -> bool:
     return uow.session.scalars(sa.select(JoinToken.id).where(JoinToken.host == host)).first() is not None
 
 
-def removal(uow: UnitOfWork, host: str, is_controller: bool) -> str | None:
-    """Return the problem of a removal, empty while there is none; None once the host or controller is gone."""
-    row = uow.session.get(JoinedHost, _name(host, is_controller))
+def removal(uow: UnitOfWork, host: str, kind: str) -> str | None:
+    """Return the problem of a removal, empty while there is none; None once the machine of this kind is gone."""
+    row = uow.session.get(JoinedHost, _name(host, kind))
     return None if row is None else row.problem
 
 

@@ -80,6 +80,7 @@ from nova_lite.objects.instance import (
 )
 from nova_lite.objects.join import (
     Controller,
+    FrontEnd,
     JoinReply,
     JoinRequest,
     JoinState,
@@ -186,6 +187,7 @@ __all__ = [
     "Flavor",
     "FloatingIp",
     "FloatingIpPool",
+    "FrontEnd",
     "HostAggregate",
     "HostFencing",
     "HostLoad",

@@ -58,6 +58,14 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
+class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine with the APIs, or the console proxies, alone. ``role``: api or console."""
+
+    role: str
+    host: str
+    address: str
+
+
 class PendingJoin(msgspec.Struct, kw_only=True):
     """Work for the registrar. ``state``: pending or removing. ``body``: as in `JoinRequest`.
 

@@ -1,6 +1,6 @@
-"""The list of controllers of a cloud, and the codes by which an operator confirms a new one.
+"""The lists of controllers and front ends of a cloud, and the codes by which an operator confirms a new one.
 
-The list is in the directory of keys, beside that of the trusted keys, with which it travels
+The lists are in the directory of keys, beside that of the trusted keys, with which they travel
 (`nova_lite.rpc.trust`).
 """
 
@@ -14,14 +14,15 @@ from typing import TypeVar
 import msgspec
 
 from nova_lite.base import exceptions, files
-from nova_lite.objects import Controller
+from nova_lite.objects import Controller, FrontEnd
 
 #: File of the list in the directory of keys.
 MEMBERS = "controllers.json"
+FRONT_ENDS = "front-ends.json"
 #: Codes that an operator has confirmed, by host, in the directory of the authority, which only root reads.
 CONFIRMED = "confirmed.json"
 
-_MAX_MEMBERS = 9
+_MAX_MEMBERS, _MAX_FRONT_ENDS = 9, 64
 _CODE = re.compile(r"[A-Z2-7]{4}(-[A-Z2-7]{4}){3}")
 
 T = TypeVar("T")
@@ -47,15 +48,46 @@ def with_member(present: Sequence[Controller], member: Controller) -> list[Contr
     return [*(other for other in present if other.host != member.host), member] if member not in present else [*present]
 
 
+# --- machines with one role
+
+
+def front_ends(directory: str) -> list[FrontEnd]:
+    """Return the machines with one role. Raises `ConfigurationError`."""
+    return read(Path(directory, FRONT_ENDS), list[FrontEnd]) or []
+
+
+def write_front_ends(directory: str, wanted: Sequence[FrontEnd]) -> None:
+    path = Path(directory, FRONT_ENDS)
+    if not wanted and not path.exists():
+        return
+    files.write_atomically(str(path), msgspec.json.format(msgspec.json.encode(list(wanted))) + b"\n", mode=0o644)
+
+
+def with_front_end(present: Sequence[FrontEnd], made: FrontEnd) -> list[FrontEnd]:
+    """Return the list with a machine. Raises `InvalidInput` if it is full."""
+    others = [other for other in present if (other.role, other.host) != (made.role, made.host)]
+    if len(others) >= _MAX_FRONT_ENDS:
+        raise exceptions.InvalidInput(reason=f"there are {_MAX_FRONT_ENDS} machines with one role already.")
+    return [*present] if made in present else [*others, made]
+
+
 # --- confirmation by an operator
 
 
 def confirm(directory: str, host: str, code: str) -> None:
-    """Confirm a machine by its code. ``directory``: of the authority. Raises `InvalidInput` for what is no code."""
+    """Confirm a machine by its code. ``directory``: of the authority. Raises `InvalidInput` for what is no code.
+
+    ``host``: of a controller; `front_end_name` for a front end.
+    """
     if not _CODE.fullmatch(code):
         raise exceptions.InvalidInput(reason=f"{code[:64]!r} is no code such as ABCD-EFGH-IJKL-MNOP.")
     known = confirmed(directory) | {host: code}
     files.write_atomically(str(Path(directory, CONFIRMED)), msgspec.json.encode(known), mode=0o600)
+
+
+def front_end_name(role: str, host: str) -> str:
+    """Return the name under which a front end is confirmed. No host name has a space."""
+    return f"{role} {host}"
 
 
 def confirmed(directory: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ import msgspec
 
 from nova_lite.base import exceptions, files, host_certificates
 from nova_lite.base.host_certificates import Authority
-from nova_lite.objects import Controller, JoinReply, JoinRequest, JoinState, TrustList
+from nova_lite.objects import Controller, FrontEnd, JoinReply, JoinRequest, JoinState, TrustList
 from nova_lite.rpc import keys
 from nova_lite.rpc.keys import TrustedKey
 
@@ -40,17 +40,23 @@ class _Content(msgspec.Struct, kw_only=True):
     serial: int
     keys: list[TrustedKey]
     controllers: list[Controller] = []
+    front_ends: list[FrontEnd] = []
 
 
 # --- signing and checking
 
 
 def signed_list(
-    authority: Authority, trusted: Sequence[TrustedKey], previous: int, controllers: Sequence[Controller] = ()
+    authority: Authority,
+    trusted: Sequence[TrustedKey],
+    previous: int,
+    controllers: Sequence[Controller] = (),
+    front_ends: Sequence[FrontEnd] = (),
 ) -> TrustList:
     """Sign a list. Its number is above ``previous``, and above that of each list that was lost with a database."""
     serial = max(previous + 1, int(datetime.datetime.now(datetime.UTC).timestamp() * 1000))
-    content = msgspec.json.encode(_Content(serial=serial, keys=list(trusted), controllers=list(controllers))).decode()
+    made = _Content(serial=serial, keys=list(trusted), controllers=list(controllers), front_ends=list(front_ends))
+    content = msgspec.json.encode(made).decode()
     signature = authority.sign(_LIST + content.encode())
     return TrustList(serial=serial, content=content, signature=signature, authority=authority.services_certificate())
 
@@ -73,6 +79,11 @@ def published_keys(trust: TrustList) -> list[TrustedKey]:
 def controllers_of(trust: TrustList) -> list[Controller]:
     """Return the controllers of a list that was checked, or is one's own."""
     return msgspec.json.decode(trust.content, type=_Content).controllers
+
+
+def front_ends_of(trust: TrustList) -> list[FrontEnd]:
+    """Return the machines with one role of a list that was checked, or is one's own."""
+    return msgspec.json.decode(trust.content, type=_Content).front_ends
 
 
 def signed_reply(authority: Authority, reply: JoinReply) -> tuple[str, str]:

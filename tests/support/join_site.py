@@ -29,15 +29,15 @@ class Accounts:
         self.removed_controllers: list[str] = []
         self.problem: Exception | None = None
 
-    def add_host(self, vhost: str, host: str, password_hash: str) -> None:
+    def add_host(self, vhost: str, host: str, password_hash: str, role: str = keys.COMPUTE) -> None:
         if self.problem is not None:
             raise self.problem
-        self.hashes[host] = password_hash
+        self.hashes[host if role == keys.COMPUTE else f"{role} {host}"] = password_hash
 
-    def remove_host(self, host: str) -> None:
+    def remove_host(self, host: str, role: str = keys.COMPUTE) -> None:
         if self.problem is not None:
             raise self.problem
-        self.hashes.pop(host, None)
+        self.hashes.pop(host if role == keys.COMPUTE else f"{role} {host}", None)
 
     def remove_controller(self, host: str) -> None:
         if self.problem is not None:

@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
 
 def controller_list(app: App, args: argparse.Namespace) -> None:
     del args
-    found = controllers.members(_directory(app))
+    found = controllers.members(keys_directory(app))
     app.show(("Host", "Address"), [(member.host, member.address) for member in found])
 
 
@@ -44,9 +44,9 @@ def controller_admit(app: App, args: argparse.Namespace) -> None:
     """Write the code where root alone writes, so that neither an API nor a conductor can admit a controller."""
     if not is_host_name(args.host):
         raise exceptions.InvalidInput(reason=f"{args.host[:300]!r} is not a host name.")
-    directory = os.path.join(_directory(app), HOST_CERTIFICATES)
+    directory = os.path.join(keys_directory(app), HOST_CERTIFICATES)
     Authority(directory).services_certificate()
-    if not controllers.members(_directory(app)):
+    if not controllers.members(keys_directory(app)):
         raise exceptions.ConfigurationError(
             reason="this cloud has one controller: set it up with --virtual-address first "
             "(docs/howto/high-availability.md)."
@@ -55,7 +55,7 @@ def controller_admit(app: App, args: argparse.Namespace) -> None:
     app.say(f"Machine {args.host} with code {args.code.upper()} may become a controller. It goes on within seconds.")
 
 
-def _directory(app: App) -> str:
+def keys_directory(app: App) -> str:
     directory: str | None = app.conf.rpc.keys_directory
     if not directory:
         raise exceptions.ConfigurationError(reason="[rpc] keys_directory is not set.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nova_lite.base import exceptions, host_certificates
 from nova_lite.base.host_certificates import Authority
-from nova_lite.base.join_requests import JoinToken
+from nova_lite.base.join_requests import COMPUTE_HOST, CONTROLLER, JoinToken
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES
 from nova_lite.conf import join
@@ -92,7 +92,7 @@ def host_remove(app: App, args: argparse.Namespace) -> None:
     A repeated call goes on where the last one stopped.
     """
     app.db.write(lambda uow: joins.remove(uow, args.host))
-    _wait_until_removed(app, args.host, False)
+    wait_until_removed(app, args.host, COMPUTE_HOST)
     time.sleep(app.timing.last_report)
     for service in app.db.read(lambda uow: services.list_(uow, args.host, services.COMPUTE)):
         app.servers.conductor.service_delete(app.context, service.uuid)
@@ -102,13 +102,13 @@ def host_remove(app: App, args: argparse.Namespace) -> None:
 def controller_remove(app: App, args: argparse.Namespace) -> None:
     """Revoke the keys and the accounts. A compute host on the same machine stays."""
     app.db.write(lambda uow: joins.remove_controller(uow, args.host))
-    _wait_until_removed(app, args.host, True)
+    wait_until_removed(app, args.host, CONTROLLER)
     app.say(f"Controller {args.host} is removed. On the machine: nova-lite-setup remove --purge --yes")
 
 
-def _wait_until_removed(app: App, host: str, is_controller: bool) -> None:
+def wait_until_removed(app: App, host: str, kind: str) -> None:
     deadline = time.monotonic() + app.timing.removal_wait
-    while (problem := app.db.read(lambda uow: joins.removal(uow, host, is_controller))) is not None:
+    while (problem := app.db.read(lambda uow: joins.removal(uow, host, kind))) is not None:
         if problem or time.monotonic() > deadline:
             raise exceptions.ConfigurationError(
                 reason=f"Host {host} is not removed yet: {problem or 'nova-lite-registrar does not run.'} "

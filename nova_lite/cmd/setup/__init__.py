@@ -19,7 +19,17 @@ import sys  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
-from nova_lite.cmd.setup import compute, controller, further, removal, rotation, settings, steps, upgrade  # noqa: E402
+from nova_lite.cmd.setup import (  # noqa: E402
+    compute,
+    controller,
+    front_end,
+    further,
+    removal,
+    rotation,
+    settings,
+    steps,
+    upgrade,
+)
 
 PROG = "nova-lite-setup"
 
@@ -63,9 +73,22 @@ def parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="address by which other machines reach this one; default: the one from which it reaches the controller",
     )
+    for role, part in (("api", "the APIs"), ("console", "the console proxies")):
+        made = command(
+            role,
+            f"Make this machine serve {part} alone, beside the controllers of the cloud that TOKEN is of "
+            "(nova-lite-manage host token). It can be repeated.",
+            _front_end,
+        )
+        made.add_argument("token", metavar="TOKEN", help="the token, or - to read it from standard input")
+        made.add_argument(
+            "--address",
+            metavar="ADDRESS",
+            help="address by which other machines reach this one; default: the one from which it reaches the cloud",
+        )
     command(
         "rotate",
-        "Replace the key and the certificates of this host, which joined with a token. It can be repeated.",
+        "Replace the keys and the certificates of this machine, which joined with a token. It can be repeated.",
         _rotate,
     )
     made = command(
@@ -143,9 +166,15 @@ def _compute(args: argparse.Namespace) -> None:
     print(compute.farewell(wanted), flush=True)
 
 
+def _front_end(args: argparse.Namespace) -> None:
+    wanted = front_end.read(_token(args), args.address)
+    steps.run(front_end.steps(args.command, wanted))
+    print(front_end.farewell(args.command, wanted), flush=True)
+
+
 def _rotate(args: argparse.Namespace) -> None:
     del args
-    steps.run(rotation.Rotation().steps())
+    steps.run(rotation.steps())
 
 
 def _upgrade(args: argparse.Namespace) -> None:

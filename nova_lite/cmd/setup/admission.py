@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from nova_lite.base import exceptions, host_certificates, join_requests, version
+from nova_lite.base import exceptions, files, host_certificates, join_requests, version
 from nova_lite.base.host_certificates import CONSOLES, SERVER_KEY
 from nova_lite.base.join_requests import JoinBody, JoinToken
 from nova_lite.cmd.setup import machine
@@ -21,6 +22,7 @@ from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.objects import JoinReply, JoinRequest, JoinState
 from nova_lite.objects.join import JOINED
 from nova_lite.rpc import keys, trust
+from nova_lite.rpc.broker import hashed
 from nova_lite.rpc.trust import JoinClient
 
 STATE = Path("/var/lib/nova-lite")
@@ -33,6 +35,8 @@ CERTIFICATES = Path("/etc/pki/qemu")
 
 #: Seconds that the registrar may take.
 _JOIN_SECONDS = 90
+#: Seconds that an operator has to compare the code.
+_CONFIRM_SECONDS = 1800
 #: Seconds for which a join API that has answered before may be away: a virtual address moves, or an API restarts.
 PATIENCE = 60.0
 #: Seconds between two requests. A client may send one a second.
@@ -49,14 +53,22 @@ class Memory(msgspec.Struct, kw_only=True):
     password_hash: str
 
 
-def memory() -> Memory | None:
+def memory(path: Path | None = None) -> Memory | None:
     """Return what an earlier set-up made up. Raises `ConfigurationError` if it cannot be read."""
+    path = path or MEMORY
     try:
-        return msgspec.json.decode(MEMORY.read_bytes(), type=Memory)
+        return msgspec.json.decode(path.read_bytes(), type=Memory)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
-        raise exceptions.ConfigurationError(reason=f"{MEMORY} cannot be read: {error}. Remove it.") from error
+        raise exceptions.ConfigurationError(reason=f"{path} cannot be read: {error}. Remove it.") from error
+
+
+def make_memory(path: Path, host: str) -> None:
+    """Make up a password, and store it for root alone."""
+    password = secrets.token_urlsafe(24)
+    made = Memory(host=host, password=password, password_hash=hashed(password))
+    files.write_atomically(str(path), msgspec.json.encode(made), mode=0o600)
 
 
 def message_key(host: str) -> Path:
@@ -72,8 +84,8 @@ def body(address: str, key: Path) -> str:
         addresses=[address],
         key=public(key),
         password_hash=known.password_hash,
-        host_key=_public_pem(CERTIFICATES / SERVER_KEY),
-        console_key=_public_pem(CERTIFICATES / CONSOLES / SERVER_KEY),
+        host_key=public_pem(CERTIFICATES / SERVER_KEY),
+        console_key=public_pem(CERTIFICATES / CONSOLES / SERVER_KEY),
         version=version.VERSION,
         sent=time.time(),
     )
@@ -119,6 +131,20 @@ def wait_until_joined(send: Callable[[], JoinState]) -> JoinState:
         time.sleep(POLL)
 
 
+def wait_until_confirmed(send: Callable[[], JoinState], command: str) -> JoinState:
+    """Print the command by which an operator confirms this machine, and send the request until the registrar has
+    admitted it. Raises `ConfigurationError`.
+    """
+    print(f"\n\n    On the first controller: nova-lite-manage {command}\n\n       ", end=" ", flush=True)
+    deadline = time.monotonic() + _CONFIRM_SECONDS
+    while (state := send()).state != JOINED:
+        if state.problem or time.monotonic() > deadline:
+            problem = state.problem or "nobody has confirmed the code there, or nova-lite-registrar does not run."
+            raise exceptions.ConfigurationError(reason=f"the first controller cannot admit this machine: {problem}")
+        time.sleep(POLL)
+    return state
+
+
 def accept(state: JoinState, authority: str, address: str, host: str, key: Path) -> JoinReply:
     """Write the certificates of a reply, and the list of trusted keys. ``address``: of the join API."""
     reply = trust.reply_of(state, authority, host, public(key))
@@ -155,7 +181,8 @@ def public(path: Path) -> str:
     return base64.b64encode(keys.PrivateKey.read(str(path)).public).decode()
 
 
-def _public_pem(path: Path) -> str:
+def public_pem(path: Path) -> str:
+    """Return the public half of a certificate's key, in PEM. Raises `ConfigurationError`."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except ValueError as error:

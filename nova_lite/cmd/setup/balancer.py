@@ -14,7 +14,8 @@ from pathlib import Path
 
 from nova_lite.base import exceptions, ip
 from nova_lite.cmd.setup import machine
-from nova_lite.objects import Controller
+from nova_lite.objects import Controller, FrontEnd
+from nova_lite.rpc.keys import API, CONSOLE
 
 PACKAGES = ("haproxy", "keepalived")
 #: Ports on loopback at which daemons of this machine reach a broker and the database.
@@ -59,13 +60,16 @@ def apply(
     interface: str,
     virtual_address: str,
     listed: Sequence[Controller],
+    front_ends: Sequence[FrontEnd],
     *,
     has_database: bool,
     proxy_protocol: bool,
 ) -> list[str]:
     """Write the controllers into both files. Running programs read them again. Returns the changed programs."""
     changed = []
-    wanted = haproxy(address, virtual_address, listed, has_database=has_database, proxy_protocol=proxy_protocol)
+    wanted = haproxy(
+        address, virtual_address, listed, front_ends, has_database=has_database, proxy_protocol=proxy_protocol
+    )
     if machine.replace(_HAPROXY, wanted):
         changed.append("haproxy")
     if machine.replace(_KEEPALIVED, keepalived(address, interface, virtual_address, listed)):
@@ -114,8 +118,17 @@ def remove() -> None:
 
 
 def haproxy(
-    address: str, virtual_address: str, listed: Sequence[Controller], *, has_database: bool, proxy_protocol: bool
+    address: str,
+    virtual_address: str,
+    listed: Sequence[Controller],
+    front_ends: Sequence[FrontEnd] = (),
+    *,
+    has_database: bool,
+    proxy_protocol: bool,
 ) -> str:
+    """Return HAProxy's file. Machines with one role serve beside the controllers."""
+    apis: list[Controller | FrontEnd] = [*listed, *(machine for machine in front_ends if machine.role == API)]
+    proxies: list[Controller | FrontEnd] = [*listed, *(machine for machine in front_ends if machine.role == CONSOLE)]
     lines = [
         "global",
         "    log /dev/log local0 notice",
@@ -143,15 +156,15 @@ def haproxy(
     lines += _listen(name, virtual_address, port)
     # A connection alone says little: the kernel accepts it for a process that stands still.
     lines += ["    balance leastconn", "    option httpchk GET /"]
-    lines += [f"    server {m.host} {_at(m.address, port)} check check-ssl verify none{checked}" for m in listed]
+    lines += [f"    server {m.host} {_at(m.address, port)} check check-ssl verify none{checked}" for m in apis]
     for other, port in _APIS.items():
         lines += _listen(other, virtual_address, port)
         lines += ["    balance leastconn"]
-        lines += [f"    server {m.host} {_at(m.address, port)} track {name}/{m.host}{proxied}" for m in listed]
+        lines += [f"    server {m.host} {_at(m.address, port)} track {name}/{m.host}{proxied}" for m in apis]
     for other, port in _CONSOLES.items():
         lines += _listen(other, virtual_address, port)
         lines += ["    balance source"]
-        lines += [f"    server {m.host} {_at(m.address, port)} check" for m in listed]
+        lines += [f"    server {m.host} {_at(m.address, port)} check" for m in proxies]
     ordered = sorted(listed, key=lambda member: member.address != address)
     lines += _listen("broker-of-hosts", virtual_address, _BROKER_PORT)
     lines += ["    balance leastconn", *_brokers(listed, "check check-ssl verify none")]

@@ -59,21 +59,22 @@ def add_accounts(accounts: list[Account]) -> None:
     _ctl("import_definitions", given=json.dumps(definitions(VHOST, accounts)))
 
 
-def host_user(host: str) -> str:
-    """Return the name of a compute host's account."""
-    return f"{PREFIX}-{COMPUTE}.{host}"
+def host_user(host: str, role: str = COMPUTE) -> str:
+    """Return the name of the account of a machine with one role, such as a compute host."""
+    return f"{PREFIX}-{role}.{host}"
 
 
-def add_host(vhost: str, host: str, password_hash: str) -> None:
-    """Make or change the account of a compute host."""
-    made = Account(user=host_user(host), role=COMPUTE, host=host, password_hash=password_hash)
+def add_host(vhost: str, host: str, password_hash: str, role: str = COMPUTE) -> None:
+    """Make or change the account of a machine with one role."""
+    made = Account(user=host_user(host, role), role=role, host=host, password_hash=password_hash)
     _ctl("import_definitions", given=json.dumps(definitions(vhost, [made])))
 
 
-def remove_host(host: str) -> None:
-    """Delete the account of a compute host, which ends its connections."""
-    if host_user(host) in [line.split("\t")[0] for line in _ctl("list_users").splitlines()]:
-        _ctl("delete_user", host_user(host))
+def remove_host(host: str, role: str = COMPUTE) -> None:
+    """Delete the account of a machine with one role, which ends its connections."""
+    user = host_user(host, role)
+    if user in [line.split("\t")[0] for line in _ctl("list_users").splitlines()]:
+        _ctl("delete_user", user)
 
 
 def remove_controller(host: str) -> None:

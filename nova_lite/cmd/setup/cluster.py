@@ -17,6 +17,7 @@ from nova_lite.cmd.setup import balancer, broker, galera, machine
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.objects import Controller
 from nova_lite.rpc import controllers
+from nova_lite.rpc.keys import API, CONSOLE
 
 #: Settings of this controller that the set-up of a cloud with several controllers made.
 LOCAL = CONFIGURATION / "cluster.json"
@@ -32,6 +33,11 @@ FILES = (
     *(f"{name}.conf" for name in ("nova-lite", "api", "conductor", "scheduler", "novncproxy", "serialproxy")),
     *("manage.conf", "registrar.conf", "api-paste.ini", "policy.yaml"),
 )
+#: Files of a machine with one role. No other daemon's secret is in them.
+FRONT_END_FILES = {
+    API: ("nova-lite.conf", "api.conf", "api-paste.ini", "policy.yaml"),
+    CONSOLE: ("nova-lite.conf", "novncproxy.conf", "serialproxy.conf"),
+}
 _SECTION = re.compile(r"\[([^\]]+)\]")
 _SETTING = re.compile(r"(\w+)\s*[=:]\s*(.*)")
 
@@ -68,6 +74,19 @@ class Secrets(msgspec.Struct, kw_only=True):
     volume_keys: str = ""
 
 
+class FrontEndSettings(msgspec.Struct, kw_only=True):
+    """Settings of the cloud for a machine with one role, without an account at the broker.
+
+    ``files``: its configuration by name, as ``address``, the controller that sends them, has it. ``virtual_address``:
+    empty in a cloud with one controller.
+    """
+
+    address: str
+    virtual_address: str
+    files: dict[str, str]
+    members: list[Controller]
+
+
 def local() -> Local | None:
     """Return this controller's settings; None if its cloud has only one. Raises `ConfigurationError`."""
     return controllers.read(LOCAL, Local)
@@ -96,6 +115,28 @@ def secrets(directory: str) -> Secrets:
         members=listed,
         proxy_protocol=found.proxy_protocol,
         volume_keys=_volume_keys(),
+    )
+
+
+def front_end_settings(directory: str, role: str) -> FrontEndSettings:
+    """Return what a machine with one role needs. ``directory``: of keys. Raises `ConfigurationError`."""
+    found = local()
+    address = machine.setting(CONFIGURATION / "nova-lite.conf", "DEFAULT", "my_ip")
+    if not address:
+        raise exceptions.ConfigurationError(reason=f"{CONFIGURATION}/nova-lite.conf: [DEFAULT] my_ip is not set.")
+    # The account is another one: what a front end gets names none of this machine.
+    account = {("DEFAULT", "transport_url"): ""}
+    sent = {}
+    for name in FRONT_END_FILES[role]:
+        path = CONFIGURATION / name
+        if path.exists():
+            text = path.read_text()
+            sent[name] = adapted(text, account, address, address) if name.endswith(".conf") else text
+    return FrontEndSettings(
+        address=address,
+        virtual_address=found.virtual_address if found else "",
+        files=sent,
+        members=controllers.members(directory),
     )
 
 
@@ -143,6 +184,7 @@ def apply(directory: str) -> list[str]:
         found.interface,
         found.virtual_address,
         listed,
+        controllers.front_ends(directory),
         has_database=found.has_database,
         proxy_protocol=found.proxy_protocol,
     )

@@ -6,7 +6,6 @@ Nothing secret leaves the machine: it sends public keys and the hash of a passwo
 from __future__ import annotations
 
 import json
-import secrets
 import socket
 import sys
 import time
@@ -14,19 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import msgspec
-
 from nova_lite.base import exceptions, files, host_certificates, ip
 from nova_lite.base.context import is_host_name
 from nova_lite.base.host_certificates import CLIENT_KEY, CONSOLES, SERVER_KEY
 from nova_lite.base.join_requests import JoinToken
 from nova_lite.cmd.setup import admission, cluster, libvirt, machine, settings, units
-from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY, POLL, STATE, Memory
+from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY, POLL, STATE
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
 from nova_lite.objects import JoinReply, JoinState
 from nova_lite.rpc import keys
-from nova_lite.rpc.broker import hashed
 from nova_lite.rpc.trust import JoinClient
 
 UNIT = "nova-lite-compute"
@@ -171,9 +167,7 @@ class Setup:
             content = (CERTIFICATES / SERVER_KEY).read_bytes()
             files.write_atomically(str(copy), content, mode=0o600, owner=machine.ids("libvirt-qemu"))
         if admission.memory() is None:
-            password = secrets.token_urlsafe(24)
-            memory = Memory(host=self._wanted.name, password=password, password_hash=hashed(password))
-            files.write_atomically(str(MEMORY), msgspec.json.encode(memory), mode=0o600)
+            admission.make_memory(MEMORY, self._wanted.name)
             made += 1
         return f"{made} made" if made else "all are there"
 

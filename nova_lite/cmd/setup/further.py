@@ -10,12 +10,11 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from nova_lite.base import exceptions, files, host_certificates, join_requests, sealing, version
 from nova_lite.base.host_certificates import (
@@ -44,14 +43,11 @@ from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
 from nova_lite.objects import JoinReply, JoinState
-from nova_lite.objects.join import JOINED
 from nova_lite.rpc import controllers, keys, trust
 from nova_lite.rpc.trust import JoinClient
 
 #: Key to which the secrets are sealed. The last step removes it: what was captured can never be opened then.
 SEAL_KEY = CONFIGURATION / "join-seal.key"
-#: Seconds that the operator has to compare the code.
-_CONFIRM_SECONDS = 1800
 
 
 class Place(NamedTuple):
@@ -145,24 +141,7 @@ class Setup:
 
     def create_keys(self) -> str:
         """Make what does not exist: keys for messages, for certificates, and for the secrets of the cloud."""
-        KEYS.mkdir(mode=0o755, parents=True, exist_ok=True)
-        made = 0
-        for role, owner in KEY_OWNERS.items():
-            path = self._message_key(role)
-            if not path.exists():
-                files.write_atomically(
-                    str(path), keys.PrivateKey.generate().pem(), mode=0o600, owner=machine.ids(owner)
-                )
-                made += 1
-        for place in PLACES.values():
-            path = place.directory / place.key
-            if not path.exists():
-                _make_directories(place.directory)
-                # The database's package, which makes its user, comes only if the cloud has a database of its own.
-                owner = place.owner if machine.has_user(place.owner) else "root"
-                key = host_certificates.new_key()
-                files.write_atomically(str(path), key, mode=0o600, owner=machine.ids(owner))
-                made += 1
+        made = make_keys(self._wanted.name, KEY_OWNERS, PLACES)
         if not SEAL_KEY.exists() and not self._is_done():
             files.write_atomically(str(SEAL_KEY), sealing.new_private_key().encode(), mode=0o600)
             made += 1
@@ -174,18 +153,7 @@ class Setup:
             self._secrets = cluster.secrets(str(KEYS))
             return "joined already"
         code = join_requests.confirmation_code(self._body())
-        print(
-            f"\n\n    On the first controller: nova-lite-manage controller admit {self._wanted.name} {code}\n\n       ",
-            end=" ",
-            flush=True,
-        )
-        deadline = time.monotonic() + _CONFIRM_SECONDS
-        while (state := self._send()).state != JOINED:
-            if state.problem or time.monotonic() > deadline:
-                problem = state.problem or "nobody has confirmed the code there, or nova-lite-registrar does not run."
-                raise exceptions.ConfigurationError(reason=f"the first controller cannot admit this one: {problem}")
-            time.sleep(admission.POLL)
-        self._accept(state)
+        self._accept(admission.wait_until_confirmed(self._send, f"controller admit {self._wanted.name} {code}"))
         return f"as controller {self._wanted.name}"
 
     def _accept(self, state: JoinState) -> None:
@@ -201,33 +169,13 @@ class Setup:
             self._secrets = msgspec.json.decode(opened, type=cluster.Secrets)
         except (sealing.Unreadable, msgspec.DecodeError) as error:
             raise exceptions.ConfigurationError(reason="the secrets of the cloud are not for this machine.") from error
-        for name, place in PLACES.items():
-            machine.replace(place.directory / CA_CERTIFICATE, reply.certificates[f"{name}/ca-cert.pem"])
-            machine.replace(place.directory / place.certificate, reply.certificates[f"{name}/cert.pem"])
-        machine.replace(controller.authority_file(), self._authority)
-        listed = admission.asked(JoinClient(token.address, self._authority).trust, admission.PATIENCE)
-        assert listed is not None, "The list was not asked for with a number."
-        trust.write(str(KEYS), listed, self._authority)
-        controllers.write_members(str(KEYS), trust.controllers_of(listed))
+        accept_certificates(reply, PLACES)
+        accept_list(token.address, self._authority)
         self._reply = reply
 
     def _body(self) -> JoinBody:
-        message_keys = {role: admission.public(self._message_key(role)) for role in join_requests.CONTROLLER_ROLES}
-        return JoinBody(
-            host=self._wanted.name,
-            addresses=[self._wanted.address],
-            key=message_keys[join_requests.CONTROLLER_ROLES[0]],
-            password_hash="",
-            host_key="",
-            console_key="",
-            version=version.VERSION,
-            sent=time.time(),
-            controller=ControllerBody(
-                message_keys=message_keys,
-                certificate_keys={name: _public_pem(place.directory / place.key) for name, place in PLACES.items()},
-                seal_key=sealing.public_key(SEAL_KEY.read_text()),
-            ),
-        )
+        message_keys = {role: self._message_key(role) for role in join_requests.CONTROLLER_ROLES}
+        return body(self._wanted.name, self._wanted.address, message_keys, SEAL_KEY)
 
     def _send(self) -> JoinState:
         token, key = self._wanted.token, self._message_key(join_requests.CONTROLLER_ROLES[0])
@@ -349,11 +297,62 @@ def _start_daemons() -> str:
     return units.start([f"nova-lite-{name}" for name in (*DAEMONS, REGISTRAR)])
 
 
-def _make_directories(path: Path) -> None:
-    path.mkdir(mode=0o755, parents=True, exist_ok=True)
+def body(host: str, address: str, message_keys: Mapping[str, Path], seal_key: Path) -> JoinBody:
+    """Return the request of a machine with these keys. ``message_keys``: by role."""
+    public = {role: admission.public(path) for role, path in message_keys.items()}
+    return JoinBody(
+        host=host,
+        addresses=[address],
+        key=public[join_requests.CONTROLLER_ROLES[0]],
+        password_hash="",
+        host_key="",
+        console_key="",
+        version=version.VERSION,
+        sent=time.time(),
+        controller=ControllerBody(
+            message_keys=public,
+            certificate_keys=public_keys(PLACES),
+            seal_key=sealing.public_key(seal_key.read_text()),
+        ),
+    )
 
 
-def _public_pem(path: Path) -> str:
-    key = load_pem_private_key(path.read_bytes(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return host_certificates.public_pem(key)
+def public_keys(places: Mapping[str, Place]) -> dict[str, str]:
+    """Return the public halves of certificates' keys, in PEM."""
+    return {name: admission.public_pem(place.directory / place.key) for name, place in places.items()}
+
+
+def make_keys(host: str, owners: Mapping[str, str], places: Mapping[str, Place]) -> int:
+    """Make the keys that do not exist: for messages, by role with its user, and of certificates. Returns how many."""
+    KEYS.mkdir(mode=0o755, parents=True, exist_ok=True)
+    made = 0
+    for role, owner in owners.items():
+        path = Path(keys.private_path(str(KEYS), role, host))
+        if not path.exists():
+            files.write_atomically(str(path), keys.PrivateKey.generate().pem(), mode=0o600, owner=machine.ids(owner))
+            made += 1
+    for place in places.values():
+        path = place.directory / place.key
+        if not path.exists():
+            place.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            # The database's package, which makes its user, comes only if the cloud has a database of its own.
+            owner = place.owner if machine.has_user(place.owner) else "root"
+            files.write_atomically(str(path), host_certificates.new_key(), mode=0o600, owner=machine.ids(owner))
+            made += 1
+    return made
+
+
+def accept_certificates(reply: JoinReply, places: Mapping[str, Place]) -> None:
+    for name, place in places.items():
+        machine.replace(place.directory / CA_CERTIFICATE, reply.certificates[f"{name}/ca-cert.pem"])
+        machine.replace(place.directory / place.certificate, reply.certificates[f"{name}/cert.pem"])
+
+
+def accept_list(address: str, authority: str) -> None:
+    """Write the list of trusted keys, and those of controllers and front ends. ``address``: of the join API."""
+    machine.replace(controller.authority_file(), authority)
+    listed = admission.asked(JoinClient(address, authority).trust, admission.PATIENCE)
+    assert listed is not None, "The list was not asked for with a number."
+    trust.write(str(KEYS), listed, authority)
+    controllers.write_members(str(KEYS), trust.controllers_of(listed))
+    controllers.write_front_ends(str(KEYS), trust.front_ends_of(listed))

@@ -10,8 +10,9 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
 from tests.integration.systemd.machine import DEADLINE
@@ -20,6 +21,8 @@ SETUP, MANAGE, PYTHON = f"{VENV}/bin/nova-lite-setup", f"{VENV}/bin/nova-lite-ma
 VIRTUAL = "10.242.0.10"
 CLIENT = "10.242.0.9"
 ADDRESSES = {"ha1": "10.242.0.11", "ha2": "10.242.0.12", "ha3": "10.242.0.13"}
+#: Step at which a set-up waits for the operator.
+JOINS = 6
 IMAGES = "/var/lib/nova-lite/images"
 
 
@@ -107,19 +110,13 @@ class Cloud:
         options = ("--address", ADDRESSES["ha1"], "--virtual-address", VIRTUAL, "--database", "mariadb")
         return machine.run(SETUP, "controller", *options, seconds=SET_UP_SECONDS)
 
-    def set_up_further(self, name: str) -> str:
-        """Let a controller join, and confirm its code on the first one. Returns what the set-up prints."""
-        first = self.controllers["ha1"]
+    def set_up_further(self, name: str, killed_at: Iterable[int] = ()) -> str:
+        """Let a controller join, and confirm its code on the first one. Returns what the set-up prints.
+
+        ``killed_at``: steps at each of which the set-up is killed, and run again.
+        """
         machine = self.controllers.get(name) or self.add(name)
-        process = machine.start(SETUP, "controller", first.run(MANAGE, "host", "token").strip())
-        said = read_until(process, "admit")
-        said += read_until(process, "\n")
-        found = re.search(r"admit (\S+) ((?:[A-Z2-7]{4}-?){4})\s", said)
-        assert found is not None, said
-        first.run(MANAGE, "controller", "admit", found[1], found[2])
-        said += process.communicate(timeout=SET_UP_SECONDS)[0]
-        assert process.returncode == 0, said
-        return said
+        return set_up_confirmed(self.controllers["ha1"], machine, "controller", 12, killed_at)
 
     def power_on(self, name: str) -> None:
         """Start a machine whose power was cut, with its cable."""
@@ -131,6 +128,39 @@ class Cloud:
 
     def mend(self, name: str) -> None:
         self.client.run("ip", "link", "set", f"to-{name}", "up")
+
+
+def set_up_confirmed(
+    first: BareMachine, machine: BareMachine, kind: str, count: int, killed_at: Iterable[int] = ()
+) -> str:
+    """Run a set-up that an operator confirms on the first controller. Returns what its last run prints.
+
+    ``count``: of its steps. ``killed_at``: steps at each of which it is killed, and run again.
+    """
+    token, confirmed = first.run(MANAGE, "host", "token").strip(), False
+    for step in (*killed_at, 0):
+        process = machine.start(SETUP, kind, token)
+        said = ""
+        if not confirmed and (not step or step >= JOINS):
+            said, confirmed = confirm(first, process), True
+        if step:
+            said += read_until(process, f"[{step:2}/{count}]") if f"[{step:2}/" not in said else ""
+            assert f"[{step:2}/" in said, said
+            process.kill()
+            process.wait(DEADLINE)
+    said += process.communicate(timeout=SET_UP_SECONDS)[0]
+    assert process.returncode == 0, said
+    return said
+
+
+def confirm(first: BareMachine, process: subprocess.Popen[str]) -> str:
+    """Run the command that a set-up shows on the first controller. Returns what the set-up has printed."""
+    said = read_until(process, " admit ")
+    said += read_until(process, "\n")
+    found = re.search(r"nova-lite-manage ((?:controller|frontend) admit .*)", said)
+    assert found is not None, said
+    first.run(MANAGE, *found[1].split())
+    return said
 
 
 def _tree(directory: pathlib.Path, name: str) -> pathlib.Path:

@@ -329,6 +329,9 @@ print(json.dumps(found))
 def main() -> int:
     parser = argparse.ArgumentParser(prog="devstack/ha.sh", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", action="append", help="losses whose title has this text; repeatable")
+    parser.add_argument(
+        "--interrupt", action="store_true", help="kill the set-up of ha2 at each step, and run it again"
+    )
     parser.add_argument("--stay", action="store_true", help="after a failure, keep the machines until Ctrl-C")
     args = parser.parse_args()
     only = args.only
@@ -342,7 +345,10 @@ def main() -> int:
         for name in ADDRESSES:
             began = time.monotonic()
             print(f"{name} ...", end=" ", flush=True)
-            cloud.set_up_first() if name == "ha1" else cloud.set_up_further(name)
+            if name == "ha1":
+                cloud.set_up_first()
+            else:
+                cloud.set_up_further(name, range(2, 13) if args.interrupt and name == "ha2" else ())
             print(f"{time.monotonic() - began:.0f} s", flush=True)
         flavor, image = set_up_hosts(cloud)
         try:

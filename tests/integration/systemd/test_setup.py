@@ -14,6 +14,7 @@ import pytest
 
 from nova_lite.base.join_requests import JoinToken
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
+from tests.integration.systemd.controllers import confirm, set_up_confirmed
 from tests.integration.systemd.machine import DEADLINE
 
 ADDRESS = "192.0.2.10"
@@ -25,7 +26,8 @@ IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 KILLED_AT = range(2, 12) if IS_LONG else (6, 9)
 #: Steps at which the set-up of a host is killed: otherwise while it waits for the registrar.
 HOST_KILLED_AT = range(2, 11) if IS_LONG else (6,)
-HOST_ADDRESS = "192.0.2.11"
+HOST_ADDRESS, FRONT_END_ADDRESS = "192.0.2.11", "192.0.2.12"
+CA = "/etc/openstack/nova-lite-ca.pem"
 MANAGE = f"{VENV}/bin/nova-lite-manage"
 HOST_UNIT = "nova-lite-compute"
 #: Files and directories of ours outside of the package.
@@ -257,6 +259,57 @@ def test_purge_of_a_host_leaves_nothing(joined: BareMachine) -> None:
     assert joined.run("ls", "/etc/pki") == ""
     assert "16514" not in joined.run("ss", "--listening", "--tcp", "--numeric")
     assert joined.run("systemctl", "is-enabled", "libvirtd-tls.socket", check=False).strip() == "disabled"
+
+
+# --- a front end
+
+
+@pytest.fixture(scope="module")
+def front_end(bare: BareMachine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareMachine]:
+    made = BareMachine(tmp_path_factory.mktemp("front_end") / "tree", "f1")
+    try:
+        bare.connect(made, FRONT_END_ADDRESS)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.skipif(not IS_LONG, reason="NOVA_LITE_LONG=1 sets up a machine of each role")
+@pytest.mark.parametrize("role", ["api", "console"])
+def test_machine_with_one_role_that_is_killed_at_a_step_serves_after_the_next_run(
+    controller: BareMachine, front_end: BareMachine, role: str
+) -> None:
+    said = set_up_confirmed(controller, front_end, role, 9, range(2, 10))
+    assert f"Machine f1 serves as {role}." in said
+    port = 8774 if role == "api" else 6080
+    url = f"https://{FRONT_END_ADDRESS}:{port}/"
+    seen = controller.run(
+        f"{VENV}/bin/python", "-c", f"import requests; r = requests.get({url!r}, verify={CA!r}); print(r)"
+    )
+    assert "[200]" in seen
+    found = front_end.run("sh", "-c", "cd /etc/nova-lite; cat *.conf; ls *.conf keys").split()
+    secret = re.search(r"rabbit://nova-lite-\w+:(\w+)@", controller.run("cat", f"/etc/nova-lite/{UNITS[2][10:]}.conf"))
+    assert secret is not None and secret[1] not in found
+    assert "connection" not in found and not {"conductor.conf", "manage.conf", "conductor.controller.key"} & set(found)
+    assert [word for word in found if word.endswith(".key") and role in word] == [f"{role}.f1.key"]
+    keys = front_end.run("sh", "-c", "stat -c '%a %U' /etc/nova-lite/keys/*.key /etc/nova-lite/tls/*/*-key.pem")
+    assert set(keys.splitlines()) <= {"600 nova-lite-api", "600 nova-lite-console"}
+
+
+@pytest.mark.skipif(not IS_LONG, reason="NOVA_LITE_LONG=1 sets up a machine of each role")
+def test_machine_with_one_role_gets_new_keys_and_is_removed(controller: BareMachine, front_end: BareMachine) -> None:
+    old = front_end.run("cat", "/etc/nova-lite/keys/api.f1.key")
+    process = front_end.start(SETUP, "rotate")
+    for _ in ("api", "console"):
+        confirm(controller, process)
+    assert process.wait(SET_UP_SECONDS) == 0
+    assert front_end.run("cat", "/etc/nova-lite/keys/api.f1.key") != old
+    front_end.run(MANAGE, "config", "check")
+    for role in ("api", "console"):
+        assert "is removed" in controller.run(MANAGE, "frontend", "remove", role, "f1")
+    assert "f1" not in controller.run("cat", "/etc/nova-lite/keys/trusted.json")
+    front_end.run(SETUP, "remove", "--purge", "--yes")
+    assert front_end.run("sh", "-c", FIND).split() == []
 
 
 def test_controller_is_a_compute_host_as_well(controller: BareMachine) -> None:

@@ -13,7 +13,7 @@ from nova_lite.base.host_certificates import CONTROLLER_CERTIFICATES, Authority
 from nova_lite.base.join_requests import CONTROLLER_ROLES
 from nova_lite.cmd import setup
 from nova_lite.cmd.setup import admission, balancer, broker, cluster, controller, further, galera, machine, settings
-from nova_lite.objects import Controller
+from nova_lite.objects import Controller, FrontEnd
 from nova_lite.rpc import controllers
 from tests.support.manage import Tool
 
@@ -202,6 +202,25 @@ def test_balancer_of_an_older_cloud_sends_no_header(monkeypatch: pytest.MonkeyPa
     assert not controller.has_proxy_protocol(True)
     (tmp_path / "api.conf").write_text("[api]\nproxy_protocol_from = controllers\n")
     assert controller.has_proxy_protocol(False)
+
+
+def test_front_ends_serve_beside_the_controllers() -> None:
+    front_ends = [
+        FrontEnd(role="api", host="a1", address="192.0.2.21"),
+        FrontEnd(role="console", host="c1", address="192.0.2.22"),
+    ]
+    text = balancer.haproxy(ADDRESS, VIRTUAL, MEMBERS, front_ends, has_database=True, proxy_protocol=True)
+    found = {
+        name: {line.split()[1] for line in lines if line.startswith("server")} for name, lines in sections(text).items()
+    }
+    of_all = {member.host for member in MEMBERS}
+    for name in ("compute", *balancer._APIS):
+        assert found[f"listen {name}"] == {*of_all, "a1"}
+    for name in balancer._CONSOLES:
+        assert found[f"listen {name}"] == {*of_all, "c1"}
+    for name in ("broker", "broker-of-hosts", "database"):
+        assert found[f"listen {name}"] == of_all
+    assert f"server a1 192.0.2.21:5000 track compute/a1 source {ADDRESS} send-proxy-v2" in text
 
 
 def test_addresses_of_ipv6_are_bracketed() -> None:

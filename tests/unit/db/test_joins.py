@@ -200,9 +200,9 @@ def test_removed_host_needs_another_token(db: Database, conf: cfg.ConfigOpts) ->
     assert "is being removed" in refused(db, conf, host.request(token))
     (work,) = db.read(joins.pending)
     db.write(lambda uow: joins.finish(uow, work, "", "", "the broker is away"))
-    assert db.read(lambda uow: joins.removal(uow, "h1", False)) == "the broker is away"
+    assert db.read(lambda uow: joins.removal(uow, "h1", "compute")) == "the broker is away"
     db.write(lambda uow: joins.finish(uow, work, "", "", ""))
-    assert db.read(lambda uow: joins.removal(uow, "h1", False)) is None
+    assert db.read(lambda uow: joins.removal(uow, "h1", "compute")) is None
     assert "was used by host h1" in refused(db, conf, host.request(token))
     assert join(db, conf, NewHost().request(make_token(db))).state == "pending"
 

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, host_certificates, join_requests, sealing
 from nova_lite.base.host_certificates import CONTROLLER_CERTIFICATES
-from nova_lite.base.join_requests import CONTROLLER_ROLES, ControllerBody, JoinBody, confirmation_code
+from nova_lite.base.join_requests import CONTROLLER, CONTROLLER_ROLES, ControllerBody, JoinBody, confirmation_code
 from nova_lite.cmd.registrar import Follower
 from nova_lite.cmd.setup import cluster
 from nova_lite.db import joins
@@ -44,6 +44,15 @@ class ThisMachine:
 
     def secrets(self, directory: str) -> cluster.Secrets:
         return msgspec.structs.replace(SECRETS, members=controllers.members(directory))
+
+    def front_end_settings(self, directory: str, role: str) -> cluster.FrontEndSettings:
+        files = {"nova-lite.conf": "[DEFAULT]\nhost = ha1\nmy_ip = 192.0.2.10\n"}
+        return cluster.FrontEndSettings(
+            address=SECRETS.address,
+            virtual_address=SECRETS.virtual_address,
+            files=files,
+            members=controllers.members(directory),
+        )
 
     def apply(self, directory: str) -> list[str]:
         self.applied += 1
@@ -236,7 +245,7 @@ def test_controller_is_a_compute_host_as_well_and_each_part_is_removed_alone(fir
     first.db.write(lambda uow: joins.remove_controller(uow, "h2"))
     first.registrar.tick()
     assert first.trusted() == {("conductor", "controller"), ("compute", "h2")}
-    assert first.db.read(lambda uow: joins.removal(uow, "h2", True)) is None
+    assert first.db.read(lambda uow: joins.removal(uow, "h2", CONTROLLER)) is None
     with pytest.raises(exceptions.JoinedHostNotFound):
         first.db.write(lambda uow: joins.remove_controller(uow, "h9"))
 
@@ -281,6 +290,23 @@ def test_controller_that_sends_keys_of_a_host_is_refused() -> None:
 def test_request_of_a_host_has_no_trace_of_controllers() -> None:
     """An earlier conductor stores what it knows of a request, and would take any other field for a change."""
     assert "controller" not in msgspec.json.decode(msgspec.json.encode(NewHost().body))
+
+
+def test_replaced_keys_of_a_controller_end_after_an_hour_once_root_confirms_them(first: Site) -> None:
+    old, new = NewController(), NewController()
+    confirm(first, old.body)
+    ask(first, old.request(first.token()))
+    first.now += 2
+    assert ask(first, new.renewal(old.key)).state == "pending"
+    confirm(first, new.body)
+    first.now += 2
+    assert ask(first, new.renewal(old.key)).state == "joined"
+    trusted = [key for key in keys.read_trusted(str(first.directory / keys.TRUSTED)) if key.host == "h2"]
+    assert new.body.controller is not None
+    ending = {key.role for key in trusted if key.not_after is not None}
+    staying = {key.role: key.key for key in trusted if key.not_after is None}
+    assert ending == set(CONTROLLER_ROLES) and staying == new.body.controller.message_keys
+    assert controllers.members(str(first.directory)) == [FIRST, Controller(host="h2", address="192.0.2.12")]
 
 
 def test_wrong_code_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -35,6 +36,9 @@ TICK = 0.25
 #: Seconds after which a machine is reset whose guard stands still, and for which guests may resist their end.
 WATCHDOG_SECONDS = 8
 GRACE = 1.0
+
+#: Seconds for which a guard waits until its list of stopped guests is on the disk.
+WRITE_SECONDS = 1.0
 
 #: ``WDIOC_SETTIMEOUT`` of linux/watchdog.h.
 _SET_TIMEOUT = 0xC0045706
@@ -139,7 +143,8 @@ class Guard:
     """State of a guard.
 
     ``directory``: of its socket, and of the list of guests that it has stopped. The list is written before a guest is
-    killed, so that the daemon knows later which guests to start again.
+    killed, so that the daemon knows later which guests to start again. A disk that is full or does not answer delays no
+    kill: the list is written when that is possible.
     """
 
     def __init__(self, directory: str, guests: Guests, watchdog: Watchdog | None = None) -> None:
@@ -149,6 +154,10 @@ class Guard:
         self._ends_at: float | None = None
         self._protected: list[str] = []
         self._daemon: list[int] = [0, 0]
+        self._stopped = set(read_stopped(directory))
+        self._writer: threading.Thread | None = None
+        #: The list on the disk is behind.
+        self._is_unwritten = False
         #: The daemon has stopped its guests for the lease that has ended, and has no command in progress.
         self._handled = False
         self.done = False
@@ -185,6 +194,8 @@ class Guard:
     def tick(self) -> None:
         """End the guests if the lease has ended. Feed the watchdog unless they resist."""
         resists = False
+        if self._is_unwritten:
+            self._write_stopped(self._stopped)
         if self._ends_at is not None and now() >= self._ends_at:
             self.fire()
             resists = now() >= self._ends_at + GRACE and bool(self._guests.running(self._protected))
@@ -215,10 +226,20 @@ class Guard:
     # --- the list of stopped guests
 
     def stopped(self) -> list[str]:
-        return read_stopped(self._directory)
+        return sorted(self._stopped)
 
     def _write_stopped(self, uuids: set[str]) -> None:
-        _write(os.path.join(self._directory, STOPPED), sorted(uuids))
+        """Write the list, for at most `WRITE_SECONDS`. If that fails, a later `tick` repeats it."""
+        self._stopped, self._is_unwritten = set(uuids), True
+        if self._writer is None or not self._writer.is_alive():
+            self._writer = threading.Thread(target=self._write_list, args=(sorted(uuids),), daemon=True)
+            self._writer.start()
+        self._writer.join(WRITE_SECONDS)
+
+    def _write_list(self, uuids: list[str]) -> None:
+        with contextlib.suppress(OSError):
+            _write(os.path.join(self._directory, STOPPED), uuids)
+            self._is_unwritten = set(uuids) != self._stopped
 
 
 def read_stopped(directory: str) -> list[str]:

@@ -257,8 +257,14 @@ class SelfFencing:
     # --- guests that were stopped
 
     def stopped(self) -> frozenset[str]:
-        """Return the guests that were stopped here and are to run again."""
-        return frozenset(guard.read_stopped(self._guard.directory)) if self.enabled else frozenset()
+        """Return the guests that were stopped here and are to run again. The guard knows more than a full disk."""
+        if not self.enabled:
+            return frozenset()
+        try:
+            found: list[str] = self._guard.call(verb="look")["stopped"]
+        except exceptions.ServiceUnavailable:
+            found = guard.read_stopped(self._guard.directory)
+        return frozenset(found)
 
     def forget(self, instance_uuids: Iterable[str]) -> None:
         """Forget stopped guests that are reported."""

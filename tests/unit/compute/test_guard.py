@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -92,6 +94,32 @@ def test_list_of_stopped_guests_is_written_before_they_are_killed(tmp_path: Path
     hold(protecting, -1, guests=(ONE,))
     protecting.tick()
     assert witness.seen == [ONE]
+
+
+@pytest.mark.parametrize("disk", ["full", "hung"])
+def test_guests_are_killed_although_the_disk_is(
+    disk: str, tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed, write = threading.Event(), guard._write
+
+    def no_write(path: str, content: object) -> None:
+        if disk == "hung":
+            freed.wait(60)
+        elif not freed.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, content)
+
+    monkeypatch.setattr(guard, "_write", no_write)
+    monkeypatch.setattr(guard, "WRITE_SECONDS", 0.01)
+    one = start("-uuid", ONE)
+    protecting = Guard(str(tmp_path), QemuGuests())
+    hold(protecting, -1, guests=(ONE,))
+    protecting.tick()
+    assert (ended(one), protecting.stopped(), guard.read_stopped(str(tmp_path))) == (-9, [ONE], [])
+    freed.set()
+    monkeypatch.setattr(guard, "WRITE_SECONDS", 20)
+    protecting.tick()
+    assert guard.read_stopped(str(tmp_path)) == [ONE]
 
 
 def test_daemon_that_hangs_is_killed_although_no_guest_runs(tmp_path: Path, start: Start) -> None:

@@ -132,6 +132,7 @@ class DomainReconciler:
         host = self._host
         booted = self._boot.is_new()
         stopped = frozenset() if self._self_fencing is None else self._self_fencing.stopped()
+        withheld = frozenset() if self._self_fencing is None or self._self_fencing.may_start else stopped
         with host.jobs.watch() as touched:
             domains = {info.uuid: info for info in host.driver.list_domains()}
             listed = set(domains)
@@ -144,11 +145,15 @@ class DomainReconciler:
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
-                [self._report(info, booted, stopped) for uuid, info in domains.items() if uuid not in touched],
+                [
+                    self._report(info, booted, stopped)
+                    for uuid, info in domains.items()
+                    if uuid not in touched and uuid not in withheld
+                ],
                 sorted(leftovers - touched),
             )
             self._boot.mark_reconciled()
-            if self._self_fencing is not None and (reported := stopped - touched):
+            if self._self_fencing is not None and (reported := stopped - touched - withheld):
                 self._self_fencing.forget(reported)
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
             remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
@@ -247,6 +252,7 @@ class DomainReconciler:
     def _report(self, info: DomainInfo, booted: bool, stopped: frozenset[str]) -> DomainReport:
         """Return the report of a domain. ``stopped``: the guests that the host has stopped because its lease ended."""
         resumes = (booted and self._host.conf.resume_guests_state_on_host_boot) or info.uuid in stopped
+        is_off = info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED)
         record = self._host.fencing.get(info.uuid)
         return DomainReport(
             uuid=info.uuid,
@@ -254,5 +260,6 @@ class DomainReconciler:
             power_state=int(info.power_state),
             last_action_id=record.last_action_id,
             last_position=record.last_sequence,
-            lost_power=resumes and info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED),
+            lost_power=resumes and is_off,
+            booted=booted and is_off,
         )

@@ -154,6 +154,8 @@ class SelfFencing:
         self._guests: frozenset[str] = frozenset()
         self._ends_at = float("-inf")
         self._has_stopped = False
+        #: Stopped guests may start again.
+        self._may_start = not self.enabled
         #: The conductor may count on a promise of this daemon.
         self._is_promised = False
         #: A conductor has granted a lease to it.
@@ -176,6 +178,7 @@ class SelfFencing:
             except exceptions.ServiceUnavailable as error:
                 LOG.warning("This host does not fence itself: %s", error.message)
                 self._release()
+                self._may_start = True
                 return
             sent_at = guard.now()
             # A request may be recorded although its reply is lost.
@@ -186,12 +189,14 @@ class SelfFencing:
                 LOG.warning("This host does not fence itself: %s", error.message)
                 if not self._has_lease:
                     self._let_guard_go()
+                    self._may_start = True
                 return
             self._has_lease = True
             ends_at = sent_at + lease.seconds
             self._guard.hold(ends_at - GUARD_MARGIN, lease.guests)
             had_stopped = self._has_stopped
             self._guests, self._ends_at, self._has_stopped = frozenset(lease.guests), ends_at, False
+            self._may_start = True
         if had_stopped:
             LOG.warning("The lease is renewed: guests that were stopped start again")
             self._on_renewed()
@@ -247,6 +252,7 @@ class SelfFencing:
         if any(self._jobs.is_busy(uuid) for uuid in self._guests):
             return
         LOG.warning("The lease ends without a reply of the conductor: %d protected guests stop", len(self._guests))
+        self._may_start = False
         self._has_stopped = self._guard.stop(self._guests)
 
     def require_lease(self, instance_uuid: str) -> None:
@@ -265,6 +271,12 @@ class SelfFencing:
         except exceptions.ServiceUnavailable:
             found = guard.read_stopped(self._guard.directory)
         return frozenset(found)
+
+    @property
+    def may_start(self) -> bool:
+        """Whether stopped guests may start again. Until the lease is renewed, the conductor must not know that they are
+        off: it may have to start them elsewhere."""
+        return self._may_start
 
     def forget(self, instance_uuids: Iterable[str]) -> None:
         """Forget stopped guests that are reported."""

@@ -60,7 +60,7 @@ def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned
     for instance in uow.session.scalars(query.order_by(Instance.id)):
         protection = leases.protection_of(conf, instance)
         is_off = host.fenced == leases.OFF or instance.uuid in host.guests
-        if not protection.restart or not is_off or instance.uuid in planned or instance.vm_state != states.ACTIVE:
+        if not protection.restart or not is_off or instance.uuid in planned or not has_to_run(instance):
             continue
         cause = f"Host {host.host} is lost ({host.fenced_by}), and ha:restart=always of the {protection.source} is set."
         due_at = uow.now + datetime.timedelta(seconds=protection.delay)
@@ -71,6 +71,12 @@ def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned
         row.attempts, row.due_at, row.cause = 0, due_at, cause
         uow.session.add(row)
     return lines
+
+
+def has_to_run(instance: Instance) -> bool:
+    """Check whether the server runs, or was about to start when its host was lost."""
+    starts = (instance.vm_state, instance.task_state) == (states.STOPPED, states.POWERING_ON)
+    return starts or instance.vm_state == states.ACTIVE
 
 
 def _outcome(conf: cfg.ConfigOpts, row: Restart, instance: Instance | None, is_fenced: bool) -> str:

@@ -176,7 +176,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
 
     ``last_action_id`` and ``last_position``: action and sequence number of the newest command for it that the host had
     received; None: unknown. ``lost_power``: the host has rebooted since its last report, so a domain that ran is to be
-    started.
+    started. ``booted``: it has rebooted, and leaves it to the conductor which domains are to be started.
     """
 
     uuid: str
@@ -185,6 +185,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
     last_action_id: int | None = None
     last_position: int | None = None
     lost_power: bool = False
+    booted: bool = False
 
 
 def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from nova_lite import operations
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.db import actions, claims, host_storage, instances, purge
+from nova_lite.db import actions, claims, host_storage, instances, leases, purge
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict
@@ -46,6 +48,9 @@ class DomainChecks:
     ) -> list[DomainVerdict]:
         own = get_admin_context(context.request_id)
         to_start: list[Instance] = []
+        if any(domain.booted for domain in domains):
+            protected = leases.protected(uow, self.engine.conf, host)
+            domains = [_lost_power(domain) if domain.uuid in protected else domain for domain in domains]
         verdicts = reconcile_domains(uow, host, domains, leftovers, to_start)
         for instance in to_start:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
@@ -76,6 +81,11 @@ class DomainChecks:
         LOG.warning("Instance %s was %s: its domain is not on host %s", instance.uuid, instance.vm_state, host)
         faults.set_error(uow, instance, LOST)
         instance.power_state = int(PowerState.NOSTATE)
+
+
+def _lost_power(report: DomainReport) -> DomainReport:
+    """Return the report of a protected server, which runs again after a boot of its host whatever the host's option."""
+    return msgspec.structs.replace(report, lost_power=report.lost_power or report.booted)
 
 
 def reconcile_domains(

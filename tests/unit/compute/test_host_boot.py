@@ -36,10 +36,14 @@ def test_boot_is_new_until_it_is_reconciled(tmp_path: Path, boot: Path) -> None:
     assert not restarted().is_new()
 
 
-def reported(host: Host) -> list[bool]:
-    """Return ``lost_power`` of the domains in the last report."""
+def last_report(host: Host) -> DomainReport:
     reports: list[DomainReport] = host.conductor.of("reconcile_domains")[-1][0]
-    return [report.lost_power for report in reports]
+    return reports[0]
+
+
+def reported(host: Host) -> list[bool]:
+    """Return ``lost_power`` of the domain in the last report."""
+    return [last_report(host).lost_power]
 
 
 @pytest.mark.parametrize("resumes", [True, False])
@@ -54,8 +58,10 @@ def test_guests_that_are_off_after_a_boot_have_lost_power(host: Host, boot: Path
     boot.write_text("two\n")
     host.manager.reconciler.run()
     assert reported(host) == [resumes]
+    assert last_report(host).booted
     host.manager.reconciler.run()
     assert reported(host) == [False], "it is reported once"
+    assert not last_report(host).booted
 
 
 def test_boot_is_reported_until_the_conductor_replies(host: Host, boot: Path) -> None:

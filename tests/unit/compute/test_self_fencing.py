@@ -117,6 +117,8 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     fencing(host).tick()
     assert host.power() == SHUTDOWN
     conductor.down = False
+    host.manager.reconciler.run()
+    assert conductor.of("reconcile_domains")[-1][0] == [], "the conductor does not take them for stopped"
     fencing(host).renew()
     host.manager.reconciler.tick()
     (reports, _) = conductor.of("reconcile_domains")[-1]

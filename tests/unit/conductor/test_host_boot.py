@@ -53,6 +53,14 @@ def test_server_that_did_not_run_is_not_started_after_a_power_loss(world: World,
     assert world.open_actions() == []
 
 
+@pytest.mark.parametrize("policy", ["always", "never"])
+def test_protected_server_is_started_again_after_a_boot_whatever_the_host_wants(world: World, policy: str) -> None:
+    uuid, host, generation = world.built(metadata={"ha:restart": policy})
+    report = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=0, booted=True)
+    world.reports.reconcile_domains(world.context(admin=True), host, [report], [])
+    assert world.open_actions() == ([("start", "perform")] if policy == "always" else [])
+
+
 def test_server_that_shut_itself_down_is_stopped(world: World) -> None:
     uuid, _ = off(world, lost_power=False)
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])

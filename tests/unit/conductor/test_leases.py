@@ -13,6 +13,7 @@ from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.evacuation import EVENT
 from nova_lite.conductor.hosts.fencing import HostFencer, LeaseWatch, wait_of
 from nova_lite.db import action_log, hosts, leases, models, restarts
+from nova_lite.objects import DomainReport
 from nova_lite.operations import states
 from tests.support.conductor_world import AtOnce, heartbeat
 from tests.support.fencing_world import ALWAYS, HOST, PAST, SECONDS, Fencing
@@ -155,6 +156,17 @@ def test_protected_server_of_a_lost_host_runs_again_and_its_action_says_why(worl
     assert [event.details for event in details if event.event == EVENT] == [
         "Host host1 is lost (self-fencing), and ha:restart=always of the server is set. Attempt 1."
     ]
+
+
+def test_server_that_was_about_to_start_runs_elsewhere(world: Fencing) -> None:
+    uuid = world.protected()
+    report = DomainReport(uuid=uuid, generation=1, power_state=4, last_action_id=0, lost_power=True)
+    world.reports.reconcile_domains(world.context(admin=True), HOST, [report], [])
+    assert world.instance(uuid).task_state == states.POWERING_ON
+    world.lapse()
+    world.evacuator.sweep()
+    assert world.rebuilt(uuid) == "host2"
+    assert (world.instance(uuid).vm_state, world.open_actions()) == (states.ACTIVE, [])
 
 
 def test_unconfirmed_and_unprotected_servers_stay(world: Fencing) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import real_failover
+from tests.faults.storm import run as storm
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 from tests.support.watch import Watch
@@ -166,7 +167,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--guests", default="6", help="a number of fake guests, or real: two qemu guests")
     parser.add_argument("--computes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
     args = parser.parse_args(arguments)
+    if args.nemesis:
+        return storm.main(args.nemesis, args.seed)
     if args.guests == "real":
         return real_failover.main(args.runs, 2, args.computes)
     chance = random.Random(args.seed)

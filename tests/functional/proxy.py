@@ -9,6 +9,8 @@ from types import TracebackType
 
 from tests.support.ports import free_port
 
+INWARD, OUTWARD = "to the target", "to the client"
+
 
 class Proxy:
     """A TCP proxy: ``with Proxy(5672) as proxy``; ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and after
@@ -17,7 +19,8 @@ class Proxy:
     ``address``: where it listens. While cut, open connections are reset and new ones are refused.
 
     ``hold(port)``: the target's connection from this port stays open but passes nothing, as after a firewall has
-    forgotten it. ``mute()`` does so to all connections, new ones included, until ``unmute()`` resets them.
+    forgotten it. ``mute()`` does so to all connections, new ones included, until ``unmute()`` resets them. It can be in
+    one direction only: of what clients send (``INWARD``), or of what they receive (``OUTWARD``).
     """
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
@@ -28,7 +31,7 @@ class Proxy:
         self._server: socket.socket | None = None
         self._pairs: set[socket.socket] = set()
         self._held: set[int] = set()
-        self._muted = False
+        self._muted: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Proxy:
@@ -63,14 +66,14 @@ class Proxy:
     def hold(self, port: int) -> None:
         self._held.add(port)
 
-    def mute(self) -> None:
-        self._muted = True
+    def mute(self, *directions: str) -> None:
+        self._muted = frozenset(directions or (INWARD, OUTWARD))
 
     def unmute(self) -> None:
         """Reset all connections. Lost bytes cannot be recovered, so connections start anew."""
         was_cut = self._server is None
         self.cut()
-        self._muted = False
+        self._muted = frozenset()
         if not was_cut:
             self.restore()
 
@@ -89,13 +92,13 @@ class Proxy:
             with self._lock:
                 self._pairs |= {client, target}
             port = target.getsockname()[1]
-            for source, sink in ((client, target), (target, client)):
-                threading.Thread(target=self._pump, args=(source, sink, port), daemon=True).start()
+            for direction, source, sink in ((INWARD, client, target), (OUTWARD, target, client)):
+                threading.Thread(target=self._pump, args=(source, sink, port, direction), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, port: int) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, port: int, direction: str) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if port not in self._held and not self._muted:
+                if port not in self._held and direction not in self._muted:
                     sink.sendall(data)
         if port in self._held:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import threading
 import time
@@ -20,8 +21,19 @@ from nova_lite import conf as nova_conf
 from nova_lite.base import failpoints
 from nova_lite.db import models
 from nova_lite.db.engine import Database
-from tests.faults import judges, services
-from tests.faults.outages import BROKER, BROKER_PORT, DATABASE, BrokerOutage, DatabaseOutage, Outage, Strike, release
+from tests.faults import guards, judges, services, target
+from tests.faults.outages import (
+    BROKER,
+    BROKER_PORT,
+    DATABASE,
+    TARGET,
+    BrokerOutage,
+    DatabaseOutage,
+    Outage,
+    Strike,
+    TargetOutage,
+    release,
+)
 from tests.faults.points import LASTING, Fault
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
@@ -48,7 +60,8 @@ class Site:
     slow external network service. ``reclaim``: seconds for which a deleted server is kept. ``same_host``: a resize
     may stay on its host. ``dedicated_cpus``: CPUs of each host for one vCPU each; all others are shared.
     ``services``: a Neutron and a Cinder that provide networks and volumes. ``down_time``: seconds after which a
-    silent host counts as down.
+    silent host counts as down. ``config``: more of it, in which ``{path}`` is the directory of the cloud. ``target``: a
+    small file system for backups of servers.
     """
 
     own_database: bool = False
@@ -62,6 +75,8 @@ class Site:
     dedicated_cpus: str = ""
     services: tuple[str, ...] = ()
     down_time: int = 6
+    config: str = ""
+    target: bool = False
 
     def options(self) -> dict[str, Any]:
         full = "cpu_allocation_ratio = 1.0\n" if self.places else ""
@@ -76,7 +91,7 @@ class Site:
             "vcpus": self.places or 64,
             "more": self.more,
             "action_deadline": self.deadline,
-            "extra_config": full + CONFIG + (NETWORK_SERVICE if self.network_service else ""),
+            "extra_config": full + CONFIG + (NETWORK_SERVICE if self.network_service else "") + self.config,
         }
 
 
@@ -456,11 +471,17 @@ def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Aren
         url = None if database is None else database.url
         others = stack.enter_context(services.running(site.services))
         options["extra_config"] = f"{options['extra_config']}{others.options()}"
+        options["extra_config"] = options["extra_config"].replace("{path}", str(path))
+        if site.target:
+            stack.enter_context(target.small(path))
+        stack.callback(guards.end, path)
         running = stack.enter_context(cloud.running(path, broker_port=broker.port, database=url, **options))
         others.serve(running)
         outages: dict[str, Outage] = {BROKER: BrokerOutage(running, broker)}
         if database is not None:
             outages[DATABASE] = DatabaseOutage(database)
+        if site.target:
+            outages[TARGET] = TargetOutage(functools.partial(target.fill, path / target.REPOSITORY))
         ready = Arena(running, control, outages, site, others)
         stack.callback(ready.close)
         yield ready

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import random
 import signal
 import sys
@@ -19,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults import real_failover
+from tests.faults import guards, real_failover
 from tests.faults.storm import run as storm
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
@@ -184,7 +183,7 @@ def main(arguments: list[str]) -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="failover-")))
         running, links = stack.enter_context(cloud_with_links(directory, args.computes))
-        stack.callback(end_guards, directory)
+        stack.callback(guards.end, directory)
         observer = Observer(running)
         stack.callback(observer.close)
         for number in range(1, args.runs + 1):
@@ -197,15 +196,6 @@ def main(arguments: list[str]) -> int:
     worst, twice = max(item.seconds for item in outcomes), sum(item.twice for item in outcomes)
     print(f"{back} of {lost} guests came back, the last after {worst:.0f} s; {twice} ran twice", flush=True)
     return 0 if back == lost and not twice else 1
-
-
-def end_guards(directory: Path) -> None:
-    """End the guards of this cloud, whose hosts are gone."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if b"nova_lite.compute.guard" in words and any(str(directory).encode() in word for word in words):
-                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 if __name__ == "__main__":

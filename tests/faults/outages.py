@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.private import PrivateDatabase
 from tests.functional.cloud import Cloud
 from tests.functional.proxy import Proxy
 
-BROKER, DATABASE = "broker restart", "database restart"
+BROKER, DATABASE, TARGET = "broker restart", "database restart", "target full"
 BROKER_PORT = 5672
 
 #: Seconds that it is away, besides what its start takes.
@@ -62,6 +63,22 @@ class DatabaseOutage(Outage):
 
     def up(self) -> None:
         self._database.start()
+
+
+class TargetOutage(Outage):
+    """The file system of a repository of backups is full. ``fill`` fills it, and returns the file that does."""
+
+    def __init__(self, fill: Callable[[], Path]) -> None:
+        super().__init__()
+        self._fill = fill
+        self._ballast: Path | None = None
+
+    def down(self) -> None:
+        self._ballast = self._fill()
+
+    def up(self) -> None:
+        if self._ballast is not None:
+            self._ballast.unlink()
 
 
 class Strike:

@@ -18,7 +18,7 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import failpoints
 from tests.faults.daemon import AHEAD, BEHIND
-from tests.faults.outages import BROKER, DATABASE
+from tests.faults.outages import BROKER, DATABASE, TARGET
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor*", "scheduler*", "compute-*"
 
@@ -106,6 +106,9 @@ CASTS = frozenset(
         *operations.command_methods(),
     }
 )
+
+#: Transactions around work on a repository of backups.
+STORING = frozenset({"begin_backup", "store_backup", "image_dropped", "register_image", "end_restore", "forget_backup"})
 
 #: Points of a compute host after which it writes something.
 WRITES = (
@@ -290,7 +293,7 @@ class Fault:
         """Return the rule for `nova_lite.base.failpoints`. For a fault from outside, the daemon is held at the
         point.
         """
-        effect = failpoints.HOLD if self.effect in (BROKER, DATABASE) else self.effect
+        effect = failpoints.HOLD if self.effect in (BROKER, DATABASE, TARGET) else self.effect
         seconds = SECONDS.get(effect, 0.0)
         return {"id": rule_id, "daemon": self.daemon, "point": self.point, "effect": effect, "seconds": seconds}
 
@@ -309,6 +312,8 @@ def effects_at(point: str) -> list[str]:
         found.append(DATABASE)
     if point.startswith("commit/") and point.endswith("/before"):
         found.append(failpoints.ERROR)
+        if point.split("/")[1] in STORING:
+            found.append(TARGET)
     if any(fnmatch.fnmatch(point, pattern) for pattern in WRITES):
         found.append(failpoints.FULL)
     return found

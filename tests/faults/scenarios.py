@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import images, pinned, points, services, volumes
+from tests.faults import automatic, images, pinned, points, services, volumes
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -31,7 +31,8 @@ SQLITE = Site()
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     """A scenario. ``prepare`` runs without faults, ``run`` with them. ``points``: by daemon, the points that ``run``
-    surely passes. ``effects``: the only possible effects, if not all. ``rows``: the operations that it covers.
+    surely passes. ``effects``: the only possible effects, if not all. ``long``: it is not in the sample. ``rows``: the
+    operations that it covers.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Scenario:
     points: Points
     site: Site = SQLITE
     effects: tuple[str, ...] | None = None
+    long: bool = False
     rows: tuple[str, ...] = ()
 
 
@@ -1060,6 +1062,38 @@ def _with_cinder() -> Iterator[Scenario]:
     )
 
 
+# --- without a request
+
+
+def _automatic() -> Iterator[Scenario]:
+    for name, prepare, run, found, site in (
+        (
+            "evacuate automatically",
+            automatic.one_protected,
+            automatic.lose_its_host,
+            automatic.evacuated(),
+            automatic.ARMED,
+        ),
+        (
+            "server backup",
+            automatic.one_backed_up,
+            automatic.then_expire(automatic.back_up),
+            automatic.STORED,
+            automatic.BACKED_UP,
+        ),
+        (
+            "server backup, restore",
+            automatic.one_backed_up,
+            automatic.then_expire(automatic.restore),
+            automatic.RESTORED,
+            automatic.BACKED_UP,
+        ),
+        ("server backup, removal", automatic.one_backed_up, automatic.expire, automatic.EXPIRED, automatic.BACKED_UP),
+        ("balance", automatic.busy_host, automatic.relieve, automatic.moved(), automatic.BUSY),
+    ):
+        yield Scenario(name, prepare, run, found, site, automatic.EFFECTS, long=True)
+
+
 # --- all
 
 
@@ -1146,6 +1180,7 @@ def _stories() -> Iterator[Scenario]:
     yield from _interfaces()
     yield from _with_neutron()
     yield from _with_cinder()
+    yield from _automatic()
     yield Scenario("domain vanished", one_active, vanished, VANISHED)
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})

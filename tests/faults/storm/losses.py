@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import threading
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 from nova_lite.base import failpoints
+from tests.faults import guards
 from tests.faults.daemon import AHEAD, BEHIND
 from tests.faults.history.events import Recorder
 from tests.faults.history.nemesis import EFFECTS as MINOR
@@ -125,9 +123,7 @@ class HostNemesis(Nemesis):
         self._boot(host)
 
     def _signal_guard(self, host: str, number: int) -> None:
-        for pid in guards(self.cloud.path / host):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        guards.send(self.cloud.path / host, number)
 
     # --- the disk
 
@@ -149,14 +145,3 @@ class HostNemesis(Nemesis):
     @property
     def runs(self) -> list[Callable[[threading.Event], None]]:
         return [self.run, self.run, self.daemons.run]
-
-
-def guards(state: Path) -> list[int]:
-    """Return the guards below a directory."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if b"tests.faults.storm.guard" in words and any(word.startswith(f"{state}/".encode()) for word in words):
-                found.append(int(path.parent.name))
-    return found

@@ -5,9 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import os
 import random
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -21,13 +19,13 @@ import msgspec
 import requests
 
 from nova_lite.compute import guard
-from tests.faults import matrix
+from tests.faults import guards, matrix
 from tests.faults.history import daemon as history_daemon
 from tests.faults.history.events import Fault, Recorder
 from tests.faults.history.site import HistoryCloud
 from tests.faults.private import PrivateDatabase
 from tests.faults.storm.guests import Guests, Outage
-from tests.faults.storm.losses import HostNemesis, guards
+from tests.faults.storm.losses import HostNemesis
 
 #: The shortest lease there is, so that many losses fit into the time.
 LEASE = 30
@@ -150,7 +148,7 @@ def _cloud(path: Path, seed: int) -> Iterator[tuple[StormCloud, PrivateDatabase]
         made = StormCloud(path, server, seed)
         for proxy in (*made.brokers.values(), *made.databases.values()):
             stack.enter_context(proxy)
-        stack.callback(lambda: [os.kill(pid, signal.SIGKILL) for pid in guards(path)])
+        stack.callback(guards.end, path)
         stack.callback(made.destroy)
         made.make()
         made.start_all()

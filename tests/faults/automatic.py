@@ -1,0 +1,216 @@
+"""What conductors do without a request: evacuations of protected servers, backups by policies, moves off busy hosts."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nova_lite import operations
+from nova_lite.base import failpoints
+from nova_lite.db import leases, models
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.objects import BackupStatus, RestoreStatus
+from tests.faults import points
+from tests.faults.arena import SETTLE_SECONDS, Arena, Site
+from tests.faults.outages import TARGET
+from tests.faults.points import API, COMPUTE, CONDUCTOR, Points, around
+from tests.functional import cloud
+
+#: Effects of these scenarios. Pauses, delays and clocks are in those of the operations that they begin.
+EFFECTS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICATE, failpoints.FULL, TARGET)
+
+# --- evacuation
+
+ARMED = Site(config="[compute]\nself_fencing = true\nself_fencing_lease = 30\n")
+PROTECTED = {"ha:restart": "always", "ha:local-disk": "rebuild", "ha:attempts": "9"}
+
+
+def one_protected(arena: Arena) -> None:
+    """Create a protected server, and wait until its host has confirmed it."""
+    body = {"name": "vm", "imageRef": arena.cloud.image_id, "flavorRef": "1", "metadata": PROTECTED}
+    arena.insist("POST", "/servers", {"server": body}, (202,))
+    arena.settle("ACTIVE", 1)
+    cloud.wait_for("the host protects it", lambda: _is_confirmed(arena), SETTLE_SECONDS)
+
+
+def _is_confirmed(arena: Arena) -> bool:
+    return any(arena.one() in state.guests for state in arena.db.read(leases.all_hosts))
+
+
+def lose_its_host(arena: Arena) -> None:
+    """Kill its daemon for good. The guard stops the guest, which then runs elsewhere without a request."""
+    (server,) = arena.servers()
+    lost = server["OS-EXT-SRV-ATTR:host"]
+    arena.leave_dead(lost)
+
+    def has_left() -> bool:
+        (server,) = arena.servers()
+        return server["OS-EXT-SRV-ATTR:host"] not in (None, lost)
+
+    cloud.wait_for("it leaves the lost host", has_left, SETTLE_SECONDS, 0.3)
+    arena.settle("ACTIVE", 1)
+    arena.bring_back(lost)
+    arena.is_back(lost)
+
+
+def evacuated() -> Points:
+    """Return the points from the end of the lease to the return of the lost host."""
+    found = points.of(operations.EVACUATE)
+    del found[API]
+    found[CONDUCTOR] = [name for name in found[CONDUCTOR] if "accept_action" not in name]
+    decided = around(*(f"commit/{name}" for name in ("expire_lease", "plan_restarts", "evacuate_protected")))
+    returned = around("send/renew_lease", "domain/destroy", "send/register_host")
+    return points.join({CONDUCTOR: decided}, found, {COMPUTE: returned})
+
+
+# --- backups
+
+BACKED_UP = Site(
+    config="[server_backups]\nengine = restic\nrepository = {path}/repository\npassword_file = {path}/backup-password\n"
+    "interval = 0.5\nspread = 0\nretry_seconds = 1\n",
+    target=True,
+)
+
+
+def policy(arena: Arena) -> dict[str, Any]:
+    """Return the body of a policy that keeps two backups of the only server."""
+    return {
+        "backup_policy": {
+            "name": "p",
+            "schedule": {"every": "week", "weekday": "monday", "hour": 0, "minute": 0},
+            "retention": {"hourly": 0, "daily": 0, "weekly": 1},
+            "targets": {"servers": [arena.one()]},
+        }
+    }
+
+
+def one_with_policy(arena: Arena) -> None:
+    arena.create(1)
+    arena.settle("ACTIVE", 1)
+    arena.insist("POST", "/os-backup-policies", policy(arena), (201,))
+
+
+def one_backed_up(arena: Arena) -> None:
+    one_with_policy(arena)
+    back_up(arena)
+
+
+def backups(uow: UnitOfWork) -> list[models.ServerBackup]:
+    return list(uow.session.query(models.ServerBackup).order_by(models.ServerBackup.id))
+
+
+def of_status(arena: Arena, *statuses: str) -> list[str]:
+    return arena.db.read(lambda uow: [row.uuid for row in backups(uow) if row.status in statuses])
+
+
+def back_up(arena: Arena) -> None:
+    """Run the policy until one more backup is complete. One that failed has its reason, and is not complete."""
+    before = set(of_status(arena, BackupStatus.COMPLETE))
+    (found,) = arena.cloud.request("GET", "/os-backup-policies").json()["backup_policies"]
+    run = functools.partial(arena.send, "POST", f"/os-backup-policies/{found['id']}/run")
+
+    def complete() -> bool:
+        under_way = (BackupStatus.PENDING, BackupStatus.RUNNING, BackupStatus.STORING)
+        if set(of_status(arena, BackupStatus.COMPLETE)) - before:
+            return True
+        if not of_status(arena, *under_way):
+            run()
+        return False
+
+    cloud.wait_for("a backup is complete", complete, SETTLE_SECONDS, 0.5)
+    restorable(arena)
+
+
+def restorable(arena: Arena) -> None:
+    """Check that each complete backup is whole in the repository. An incomplete one is never taken for complete."""
+    cloud.wait_for("all complete backups are whole", lambda: verified(arena), SETTLE_SECONDS, 1)
+
+
+def verified(arena: Arena) -> bool:
+    done = arena.cloud.try_manage("backup-policy", "verify")
+    return done.returncode == 0
+
+
+def restore(arena: Arena) -> None:
+    """Make an image of the newest backup, which has its data, and delete that image."""
+    backup = of_status(arena, BackupStatus.COMPLETE)[-1]
+    arena.insist("POST", f"/os-server-backups/{backup}/image", {"image": {}}, (202, 409))
+
+    def ready() -> str:
+        row = arena.db.read(lambda uow: next(row for row in backups(uow) if row.uuid == backup))
+        assert row.restore_status != RestoreStatus.FAILED, row.restore_reason
+        return row.restored_image_id or "" if row.restore_status == RestoreStatus.READY else ""
+
+    image: str = cloud.wait_for("the image is ready", ready, SETTLE_SECONDS, 0.3)
+    checked = subprocess.run(
+        ["qemu-img", "check", Path(arena.conf.image.store_path, image)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    arena.insist("DELETE", f"/images/{image}", None, (204, 404))
+
+
+def expire(arena: Arena) -> None:
+    """Remove the policy and all backups, and their data."""
+    for item in arena.cloud.request("GET", "/os-backup-policies").json()["backup_policies"]:
+        arena.insist("DELETE", f"/os-backup-policies/{item['id']}", None, (204, 404))
+    for backup in of_status(arena, BackupStatus.COMPLETE):
+        arena.insist("DELETE", f"/os-server-backups/{backup}", None, (202, 204, 404, 409))
+    cloud.wait_for_none("no backup is left", lambda: of_status(arena, *map(str, BackupStatus)), SETTLE_SECONDS, 0.3)
+
+
+def then_expire(run: Callable[[Arena], None]) -> Callable[[Arena], None]:
+    """Return a scenario that leaves no backup, as all judges expect."""
+
+    def whole(arena: Arena) -> None:
+        run(arena)
+        expire(arena)
+
+    return whole
+
+
+def commits(*names: str) -> Points:
+    return {CONDUCTOR: around(*(f"commit/{name}" for name in names))}
+
+
+STORED = points.join(
+    commits("begin_backup"), points.of_order(operations.CREATE_BACKUP), commits("store_backup", "image_dropped")
+)
+RESTORED = commits("register_image", "restored_image", "end_restore")
+EXPIRED = commits("retire_backups", "forget_backup")
+
+# --- balancing
+
+BUSY = Site(
+    config="[conductor]\nrebalance = on\n[balance]\ninterval = 2\nwindow = 6\nmin_gain = 1\nmoves_per_hour = 1000\n"
+    "cooldown = 0\n",
+    places=4,
+)
+
+
+def busy_host(arena: Arena) -> None:
+    """Create four servers on one host."""
+    arena.enable("compute-2", False)
+    arena.create(4)
+    arena.settle("ACTIVE", 4)
+    arena.enable("compute-2", True)
+
+
+def relieve(arena: Arena) -> None:
+    """Load the guests of one host, until a server has left it. Then they are idle again."""
+    arena.cloud.control_host("compute-1", guest_use=0.9)
+
+    def has_moved() -> bool:
+        return "compute-2" in {server["OS-EXT-SRV-ATTR:host"] for server in arena.servers()}
+
+    cloud.wait_for("a server moves", has_moved, SETTLE_SECONDS, 0.3)
+    arena.control_hosts()
+    arena.settle("ACTIVE", 4)
+
+
+def moved() -> Points:
+    """Return the points from the measurement to the end of the move. Those of the live migration have their own."""
+    begun = ("begin_plan", "note_hot", "begin_move", "settle_moves", "report_load")
+    return points.join(commits(*begun), {COMPUTE: around("send/report_load")})

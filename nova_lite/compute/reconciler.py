@@ -26,6 +26,8 @@ LOCK_WAIT = 0.1
 #: Share of the interval between two comparisons for which the reply to a consistency check is awaited.
 ANSWER_SHARE = 0.8
 
+_OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+
 #: Number of verdicts that are executed concurrently.
 WORKERS = 4
 
@@ -101,7 +103,7 @@ class DomainReconciler:
         """Attach a check to the next heartbeat. Return False if a difference is known already, so that no check is
         necessary."""
         host = self._host
-        if self._boot.is_new():
+        if self._boot.is_new() or (self._self_fencing is not None and self._self_fencing.has_stopped_guests):
             return False
         with contextlib.ExitStack() as watch:
             touched = watch.enter_context(host.jobs.watch())
@@ -153,8 +155,9 @@ class DomainReconciler:
                 sorted(leftovers - touched),
             )
             self._boot.mark_reconciled()
-            if self._self_fencing is not None and (reported := stopped - touched - withheld):
-                self._self_fencing.forget(reported)
+            off = {info.uuid for info in domains.values() if info.power_state in _OFF}
+            if self._self_fencing is not None and (running := stopped - off - touched - withheld):
+                self._self_fencing.forget(running)
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
             remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
@@ -252,7 +255,7 @@ class DomainReconciler:
     def _report(self, info: DomainInfo, booted: bool, stopped: frozenset[str]) -> DomainReport:
         """Return the report of a domain. ``stopped``: the guests that the host has stopped because its lease ended."""
         resumes = (booted and self._host.conf.resume_guests_state_on_host_boot) or info.uuid in stopped
-        is_off = info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED)
+        is_off = info.power_state in _OFF
         record = self._host.fencing.get(info.uuid)
         return DomainReport(
             uuid=info.uuid,

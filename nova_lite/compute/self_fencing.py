@@ -273,12 +273,17 @@ class SelfFencing:
         return frozenset(found)
 
     @property
+    def has_stopped_guests(self) -> bool:
+        """True if guests that were stopped do not run yet."""
+        return bool(self.stopped())
+
+    @property
     def may_start(self) -> bool:
-        """Whether stopped guests may start again. Until the lease is renewed, the conductor must not know that they are
+        """True if stopped guests may start again. Until the lease is renewed, the conductor must not know that they are
         off: it may have to start them elsewhere."""
         return self._may_start
 
     def forget(self, instance_uuids: Iterable[str]) -> None:
-        """Forget stopped guests that are reported."""
+        """Forget stopped guests that run again, or are gone. Until then, each comparison reports them."""
         with contextlib.suppress(exceptions.ServiceUnavailable):  # The next comparison reports these guests again.
             self._guard.call(verb="forget", guests=sorted(instance_uuids))

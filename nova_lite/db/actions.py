@@ -148,6 +148,12 @@ def newest(uow: UnitOfWork, instance_uuid: str) -> int:
     return uow.session.scalar(query) or 0
 
 
+def newest_kind(uow: UnitOfWork, instance_uuid: str) -> str | None:
+    """Return the kind of an instance's newest action."""
+    query = sa.select(InstanceAction.action).where(InstanceAction.instance_uuid == instance_uuid)
+    return uow.session.scalar(query.order_by(InstanceAction.id.desc()).limit(1))
+
+
 def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: str) -> InstanceAction | None:
     query = sa.select(InstanceAction).filter_by(request_id=request_id, action=kind, instance_uuid=instance_uuid)
     return uow.session.scalars(query).first()

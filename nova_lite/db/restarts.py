@@ -11,7 +11,8 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.db import host_storage, leases
+from nova_lite import operations
+from nova_lite.db import actions, host_storage, leases
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import HostLease, Instance, Restart
 from nova_lite.objects import BlockDevice, block_device
@@ -20,6 +21,9 @@ from nova_lite.operations import states
 
 #: Seconds after a failed attempt, first, second, and so on. The last one repeats.
 BACKOFF = (10, 30, 60, 120)
+
+#: Cause of a plan to start a server where it is.
+START = "Host {host} has lost power or had stopped the server, and ha:restart=always of the {source} is set."
 
 #: A server whose local disk may not be lost is planned for this time: never.
 NEVER = datetime.datetime(9999, 1, 1)
@@ -48,6 +52,8 @@ def plan_restarts(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
     rows = {row.uuid: row for row in uow.session.scalars(sa.select(Instance).where(Instance.uuid.in_(planned)))}
     for uuid, row in planned.items():
         outcome = _outcome(conf, row, rows.get(uuid), row.host in fenced)
+        if not outcome and is_start(row) and actions.newest_kind(uow, uuid) != operations.START.kind:
+            outcome = "another operation was requested"
         if outcome:
             lines.append(f"Server {uuid} of host {row.host}: {outcome}")
             uow.session.delete(row)
@@ -60,17 +66,38 @@ def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned
     for instance in uow.session.scalars(query.order_by(Instance.id)):
         protection = leases.protection_of(conf, instance)
         is_off = host.fenced == leases.OFF or instance.uuid in host.guests
-        if not protection.restart or not is_off or instance.uuid in planned or not has_to_run(instance):
+        earlier = planned.get(instance.uuid)
+        starts = earlier is not None and is_start(earlier)
+        if not protection.restart or not is_off or not (starts or has_to_run(instance)):
+            continue
+        if earlier is not None and not starts:
             continue
         cause = f"Host {host.host} is lost ({host.fenced_by}), and ha:restart=always of the {protection.source} is set."
         due_at = uow.now + datetime.timedelta(seconds=protection.delay)
         if has_local_disk(instance) and not protection.rebuild and not host_storage.sharing(uow, host.host):
             cause, due_at = LOCAL_DISK.format(host=host.host), NEVER
         lines.append(f"Server {instance.uuid}: {cause}")
-        row = Restart(instance_uuid=instance.uuid, host=host.host, priority=protection.priority)
+        row = earlier or Restart(instance_uuid=instance.uuid)
+        row.host, row.priority = host.host, protection.priority
         row.attempts, row.due_at, row.cause = 0, due_at, cause
         uow.session.add(row)
     return lines
+
+
+def plan_start(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance) -> None:
+    """Plan to repeat the start of a protected server that has begun, unless it succeeds."""
+    protection = leases.protection_of(conf, instance)
+    if not protection.restart or instance.host is None or uow.session.get(Restart, instance.uuid) is not None:
+        return
+    row = Restart(instance_uuid=instance.uuid, host=instance.host, priority=protection.priority)
+    row.attempts, row.due_at = 1, uow.now + datetime.timedelta(seconds=BACKOFF[0])
+    row.cause = START.format(host=instance.host, source=protection.source)
+    uow.session.add(row)
+
+
+def is_start(row: Restart) -> bool:
+    """Check whether the plan is to start a server where it is."""
+    return row.cause.startswith(START.format(host=row.host, source="").partition(",")[0])
 
 
 def has_to_run(instance: Instance) -> bool:
@@ -85,12 +112,16 @@ def _outcome(conf: cfg.ConfigOpts, row: Restart, instance: Instance | None, is_f
         return "it is deleted"
     if instance.task_state is not None:
         return ""
-    if instance.host == row.host:
-        return "" if is_fenced else "its host is back"
-    if instance.host is not None:
+    if instance.host == row.host and is_fenced:
+        return ""
+    if instance.host == row.host and not is_start(row):
+        return "its host is back"
+    if instance.host == row.host and instance.vm_state != states.STOPPED:
+        return "it runs again"
+    if instance.host not in (None, row.host):
         return f"it is on host {instance.host}"
     if row.attempts >= leases.protection_of(conf, instance).attempts:
-        return f"{row.attempts} attempts to run it elsewhere have failed"
+        return f"{row.attempts} attempts to run it have failed"
     return ""
 
 

@@ -27,8 +27,8 @@ def daemons(cases: list[matrix.Case]) -> set[str]:
 
 @functools.cache
 def sample() -> list[matrix.Case]:
-    """Return every short scenario without faults, every `EVERY`-th case with a fault, and the first of each kind of fault
-    and daemon among the rest. Cases with the same cloud are neighbours.
+    """Return every short scenario without faults, every `EVERY`-th case with a fault, and the first of each kind of
+    fault and daemon among the rest. Cases with the same cloud are neighbours.
     """
     everything = [case for case in matrix.singles() if not case.scenario.long]
     faulty = [case for case in everything if case.faults]

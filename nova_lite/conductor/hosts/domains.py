@@ -10,7 +10,7 @@ from nova_lite import operations
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.db import actions, claims, host_storage, instances, leases, purge
+from nova_lite.db import actions, claims, host_storage, instances, leases, purge, restarts
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict
@@ -55,6 +55,7 @@ class DomainChecks:
         for instance in to_start:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
+            restarts.plan_start(uow, self.engine.conf, instance)
         return verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:

@@ -11,7 +11,8 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations.evacuate import AUTOMATIC, NEW_DISKS
 from nova_lite.db import actions, instances, leases, restarts, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import InstanceAction
+from nova_lite.db.models import InstanceAction, Restart
+from nova_lite.objects import ActionCommand
 
 LOG = logging.getLogger(__name__)
 
@@ -56,9 +57,17 @@ class Evacuator:
         if row is None:
             return
         context, kind = get_admin_context(), operations.EVACUATE.kind
+        if restarts.is_start(row):
+            command = self._engine.accept_in(uow, context, instance_uuid, operations.START.kind, {})
+            self._note(uow, command, row)
+            return
         # Its policy may accept new disks, but only after hosts that share its disks have failed.
         payload = {AUTOMATIC: True, NEW_DISKS: row.attempts > 1 and self._accepts_new_disks(uow, instance_uuid)}
         command = self._engine.accept_in(uow, context, instance_uuid, kind, payload)
+        self._note(uow, command, row)
+
+    @staticmethod
+    def _note(uow: UnitOfWork, command: ActionCommand, row: Restart) -> None:
         action = uow.session.get(InstanceAction, command.action_id)
         assert action is not None
         actions.note_event(uow, action, EVENT, f"{row.cause} Attempt {row.attempts}.")

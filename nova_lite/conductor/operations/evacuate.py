@@ -46,8 +46,7 @@ class EvacuateHandler(OperationHandler):
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target, bool(payload.get(AUTOMATIC)))
         places = _places(uow, instance)
-        starts = bool(payload.get(AUTOMATIC)) and restarts.has_to_run(instance)
-        stopped = _end_move(uow, instance) == states.STOPPED and not starts
+        stopped = _end_move(uow, instance) == states.STOPPED and not payload.get(AUTOMATIC)
         unfinished = _volume_to_make(uow, instance)
         claims.release(uow, instance.uuid)
         block_devices.all_attached(uow, instance)

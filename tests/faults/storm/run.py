@@ -100,7 +100,7 @@ class Client:
         servers = self._cloud.servers()
         for server in servers:
             if server["status"] == "ERROR" and server["id"] not in self._guests.expected:
-                self._delete(server["id"])  # It was never built.
+                self._delete(server["id"])  # Its build has failed.
         if len(servers) < GUESTS:
             self._cloud.create(metadata=PROTECTED)
             return

@@ -123,6 +123,9 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     host.manager.reconciler.tick()
     (reports, _) = conductor.of("reconcile_domains")[-1]
     assert [(report.uuid, report.lost_power) for report in reports] == [(UUID, True)]
+    assert look(host)["stopped"] == [UUID], "the command to start it may be lost"
+    host.driver.power_on(UUID)
+    host.manager.reconciler.run()
     assert look(host)["stopped"] == []
 
 

@@ -20,6 +20,9 @@ from tests.support.fencing_world import ALWAYS, HOST, PAST, SECONDS, Fencing
 from tests.support.server_moves import evacuate, force_down
 
 
+ON, OFF = 1, 4
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Fencing:
     return Fencing(tmp_path)
@@ -167,6 +170,58 @@ def test_server_that_was_about_to_start_runs_elsewhere(world: Fencing) -> None:
     world.evacuator.sweep()
     assert world.rebuilt(uuid) == "host2"
     assert (world.instance(uuid).vm_state, world.open_actions()) == (states.ACTIVE, [])
+
+
+def finish_command(world: Fencing, power_state: int, error: str | None = None) -> None:
+    """Have host1 carry out the newest command, or fail."""
+    world.let_time_pass(3)
+    world.reconciler.sweep()
+    action = world.compute.commands[-1].action_id
+    world.reports.finish_action(world.context(), HOST, action, power_state, error, "")
+    assert world.open_actions() == []
+
+
+def off_on_its_host(world: Fencing) -> str:
+    """Return a protected server that its host has stopped, and whose start has failed."""
+    uuid = world.protected()
+    report = DomainReport(uuid=uuid, generation=1, power_state=OFF, last_action_id=0, lost_power=True)
+    world.reports.reconcile_domains(world.context(admin=True), HOST, [report], [])
+    finish_command(world, OFF, "it is broken")
+    assert world.instance(uuid).vm_state == states.STOPPED
+    return uuid
+
+
+def sweep_when_due(world: Fencing) -> None:
+    world.db.write(lambda uow: uow.change(sa.update(models.Restart).values(due_at=PAST)))
+    world.evacuator.sweep()
+
+
+def test_start_of_a_protected_server_that_has_failed_is_repeated_until_it_runs(world: Fencing) -> None:
+    uuid = off_on_its_host(world)
+    world.evacuator.sweep()
+    assert world.open_actions() == []
+    sweep_when_due(world)
+    assert world.open_actions() == [("start", "perform")]
+    finish_command(world, ON)
+    world.evacuator.sweep()
+    assert (world.instance(uuid).vm_state, world.count(models.Restart)) == (states.ACTIVE, 0)
+
+
+def test_server_whose_start_has_failed_runs_elsewhere_if_its_host_is_lost(world: Fencing) -> None:
+    uuid = off_on_its_host(world)
+    world.lapse()
+    world.evacuator.sweep()
+    assert world.rebuilt(uuid) == "host2"
+    assert (world.instance(uuid).vm_state, world.open_actions()) == (states.ACTIVE, [])
+
+
+def test_server_that_its_owner_has_stopped_since_is_not_started(world: Fencing) -> None:
+    uuid = off_on_its_host(world)
+    for kind, power_state in (("start", ON), ("stop", OFF)):
+        world.lifecycle.accept_action(world.context(), uuid, kind, {})
+        finish_command(world, power_state)
+    sweep_when_due(world)
+    assert (world.open_actions(), world.count(models.Restart)) == ([], 0)
 
 
 def test_unconfirmed_and_unprotected_servers_stay(world: Fencing) -> None:

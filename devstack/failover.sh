@@ -2,6 +2,7 @@
 # Loses hosts in random ways, as root, and measures until their protected guests run elsewhere (docs/howto/protect-servers.md).
 #
 #   failover.sh [--runs N] [--guests N|real] [--computes N] [--seed N]
+#   failover.sh --nemesis MINUTES [--seed N]    instead hosts are lost at random, with other faults at the same time
 #
 # It uses real daemons on the machine's broker, fake hypervisors and the default times; a run takes about three minutes.
 # With "--guests real" each host has a libvirtd of its own with two qemu guests, and all share one directory of disks.

@@ -177,11 +177,15 @@ def commits(*names: str) -> Points:
     return {CONDUCTOR: around(*(f"commit/{name}" for name in names))}
 
 
-STORED = points.join(
-    commits("begin_backup"), points.of_order(operations.CREATE_BACKUP), commits("store_backup", "image_dropped")
-)
+STORED: Points = {
+    CONDUCTOR: around(
+        *("commit/begin_backup", "send/backup_disk", "handle/finish_action", f"commit/{points.FINISH}"),
+        *("commit/store_backup", "commit/image_dropped"),
+    ),
+    COMPUTE: around("handle/backup_disk", "send/finish_action"),
+}
 RESTORED = commits("register_image", "restored_image", "end_restore")
-EXPIRED = commits("retire_backups", "forget_backup")
+EXPIRED = commits("delete", "forget_backup")
 
 # --- balancing
 

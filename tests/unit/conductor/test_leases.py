@@ -19,7 +19,6 @@ from tests.support.conductor_world import AtOnce, heartbeat
 from tests.support.fencing_world import ALWAYS, HOST, PAST, SECONDS, Fencing
 from tests.support.server_moves import evacuate, force_down
 
-
 ON, OFF = 1, 4
 
 

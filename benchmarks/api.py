@@ -362,7 +362,10 @@ def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
     with tempfile.TemporaryDirectory(prefix="nova-lite-bench-") as directory:
         capacity = {"vcpus": 10000, "memory_mb": 10**7, "disk_gb": 10**6}
         more: dict[str, Any] = {"quota": -1, "database": options.database, "computes": options.computes}
-        more |= {"extra_config": f"[api]\nworkers = {options.workers}\n", "patient": True}
+        extra = f"[api]\nworkers = {options.workers}\n"
+        if options.conductor_socket:
+            extra += f"[rpc]\nconductor_socket = {directory}/conductor.sock\n"
+        more |= {"extra_config": extra, "patient": True}
         cloud.Cloud.forked = False  # their memory would be shared
         with cloud.running(Path(directory), **more, **capacity) as running:
             for name, process in running.processes.items():
@@ -385,6 +388,7 @@ def main() -> int:
     )
     parser.add_argument("--workers", type=int, default=1, help="API workers of the private cloud")
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
+    parser.add_argument("--conductor-socket", action="store_true", help="[rpc] conductor_socket of the private cloud")
     parser.add_argument("--seconds", type=float, default=5, help="how long each read is repeated")
     parser.add_argument("--count", type=int, default=100, help="servers that are booted at once; 0: only reads")
     parser.add_argument("--json", help="write the result to this file")

@@ -3,6 +3,7 @@
 ::
 
     benchmarks/side_by_side.py --old COMMIT --database URL --markdown table.md
+    benchmarks/side_by_side.py --old COMMIT --conductor-socket --rounds 1
     benchmarks/side_by_side.py --lxd /var/lib/lxd/unix.socket --rounds 1
 
 Each round runs `benchmarks/api.py` of the old commit, then that of this tree, each on a private cloud with 2 API
@@ -11,7 +12,8 @@ rounds takes a quarter of an hour. The result is the median of the rounds. On a 
 CPU times mean something.
 
 ``--database``: an empty database of MariaDB or PostgreSQL. It is emptied before each run, so its name has to end in
-``_bench``. ``--lxd``: the socket of a running LXD. Its creates start nothing: instances without an image.
+``_bench``. ``--conductor-socket``: one more column, of this tree with ``[rpc] conductor_socket``. ``--lxd``: the socket
+of a running LXD. Its creates start nothing: instances without an image.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ CPU_LINES = (
 )
 
 
-def run(tree: Path, options: argparse.Namespace) -> Rows:
-    """Run the benchmark of a tree, and return its results."""
+def run(tree: Path, options: argparse.Namespace, *more: str) -> Rows:
+    """Run the benchmark of a tree with ``more`` arguments, and return its results."""
     if options.database:
         empty(options.database)
     with tempfile.TemporaryDirectory(prefix="nova-lite-side-") as directory:
@@ -73,6 +75,7 @@ def run(tree: Path, options: argparse.Namespace) -> Rows:
         command = [sys.executable, str(tree / "benchmarks/api.py"), "--workers", "2", "--computes", "4"]
         command += ["--seconds", str(options.seconds), "--json", str(result)]
         command += ["--database", options.database] if options.database else []
+        command += more
         subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
         rows: Rows = json.loads(result.read_text())
         return rows
@@ -214,6 +217,9 @@ def main() -> int:
     parser.add_argument("--database", help="an empty database, whose name ends in _bench; default: SQLite")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5, help="how long each read is repeated")
+    parser.add_argument(
+        "--conductor-socket", action="store_true", help="run this tree also with [rpc] conductor_socket"
+    )
     parser.add_argument("--lxd", help="socket of LXD; default: without LXD")
     parser.add_argument("--markdown", help="write the table to this file")
     options = parser.parse_args()
@@ -229,6 +235,8 @@ def main() -> int:
                 print(f"round {number + 1} of {options.rounds}", flush=True)
                 for name, tree in trees.items():
                     results.setdefault(name, []).append(run(tree, options))
+                if options.conductor_socket:
+                    results.setdefault("new, socket", []).append(run(TOP, options, "--conductor-socket"))
                 if options.lxd:
                     results.setdefault("LXD", []).append(measure_lxd(options.lxd, options.seconds))
         finally:

@@ -5,7 +5,8 @@
 - Endpoint: `Endpoint` checks the functions of a server against the Protocol when the daemon starts (`endpoint`).
 - Signing: every message and reply is signed and verified; replayed messages are refused (`signing`, `keys`).
 - Admission: a busy server handles urgent messages first, and refuses others (`admission`, `load_shedding`).
-- Transport: oslo.messaging over RabbitMQ (`transport`, `patches`). `MemoryBroker` connects daemons of one process
+- Transport: oslo.messaging over RabbitMQ (`transport`, `patches`). Calls to a conductor on the same machine may use a
+  Unix socket (`local`). `MemoryBroker` connects daemons of one process
   without a broker (`memory`). Tests use `InProcess`.
 
 To add a method: declare it in the Protocol, raise the version of the service, and pass that version as ``since=``. Then

@@ -30,6 +30,7 @@ from nova_lite.rpc import patches
 from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest, Throttle
 from nova_lite.rpc.client import ECHO, Message, Sender
 from nova_lite.rpc.contract import contract_of
+from nova_lite.rpc.local import LocalRequest
 
 LOG = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class Workers:
             thread.start()
 
     def submit(self, process: Callable[[Any], None], incoming: Any) -> None:
-        """Take a list of one message. Only the thread that reads from the broker calls this."""
+        """Take a list of one message. Only the threads that read from the broker and from local callers call this."""
         (message,) = incoming
         is_call = getattr(message, "reply_q", None) is not None
         priority = self._priority(message)
@@ -191,7 +192,9 @@ class Workers:
 
 
 def _timeout(message: Any) -> float | None:
-    """Return the caller's timeout in seconds, from the message's expiration in the broker."""
+    """Return the caller's timeout in seconds: what a local call says, or the message's expiration in the broker."""
+    if isinstance(message, LocalRequest):
+        return message.seconds
     raw = getattr(message.message, "_raw_message", None)
     expiration: Any = raw.properties.get("expiration") if raw is not None else None
     return int(expiration) / 1000 if str(expiration).isdigit() else None
@@ -213,6 +216,10 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
             type(self).classify,
             unread=self._unread,
         )
+
+    def take(self, request: LocalRequest) -> None:
+        """Handle a call that did not come by the broker."""
+        self._on_incoming([request])
 
     def _unread(self) -> bool:
         """Check whether the broker has sent more than was read.

@@ -49,18 +49,25 @@ DISABLE = "NOVA_LITE_DISABLE_RPC_PATCHES"
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A function that a patch replaces, and the parameters that the patch expects it to have."""
+    """A function that a patch replaces, and the parameters that the patch expects it to have.
 
-    owner: type
+    ``parameters`` None: the target is a constant of a module.
+    """
+
+    owner: Any
     name: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...] | None
 
     def mismatch(self) -> str | None:
         """Return how the installed library differs, or None."""
-        where = f"{self.owner.__module__}.{self.owner.__name__}.{self.name}"
+        where = f"{self.owner.__name__}.{self.name}"
+        if inspect.isclass(self.owner):
+            where = f"{self.owner.__module__}.{where}"
         attribute = inspect.getattr_static(self.owner, self.name, None)
         if attribute is None:
             return f"{where} does not exist"
+        if self.parameters is None:
+            return None
         function = attribute.__func__ if isinstance(attribute, staticmethod) else attribute
         parameters = tuple(inspect.signature(function).parameters)
         return None if parameters == self.parameters else f"{where} takes ({', '.join(parameters)})"
@@ -271,7 +278,7 @@ def _cancel_consumers(used: Any) -> bool:
     return True
 
 
-# --- later-replies and host-replies
+# --- later-replies and unconfirmed-replies
 
 
 def _reply_later() -> None:
@@ -302,17 +309,23 @@ def _send_result(message: Any, get: Callable[[], Any]) -> None:
 _PRODUCER = "nova_lite_producer"
 
 
-def _reply_to_hosts_unconfirmed() -> None:
-    """Do not wait for the broker's confirmation of a reply to a compute host.
+#: Age in seconds of a connection to the broker from which replies to others than hosts are not confirmed either.
+SETTLED_SECONDS = 60.0
 
-    A host repeats a call without a reply, and a conductor replies to hosts all the time. Replies to all others, whose
-    users wait, are confirmed. Unconfirmed replies need a channel of their own, because oslo.messaging's channels
-    confirm every message.
+
+def _reply_unconfirmed() -> None:
+    """Do not wait for the broker's confirmation of a reply.
+
+    A host repeats a call without a reply, so no reply to a host is confirmed. Users of other callers wait for a reply,
+    and only a confirmed one is sent again. After a restart of the broker, a caller's queue may not be there yet. So
+    replies to these callers are confirmed while the connection is younger than `SETTLED_SECONDS`, and when the broker
+    has sent something, such as the connection's end. Unconfirmed replies need a channel of their own, because
+    oslo.messaging's channels confirm every message.
     """
     reply = amqpdriver.AMQPIncomingMessage.reply
 
     def reply_unconfirmed(message: Any, response: Any = None, failure: Any = None) -> None:
-        if not _is_to_host(message) or not _send_unconfirmed(message, response, failure):
+        if not _send_unconfirmed(message, response, failure):
             reply(message, response, failure)
 
     amqpdriver.AMQPIncomingMessage.reply = reply_unconfirmed
@@ -323,13 +336,34 @@ def _is_to_host(message: Any) -> bool:
     return sender is not None and sender.role == COMPUTE
 
 
+_SETTLED = "nova_lite_settled"
+
+
+def _is_settled(used: Any) -> bool:
+    """Check whether a connection has sent replies for a while over the same channel, and has nothing to read."""
+    channel, since = getattr(used, _SETTLED, (None, 0.0))
+    if channel is not used.channel:
+        since = time.monotonic()
+        setattr(used, _SETTLED, (used.channel, since))
+    return time.monotonic() - since >= SETTLED_SECONDS and _is_quiet(used.channel.connection.transport)
+
+
+def _is_quiet(used: Any) -> bool:
+    """Check that amqp's transport has nothing to read, not even its end."""
+    if concurrency.is_eventlet() or used.sock is None or has_frame(used):
+        return False
+    readable = select.poll()
+    readable.register(used.sock.fileno(), select.POLLIN)
+    return not readable.poll(0)
+
+
 def _send_unconfirmed(message: Any, response: Any, failure: Any) -> bool:
-    """Return False if oslo.messaging has to send the reply: it connects first, or tries again."""
+    """Return False if oslo.messaging has to send the reply: it connects first, waits for the broker, or tries again."""
     if not message.orig_msg_id:
         return False
     with message.listener.driver._get_connection(common.PURPOSE_SEND) as pooled:
         used = pooled.connection
-        if not _is_connected(used):
+        if not _is_connected(used) or not (_is_settled(used) or _is_to_host(message)):
             return False
         try:
             with used._connection_lock:
@@ -362,6 +396,22 @@ def _is_connected(used: Any) -> bool:
     Without a channel there was no connection yet, or it broke. After a fork it is another process's.
     """
     return used.channel is not None and used._initial_pid == os.getpid()
+
+
+# --- long-polls
+
+#: Seconds for which oslo.messaging first waits for the next message after one.
+FIRST_POLL = 0.25
+
+
+def _poll_longer() -> None:
+    """Wait longer for the next message after each one.
+
+    After a message, oslo.messaging waits 1, 2, 4 ms and so on, up to 5 s, because acknowledgements of notifications may
+    have to be sent in between. Each of these waits ends with an error and its preparations for a lost connection. No
+    daemon receives notifications.
+    """
+    amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = FIRST_POLL
 
 
 # --- direct-ensure
@@ -576,14 +626,14 @@ PATCHES = (
         essential=True,
     ),
     Patch(
-        "host-replies",
-        "replies to compute hosts are not confirmed by the broker",
+        "unconfirmed-replies",
+        "replies are not confirmed by the broker",
         (
             Target(amqpdriver.AMQPIncomingMessage, "reply", ("self", "reply", "failure")),
             Target(amqpdriver.AMQPIncomingMessage, "_send_reply", ("self", "conn", "reply", "failure", "ending")),
             Target(channel.Channel, "_basic_publish", _PUBLISH),
         ),
-        _reply_to_hosts_unconfirmed,
+        _reply_unconfirmed,
     ),
     Patch(
         "later-replies",
@@ -591,6 +641,12 @@ PATCHES = (
         (Target(amqpdriver.AMQPIncomingMessage, "reply", ("self", "reply", "failure")),),
         _reply_later,
         essential=True,
+    ),
+    Patch(
+        "long-polls",
+        "after a message, a daemon does not wake up every few milliseconds",
+        (Target(amqpdriver, "ACK_REQUEUE_EVERY_SECONDS_MIN", None),),
+        _poll_longer,
     ),
     Patch(
         "direct-ensure",

@@ -25,8 +25,9 @@ from nova_lite.rpc import load_shedding, patches
 from nova_lite.rpc.broker import EXCHANGE, reply_queues
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.keys import COMPUTE
-from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, SignatureVerifier, Signing
+from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR
+from nova_lite.rpc.local import LocalClient, LocalServer, Undelivered
+from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, REQUIRED, SENDER, SignatureVerifier, Signing
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +40,9 @@ _BROKER_ERRORS = (
     amqp.exceptions.AMQPError,
     OSError,
 )
+
+#: A context with a signature, and the id that the reply is signed for.
+_Signed: TypeAlias = tuple[dict[str, Any], str | None]
 
 #: Longest wait in seconds of a transport that is closed for messages that are being sent.
 _CLOSE_SECONDS = 1.0
@@ -87,38 +91,77 @@ class Transport:
         self._current = self._connect()
         self._replied_on: Any = None
         self._made: tuple[Any, Any] = (None, None)
+        self._local = self._local_client(role)
         #: Messages that are being sent, calls until their replies.
         self._sending = 0
         self._closed = False
 
+    def _local_client(self, role: str | None) -> LocalClient | None:
+        """Return the way to a conductor on this machine. Raises `ConfigurationError`."""
+        path = self.conf.rpc.conductor_socket
+        if role != API or not path:
+            return None
+        self._client_of(self._current)  # which registers rpc_response_timeout
+        return LocalClient(path, self.conf.rpc_response_timeout, self.signing.mode == REQUIRED)
+
     def call(self, message: Message) -> Any:
         failure: Exception | None = None
-        with self._connected() as (transport, client):
-            try:
-                if self._replied_on is not transport:
-                    # The first call opens the connection for replies, and would wait for an absent broker without end.
-                    require_broker(self)
-                context, message_id = self.signing.signed(message)
-                try:
-                    response = self._prepared(client, message).call(context, message.method, **message.arguments)
-                except exceptions.NovaLiteException as error:
-                    raise self.signing.unsigned_failure(message, message_id, error) from error
-                self._replied_on = transport
-                return self.signing.opened(message, message_id, response)
-            except _BROKER_ERRORS as error:
-                failure = error
-            except exceptions.MessageRefused as error:
-                failure = error
-            except (messaging.UnsupportedVersion, messaging.NoSuchMethod) as error:
-                raise message.too_old() from error
-            except messaging.RemoteError as error:
-                if error.exc_type in ("UnsupportedVersion", "NoSuchMethod"):
-                    raise message.too_old() from None
-                raise
+        try:
+            return self._call_locally(message) if self._is_local(message) else self._call(message)
+        except _BROKER_ERRORS as error:
+            failure = error
+        except exceptions.MessageRefused as error:
+            failure = error
+        except (messaging.UnsupportedVersion, messaging.NoSuchMethod) as error:
+            raise message.too_old() from error
+        except messaging.RemoteError as error:
+            if error.exc_type in ("UnsupportedVersion", "NoSuchMethod"):
+                raise message.too_old() from None
+            raise
         # Outside the handler: oslo.log appends an exception that is being handled to the line.
         metrics.RPC_FAILED.labels(message.topic, message.method).inc()
         LOG.warning("Call %s to %s failed: %s", message.method, message.topic, _one_line(failure))
         raise exceptions.MessagingUnavailable(what=message.method) from failure
+
+    def _is_local(self, message: Message) -> bool:
+        return self._local is not None and self._local.carries(message)
+
+    def _call_locally(self, message: Message) -> Any:
+        """Call the conductor on this machine. If it does not reply, call any by the broker."""
+        local = self._local
+        assert local is not None
+        self._begin()
+        try:
+            signed = self.signing.signed(message)
+            return self._exchange(message, signed, lambda context: local.call(context, message))
+        except Undelivered:
+            pass
+        finally:
+            self._end()
+        return self._call(message, signed)
+
+    def _call(self, message: Message, signed: _Signed | None = None) -> Any:
+        """Call by the broker. ``signed``: of a call that was sent before, and must not run twice."""
+        with self._connected() as (transport, client):
+            if self._replied_on is not transport:
+                # The first call opens the connection for replies, and would wait for an absent broker without end.
+                require_broker(self)
+
+            def send(context: dict[str, Any]) -> Any:
+                response = self._prepared(client, message).call(context, message.method, **message.arguments)
+                self._replied_on = transport
+                return response
+
+            return self._exchange(message, signed or self.signing.signed(message), send)
+
+    def _exchange(self, message: Message, signed: _Signed, send: Callable[[dict[str, Any]], Any]) -> Any:
+        """Send a signed call, and return the content of its reply."""
+        context, message_id = signed
+        try:
+            response = send(context)
+        except exceptions.NovaLiteException as error:
+            raise self.signing.unsigned_failure(message, message_id, error) from error
+        return self.signing.opened(message, message_id, response)
 
     def cast(self, message: Message) -> None:
         try:
@@ -237,6 +280,8 @@ class Transport:
         end = time.monotonic() + _CLOSE_SECONDS
         while self._sending and time.monotonic() < end:
             time.sleep(0.01)
+        if self._local is not None:
+            self._local.close()
         self._current.cleanup()
 
     def _close_if_unused(self, transport: Any) -> None:
@@ -252,6 +297,7 @@ class _SharedTransport(Transport):
     def __init__(self, other: Transport, role: str, host: str) -> None:
         self.conf = other.conf
         self.signing = Signing(other.conf, role, host, other.signing)
+        self._local = None
         self._other = other
         self._replied_on = None
 
@@ -326,6 +372,8 @@ class RpcServer(Server):
             server_cls=load_shedding.server_class(endpoint.classify),
         )
         self._server.dispatcher = SignatureVerifier(self._server.dispatcher, transport.signing, endpoint, server)
+        self._local: LocalServer | None = None
+        self._socket = transport.conf.rpc.conductor_socket if endpoint.topic == CONDUCTOR else None
 
     def start(self) -> None:
         """Start the server. Raises `MessagingUnavailable` at once when the broker is away or refuses the daemon.
@@ -341,6 +389,9 @@ class RpcServer(Server):
                 raise exceptions.MessagingUnavailable(
                     f"The message broker refuses this daemon: {_one_line(error)}"
                 ) from error
+            if self._socket:
+                is_signed = self._transport.signing.mode == REQUIRED
+                self._local = LocalServer(self._socket, self._server.take, is_signed)
             undo.pop_all()
 
     @property
@@ -351,6 +402,8 @@ class RpcServer(Server):
 
     def stop(self) -> None:
         """Take no more messages."""
+        if self._local is not None:
+            self._local.stop()
         self._server.stop()
 
     def wait(self) -> None:

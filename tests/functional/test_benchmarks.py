@@ -16,6 +16,7 @@ SMALLEST = {
     "boots.py --count 2 --runs 1 --computes 1": '"boots_per_second"',
     "overload.py --seconds 1 --servers 60": "good answers",
     "scheduler.py --hosts 10 --instances 1 --runs 2": '"median_ms"',
+    "conductor_socket.py --rounds 1 --requests 1": "list of 50",
     "rpc.py --rounds 1 --calls 20": "with all patches",
     "signing.py --runs 10": "a boot:",
 }

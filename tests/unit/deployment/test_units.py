@@ -99,7 +99,7 @@ CONFINED_REGISTRAR = ({*CONFINED.split()} - _NOT_OF_REGISTRAR - {"SupplementaryG
 #: Writable directories by daemon; other daemons have none.
 WRITABLE = {
     "api": "-/var/lib/nova-lite/images -/var/lib/nova-lite/identity",
-    "conductor": "-/var/lib/nova-lite/images -/var/lib/nova-lite/conductor",
+    "conductor": "-/var/lib/nova-lite/images -/var/lib/nova-lite/conductor -/run/nova-lite-conductor",
 }
 CAPABILITIES = {
     "CHOWN",

@@ -52,6 +52,8 @@ def test_patch_names_are_unique() -> None:
         (Target(Library, "on_blocked", ("reason",)), None),
         (CHANGED, "Library.send takes (self, message, timeout)"),
         (Target(Library, "receive", ("self",)), "Library.receive does not exist"),
+        (Target(sys.modules[__name__], "FITTING", None), None),
+        (Target(sys.modules[__name__], "ABSENT", None), "ABSENT does not exist"),
     ],
 )
 def test_target_mismatch_is_described(target: Target, why: str | None) -> None:

@@ -1,9 +1,10 @@
-"""Replies to compute hosts are not confirmed by the broker, and futures are sent later."""
+"""Replies are confirmed by the broker only over new connections, never to hosts, and futures are sent later."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,8 @@ class Connection:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.others: list[Channel] = []
+        ours, self.end = socket.socketpair()
+        self.transport = types.SimpleNamespace(sock=ours, _read_buffer=b"")
 
     def channel(self) -> Channel:
         self.others.append(Channel(self))
@@ -82,7 +85,7 @@ def oslo(monkeypatch: pytest.MonkeyPatch) -> Oslo:
 
     monkeypatch.setattr(amqpdriver.AMQPIncomingMessage, "reply", reply)
     monkeypatch.setattr(patches, "Producer", Producer)
-    patches._reply_to_hosts_unconfirmed()
+    patches._reply_unconfirmed()
     patches._reply_later()
     return made
 
@@ -125,9 +128,31 @@ def test_reply_channel_is_replaced_with_its_connection(oslo: Oslo) -> None:
 
 
 @pytest.mark.parametrize("sender", [None, DaemonIdentity(API, "api")])
-def test_reply_to_others_is_confirmed(oslo: Oslo, sender: DaemonIdentity | None) -> None:
+def test_reply_to_others_is_confirmed_while_the_connection_is_new(
+    oslo: Oslo, sender: DaemonIdentity | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(patches.time, "monotonic", lambda: now)
     Message(oslo, sender).reply("a")
-    assert (oslo.own, oslo.plain) == ([("a", None)], [])
+    now += patches.SETTLED_SECONDS - 1
+    Message(oslo, sender).reply("b")
+    assert (oslo.own, oslo.plain) == ([("a", None), ("b", None)], [])
+    now += 1
+    Message(oslo, sender).reply("c")
+    assert oslo.plain == [("reply_h1", "c")]
+    oslo.channel = Channel(oslo.broker)
+    Message(oslo, sender).reply("d")
+    assert (oslo.own[2:], oslo.plain) == ([("d", None)], [("reply_h1", "c")])
+
+
+def test_reply_over_a_connection_that_the_broker_has_closed_is_confirmed(
+    oslo: Oslo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patches, "SETTLED_SECONDS", 0.0)
+    Message(oslo, DaemonIdentity(API, "api")).reply("a")
+    oslo.broker.end.close()
+    Message(oslo, DaemonIdentity(API, "api")).reply("b")
+    assert (oslo.own, oslo.plain) == ([("b", None)], [("reply_h1", "a")])
 
 
 @pytest.mark.parametrize("why", ["no connection", "another process", "no call"])

@@ -80,10 +80,14 @@ class Things:
 
 
 class Bench:
-    """A conductor ``controller`` that serves `ThingRPC`, and transports of others, over the fake driver."""
+    """A conductor ``controller`` that serves `ThingRPC`, and transports of others, over the fake driver.
 
-    def __init__(self, path: Path) -> None:
+    ``socket``: the API's calls go over the conductor's Unix socket.
+    """
+
+    def __init__(self, path: Path, socket: bool = False) -> None:
         self.path = path
+        self.socket = {"conductor_socket": path / "rpc.sock"} if socket else {}
         self.keys = path / "keys"
         self.keys.mkdir(exist_ok=True)
         self.trusted: list[keys.TrustedKey] = []
@@ -92,7 +96,7 @@ class Bench:
 
     def conf(self, **options: Any) -> cfg.ConfigOpts:
         file = self.path / "bus.conf"
-        lines = [f"{name} = {value}" for name, value in ({"keys_directory": self.keys} | options).items()]
+        lines = [f"{name} = {value}" for name, value in ({"keys_directory": self.keys} | self.socket | options).items()]
         text = ["[DEFAULT]", "host = controller", "transport_url = fake:/", "rpc_response_timeout = 5", "[rpc]", *lines]
         file.write_text("\n".join(text) + "\n")
         conf = cfg.CONF
@@ -153,9 +157,9 @@ class Bench:
         self.transport.cleanup()
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(tmp_path_factory.mktemp("bench"))
+@pytest.fixture(scope="module", params=[False, True], ids=["broker", "socket"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("bench"), request.param)
     made.serve()
     yield made
     made.close()

@@ -1,0 +1,403 @@
+"""Calls to a conductor over a Unix socket, for APIs on its machine. Off unless ``[rpc] conductor_socket`` is set.
+
+A call and its reply are the same as over the broker: signed, checked, admitted and served by the same functions. A
+frame is its length in four bytes, and JSON. A connection carries one call at a time, so replies need no ids.
+
+A call that was not answered goes to the broker, with the same signature: the replay cache lets it run once at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import selectors
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_messaging._drivers import common
+
+from nova_lite.base import exceptions
+from nova_lite.base.futures import ResponseFuture
+from nova_lite.rpc.client import Message
+from nova_lite.rpc.keys import CONDUCTOR
+from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS
+
+LOG = logging.getLogger(__name__)
+
+OPTION = "[rpc] conductor_socket"
+
+#: Largest frame in bytes. Larger calls use the broker.
+MAX_FRAME = 64 << 20
+#: Connections of a server. Callers beyond it use the broker.
+MAX_CONNECTIONS = 256
+#: Seconds for which a caller uses the broker after it could not connect.
+RETRY_SECONDS = 1.0
+#: Seconds for which a server waits for a caller that does not read its reply.
+SEND_SECONDS = 10.0
+
+_LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("iII")
+_READ = 1 << 18
+
+
+class Undelivered(Exception):
+    """The call has no reply, and may be sent again by the broker."""
+
+
+def check_directory(path: str) -> None:
+    """Raise `ConfigurationError` if others than its owner may replace the socket at ``path``."""
+    directory = os.path.dirname(os.path.abspath(path))
+    try:
+        mode = stat.S_IMODE(os.stat(directory).st_mode)
+    except OSError as error:
+        raise exceptions.ConfigurationError(reason=f"{OPTION}: {directory}: {error.strerror}") from error
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise exceptions.ConfigurationError(
+            reason=f"{OPTION}: directory {directory} can be written by others (mode {mode:04o}): chmod go-w"
+        )
+
+
+def _frame(content: Any) -> bytes:
+    data = json.dumps(content, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(data)) + data
+
+
+def _is_trusted(sock: socket.socket) -> bool:
+    """Check whether root or this process' user is at the other end."""
+    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(found)
+    return user in (0, os.geteuid())
+
+
+# --- the API's side
+
+
+class LocalClient:
+    """Connections to the conductor's socket at ``path``. ``seconds``: for a reply of a call without a timeout.
+
+    ``is_signed``: what is sent and received is signed. Otherwise only root's and the own user's conductor is believed.
+    """
+
+    def __init__(self, path: str, seconds: float, is_signed: bool) -> None:
+        check_directory(path)
+        self._path = path
+        self._seconds = seconds
+        self._is_signed = is_signed
+        self._lock = threading.Lock()
+        self._idle: list[socket.socket] = []
+        self._failed_at: float | None = None
+        self._closed = False
+
+    def carries(self, message: Message) -> bool:
+        """Check whether a call can go this way: it is for any conductor, and the socket worked lately."""
+        if message.topic != CONDUCTOR or message.server is not None or message.fanout:
+            return False
+        return self._failed_at is None or time.monotonic() - self._failed_at >= RETRY_SECONDS
+
+    def call(self, context: dict[str, Any], message: Message) -> Any:
+        """Send a signed call and return its reply, or raise the error in it.
+
+        Raises `Undelivered` without a reply, and oslo.messaging's `MessagingTimeout` when none comes in time.
+        """
+        seconds = self._seconds if message.timeout is None else message.timeout
+        body = {"method": message.method, "args": message.arguments, "version": message.version}
+        frame = _frame({"context": context, "message": body, "timeout": seconds})
+        if len(frame) > MAX_FRAME:
+            raise Undelivered
+        end = time.monotonic() + seconds
+        sock = self._send(frame, seconds)
+        try:
+            reply = _receive(sock, end)
+        except TimeoutError as error:
+            sock.close()
+            raise messaging.MessagingTimeout(f"No reply over {self._path}") from error
+        except (OSError, ValueError) as error:
+            sock.close()
+            # The replay cache knows a signed call. Other calls could run twice.
+            if not self._is_signed:
+                raise messaging.MessagingTimeout(f"The connection over {self._path} has ended") from error
+            raise Undelivered from error
+        self._put_back(sock)
+        if reply.get("failure") is not None:
+            raise common.deserialize_remote_exception(reply["failure"], ALLOWED_REMOTE_EXMODS)
+        return reply.get("result")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for sock in idle:
+            sock.close()
+
+    def _send(self, frame: bytes, seconds: float) -> socket.socket:
+        """Send a frame, and return its connection. An idle connection may have been closed by its server."""
+        while True:
+            with self._lock:
+                idle = self._idle.pop() if self._idle else None
+            sock = idle or self._connect()
+            try:
+                sock.settimeout(seconds)
+                sock.sendall(frame)
+                return sock
+            except OSError as error:
+                # The server has no whole frame, so it does nothing.
+                sock.close()
+                if idle is None:
+                    raise self._failed(error) from error
+
+    def _connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(self._path)
+            if not self._is_signed and not _is_trusted(sock):
+                raise PermissionError("it is another user's")
+        except OSError as error:
+            sock.close()
+            raise self._failed(error) from error
+        if self._failed_at is not None:
+            self._failed_at = None
+            LOG.info("Calls to the conductor use %s again", self._path)
+        return sock
+
+    def _failed(self, error: OSError) -> Undelivered:
+        if self._failed_at is None:
+            LOG.warning("Calls to the conductor use the broker: %s: %s", self._path, error.strerror or error)
+        self._failed_at = time.monotonic()
+        return Undelivered()
+
+    def _put_back(self, sock: socket.socket) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(sock)
+                return
+        sock.close()
+
+
+def _receive(sock: socket.socket, end: float) -> dict[str, Any]:
+    """Return the next frame of a connection. Raises `TimeoutError` at ``end``, and `OSError` at the end of file."""
+    buffer = bytearray()
+    size = _LENGTH.size
+    while len(buffer) < size:
+        sock.settimeout(max(0.001, end - time.monotonic()))
+        received = sock.recv(_READ)
+        if not received:
+            raise ConnectionResetError("closed without a reply")
+        buffer += received
+        if size == _LENGTH.size and len(buffer) >= size:
+            size += _LENGTH.unpack_from(buffer)[0]
+    reply = json.loads(buffer[_LENGTH.size : size])
+    if not isinstance(reply, dict):
+        raise ValueError("not a reply")
+    return reply
+
+
+# --- the conductor's side
+
+
+class LocalRequest:
+    """A received call, in place of oslo.messaging's incoming message.
+
+    ``seconds``: the time for which its caller waits. Raises `KeyError` or `TypeError` for content that is no call.
+    """
+
+    client_timeout = None
+    reply_q = "local"
+
+    def __init__(self, connection: _Connection, content: dict[str, Any]) -> None:
+        self.ctxt, self.message = dict(content["context"]), dict(content["message"])
+        self.seconds = float(content["timeout"])
+        self.msg_id = uuid.uuid4().hex
+        self._connection = connection
+        dict(self.message["args"])
+
+    def acknowledge(self) -> None:
+        """Do nothing: there is no broker that would send the call again."""
+
+    def requeue(self) -> None:
+        """Do nothing: there is no queue."""
+
+    def reply(self, reply: Any = None, failure: Any = None) -> None:
+        if isinstance(reply, ResponseFuture):
+            reply.add_callback(self._reply_later)
+            return
+        text = common.serialize_remote_exception(failure) if failure else None
+        self._connection.send(_frame({"result": reply, "failure": text}))
+
+    def _reply_later(self, get: Callable[[], Any]) -> None:
+        result = failure = None
+        try:
+            result = get()
+        except messaging.ExpectedException as expected:
+            failure = expected.exc_info
+        except Exception:
+            failure = sys.exc_info()
+        self.reply(result, failure)
+
+
+class _Connection:
+    """A caller's connection. It is closed after its end, once each call has its reply."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._lock = threading.Lock()
+        self._buffer = bytearray()
+        self._waiting = 0
+        self._has_ended = False
+
+    def read(self) -> list[LocalRequest] | None:
+        """Return the calls that have arrived, or None at the end. Raises `ValueError` or `OSError`."""
+        received = self.sock.recv(_READ, socket.MSG_DONTWAIT)
+        if not received:
+            return None
+        self._buffer += received
+        requests = []
+        while len(self._buffer) >= _LENGTH.size:
+            size = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
+            if size > MAX_FRAME:
+                raise ValueError("a frame is too large")
+            if len(self._buffer) < size:
+                break
+            content = self._buffer[_LENGTH.size : size]
+            del self._buffer[:size]
+            try:
+                requests.append(LocalRequest(self, json.loads(content)))
+            except (KeyError, TypeError) as error:
+                raise ValueError("a frame is no call") from error
+        with self._lock:
+            self._waiting += len(requests)
+        return requests
+
+    def send(self, frame: bytes) -> None:
+        """Send a reply. A caller that has gone needs none."""
+        with self._lock:
+            try:
+                self.sock.settimeout(SEND_SECONDS)
+                self.sock.sendall(frame)
+            except OSError as error:
+                LOG.info("A reply over %s could not be sent: %s", OPTION, error)
+                self._shut()
+            self._waiting -= 1
+            if self._has_ended and not self._waiting:
+                self.sock.close()
+
+    def end(self) -> None:
+        """Close the connection after the last reply."""
+        with self._lock:
+            self._has_ended = True
+            if not self._waiting:
+                self.sock.close()
+
+    def stop_reading(self) -> None:
+        """Let the caller send nothing more. What it has sent can still be read."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RD)
+
+    def _shut(self) -> None:
+        """Let the reader find the end. It closes the socket, so that no other file gets its number before."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+
+class LocalServer:
+    """The socket at ``path``, from which one thread reads calls.
+
+    ``submit`` takes each call. ``is_signed``: calls without a signature are refused. Otherwise only root and the own
+    user may connect. Raises `ConfigurationError` if the socket cannot be made.
+    """
+
+    def __init__(self, path: str, submit: Callable[[LocalRequest], None], is_signed: bool) -> None:
+        check_directory(path)
+        self._path = path
+        self._submit = submit
+        self._is_signed = is_signed
+        self._listener = _listen(path)
+        self._inode = os.stat(path).st_ino
+        self._wake, self._woken = socket.socketpair()
+        self._connections: set[_Connection] = set()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._stop_reading)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name="rpc-local", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more calls. Calls that were sent before are submitted when this returns."""
+        with contextlib.suppress(OSError):
+            if os.stat(self._path).st_ino == self._inode:  # not a socket that has replaced it
+                os.unlink(self._path)
+        with contextlib.suppress(OSError):
+            self._wake.send(b"x")
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with contextlib.closing(self._selector), self._wake, self._woken, self._listener:
+            while not self._stopping or self._connections:
+                for key, _ in self._selector.select():
+                    key.data()
+
+    def _stop_reading(self) -> None:
+        self._stopping = True
+        self._selector.unregister(self._woken)
+        self._accept()  # connections that wait may have sent calls
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for connection in self._connections:
+            connection.stop_reading()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sock, _ = self._listener.accept()
+                if len(self._connections) >= MAX_CONNECTIONS or not (self._is_signed or _is_trusted(sock)):
+                    LOG.warning("A connection to %s is refused", self._path)
+                    sock.close()
+                    continue
+                connection = _Connection(sock)
+                self._connections.add(connection)
+                self._selector.register(sock, selectors.EVENT_READ, functools.partial(self._read, connection))
+
+    def _read(self, connection: _Connection) -> None:
+        try:
+            requests = connection.read()
+            for request in requests or ():
+                self._submit(request)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError) as error:
+            LOG.warning("A connection over %s is closed: %s", self._path, error)
+            requests = None
+        if requests is None:
+            self._selector.unregister(connection.sock)
+            self._connections.discard(connection)
+            connection.end()
+
+
+def _listen(path: str) -> socket.socket:
+    """Make a socket that the owner and the group may use, in place of any that is there."""
+    temporary = f"{path}.{os.getpid()}"
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.fchmod(sock.fileno(), 0o600)  # the file has this mode from its beginning
+        sock.bind(temporary)
+        os.chmod(temporary, 0o660)
+        sock.listen(MAX_CONNECTIONS)
+        sock.setblocking(False)
+        os.rename(temporary, path)
+    except OSError as error:
+        sock.close()
+        raise exceptions.ConfigurationError(reason=f"{OPTION} = {path}: {error.strerror or error}") from error
+    return sock

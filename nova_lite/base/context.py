@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 from oslo_context import context
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+#: Item of a message's context: the span that sent it, as W3C's Trace Context writes it.
+TRACEPARENT = "traceparent"
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def is_host_name(text: str) -> bool:
     """Check whether a daemon's host can have this name."""
     return _HOST.fullmatch(text) is not None
+
+
+def is_traceparent(value: object) -> bool:
+    return isinstance(value, str) and _TRACEPARENT.fullmatch(value) is not None
 
 
 class DaemonIdentity(NamedTuple):
@@ -31,17 +38,21 @@ class RequestContext(context.RequestContext):
 
     ``sender``: the daemon whose key has signed the message of this context, or None if that is not known. Messages do
     not carry this field. ``revision``: the change that is requested is only for this revision of the resource
-    (`nova_lite.db.revisions`); None: for any.
+    (`nova_lite.db.revisions`); None: for any. ``traceparent``: the span that this context is of, if traces are on
+    (`nova_lite.base.tracing`).
     """
 
     sender: DaemonIdentity | None = None
     revision: int | None = None
+    traceparent: str | None = None
 
     @classmethod
     def from_rpc(cls, values: dict[str, Any]) -> RequestContext:
         context = cls.from_dict(values)
         revision = values.get("revision")
         context.revision = revision if isinstance(revision, int) else None
+        traceparent = values.get(TRACEPARENT)
+        context.traceparent = traceparent if is_traceparent(traceparent) else None
         return context
 
     def elevated(self) -> RequestContext:
@@ -56,6 +67,8 @@ class RequestContext(context.RequestContext):
         values.pop("auth_token", None)
         if self.revision is not None:
             values["revision"] = self.revision
+        if self.traceparent is not None:
+            values[TRACEPARENT] = self.traceparent
         return values
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import operations
-from nova_lite.base import exceptions, faults, files, metrics
+from nova_lite.base import exceptions, faults, files, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import consoles
@@ -265,7 +265,8 @@ class ComputeManager:
         self.port_filters.commands_received([request.instance.uuid for request in requests], filters)
         for request in requests:
             uuid = request.instance.uuid
-            work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
+            build = tracing.work("build", context, uuid, self._builder.run)
+            work = functools.partial(self._if_admitted, uuid, build, context, request)
             self.jobs.start_build(context, uuid, request.generation, work)
 
     def terminate_instances(self, context: RequestContext, commands: list[ActionCommand]) -> None:
@@ -304,7 +305,8 @@ class ComputeManager:
 
         def execute(context: RequestContext, command: ActionCommand) -> None:
             uuid = command.instance.uuid
-            work = functools.partial(self._if_admitted, uuid, self._executor.run, context, step, command)
+            run = tracing.work(step.name, context, uuid, self._executor.run)
+            work = functools.partial(self._if_admitted, uuid, run, context, step, command)
             self.jobs.start_action(context, uuid, command.action_id, work, command.sequence)
 
         execute.__name__ = step.method

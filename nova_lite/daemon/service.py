@@ -21,7 +21,7 @@ from oslo_log import log
 from oslo_reports import opts as report_opts
 
 from nova_lite import rpc
-from nova_lite.base import exceptions, journal, memory, structured_logs, version
+from nova_lite.base import exceptions, journal, memory, structured_logs, tracing, version
 from nova_lite.base.stop_event import StopEvent
 from nova_lite.base.timing import TIMING
 from nova_lite.conf.metrics import PORTS
@@ -248,6 +248,16 @@ def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
     else:
         signal.signal(signal.SIGUSR2, lambda _signal, frame: _write_report(conf, frame))
     LOG.debug("Logging of %s is set up", binary)
+    _begin_traces(conf, binary)
+
+
+def _begin_traces(conf: cfg.ConfigOpts, binary: str) -> None:
+    """Begin to export traces if they are on. Ends the process if they cannot be."""
+    try:
+        tracing.start(conf, binary)
+    except exceptions.ConfigurationError as error:
+        LOG.error("%s: %s", binary, error.message)
+        sys.exit(journal.error(f"{binary}: {error.message}"))
 
 
 def _reports() -> Any:

@@ -27,7 +27,7 @@ from sqlalchemy import exc, orm
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from nova_lite.base import exceptions, faults, metrics
+from nova_lite.base import exceptions, faults, metrics, tracing
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db import time_limit, tls_files
@@ -277,6 +277,7 @@ class Database:
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
         )
         faults.transactions(self, _refused_commit)
+        tracing.transactions(self)
 
     @property
     def is_sqlite(self) -> bool:

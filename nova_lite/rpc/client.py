@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, faults
+from nova_lite.base import exceptions, faults, tracing
 from nova_lite.base.context import RequestContext
 from nova_lite.rpc import contract
 from nova_lite.rpc.contract import FIRST_VERSION, Contract, Kind, Method, _Routing
@@ -105,7 +105,7 @@ def proxy(protocol: type[P], transport: Sender) -> P:
     """
     service = contract.contract_of(typing.cast(Any, protocol))
     names = {method.wire_name: name for name, method in service.methods.items()}
-    return typing.cast(P, _Client(service, faults.sender(transport, names)))
+    return typing.cast(P, _Client(service, tracing.sender(faults.sender(transport, names))))
 
 
 def wrap(wrapper: Callable[Concatenate[P, A], W], client: P, *args: A.args, **kwargs: A.kwargs) -> W:

@@ -11,7 +11,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from nova_lite.base import exceptions, faults, metrics, structured_logs
+from nova_lite.base import exceptions, faults, metrics, structured_logs, tracing
 from nova_lite.base.context import DaemonIdentity, RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.admission import Priority
@@ -72,7 +72,8 @@ class Endpoint:
                 raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is {problem}")
             method = methods[name]
             _check(service.name, name, method, function)
-            dispatch = _typed(name, method, faults.call(f"handle/{name}", function), translate)
+            seamed = tracing.handler(f"{service.topic}.{name}", faults.call(f"handle/{name}", function))
+            dispatch = _typed(name, method, seamed, translate)
             setattr(self, name, dispatch)
             if method is not service.command:
                 setattr(self, method.wire_name, dispatch)

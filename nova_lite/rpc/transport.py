@@ -19,7 +19,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from nova_lite.base import concurrency, exceptions, key_files, metrics
-from nova_lite.base.context import RequestContext
+from nova_lite.base.context import TRACEPARENT, RequestContext
 from nova_lite.conf import libraries
 from nova_lite.rpc import load_shedding, patches
 from nova_lite.rpc.broker import EXCHANGE, reply_queues
@@ -67,7 +67,7 @@ class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
         values = dict(ctxt)
         sender = values.pop(SENDER, None)
         if sender is not None and sender.role == COMPUTE:
-            values = {"request_id": values.get("request_id")}
+            values = {name: values.get(name) for name in ("request_id", TRACEPARENT)}
         context = RequestContext.from_rpc(values)
         context.sender = sender
         return context

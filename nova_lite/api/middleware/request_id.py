@@ -12,7 +12,9 @@ from typing import Any
 
 from oslo_context import context
 
+from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.base import tracing
 from nova_lite.base.context import RequestContext
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ class RequestId:
     """WSGI filter that generates the request id and logs one line per request."""
 
     def __init__(self, app: deploy.App) -> None:
-        self._app = app
+        self._app = tracing.app(app, wsgi.REQUEST_ID, _route)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         request_id = environ[wsgi.REQUEST_ID] = context.generate_request_id()
@@ -43,6 +45,11 @@ class RequestId:
             return start_response(status, [*headers, *((name, request_id) for name in HEADERS)], exc_info)
 
         return self._app(environ, start)
+
+
+def _route(environ: dict[str, Any]) -> str:
+    noted = notes.of(environ)
+    return f"{noted.path} {noted.action}".rstrip()
 
 
 def _log(environ: dict[str, Any], status: str, seconds: float) -> None:

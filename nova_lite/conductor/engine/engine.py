@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, tracing
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC, send_command
 from nova_lite.conductor.engine.accept import Acceptor
@@ -117,7 +117,7 @@ class ActionEngine:
 
     def in_background(self, effect: Callable[[], None]) -> None:
         """Run an effect in a thread of the engine."""
-        self.executor.submit(self.guarded, effect)
+        self.executor.submit(self.guarded, tracing.carried(effect))
 
     def guarded(self, effect: Callable[[], None]) -> None:
         """Run an effect. A failure is logged, and the reconciler repeats the effect after the lease."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from nova_lite import operations
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import exceptions, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.endpoints.backups import BackupEndpoints
 from nova_lite.conductor.endpoints.volumes import VolumeEndpoints
@@ -156,7 +156,8 @@ class Reconciler:
         for item in due:
             if item.step == operations.SCHEDULE:
                 continue
-            repeat = self._guarded(functools.partial(self._repeat_step, item))
+            step = tracing.work(item.step, item.context, item.instance_uuid, self._repeat_step)
+            repeat = self._guarded(functools.partial(step, item))
             if item.method == "fence_instance":
                 fences.setdefault(str(item.host), []).append(repeat)
             else:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from nova_lite import hardware, operations
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, tracing
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import (
     CONNECTED,
@@ -83,6 +83,7 @@ class Scheduling:
         self.scheduler = scheduler
         self.publisher = publisher
         self.filters = filters
+        tracing.batches(self, "place", operations.SCHEDULE)
 
     def run(self, context: RequestContext, instance_uuids: Iterable[str], owner: str | None = None) -> None:
         """Schedule the open actions of these instances. ``owner``: holds their leases already; None: lease them."""

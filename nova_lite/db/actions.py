@@ -73,6 +73,35 @@ def open_action(
     return action
 
 
+def record_ended(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str, event: InstanceActionEvent) -> None:
+    """Record an action that has ended, and was none of the queue: one event has all of it. A missing instance has no
+    history.
+    """
+    instance = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid)).first()
+    if instance is None:
+        return
+    uow.session.add(
+        InstanceAction(
+            action=kind,
+            instance_uuid=instance.uuid,
+            request_id=request_id,
+            user_id=instance.user_id,
+            project_id=instance.project_id,
+            payload={},
+            generation=instance.generation,
+            step="",
+            host=event.host,
+            lease_expires_at=uow.now,
+            deadline=uow.now,
+            start_time=event.start_time,
+            updated_at=uow.now,
+            finish_time=uow.now,
+            message="Error" if event.result == "Error" else None,
+            events=msgspec.to_builtins([event]),
+        )
+    )
+
+
 def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> InstanceAction | None:
     """Return the newest open action of an instance, optionally of one kind."""
     found = [action for action in all_open(uow, instance_uuid) if kind in (None, action.action)]

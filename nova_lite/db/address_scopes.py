@@ -60,6 +60,18 @@ def delete(uow: UnitOfWork, context: RequestContext, scope_id: str) -> None:
     uow.session.flush()
 
 
+def check_changeable(uow: UnitOfWork, context: RequestContext, scope_id: str, pool: Any) -> None:
+    """Check that the caller may change the prefixes of a pool in the scope. Raises `SubnetPoolInvalid` for a shared
+    scope of another project.
+    """
+    row = uow.session.get(Row, scope_id)
+    if row is not None and not (context.is_admin or row.project_id == context.project_id):
+        raise exceptions.SubnetPoolInvalid(
+            reason=f"Illegal subnetpool update : subnetpool {pool.id} is in address scope {scope_id} of another "
+            "project, which alone may change its prefixes and its scope."
+        )
+
+
 def check_pool(uow: UnitOfWork, context: RequestContext, scope_id: str, pool: Any, prefixes: Sequence[str]) -> None:
     """Check that a subnet pool with these prefixes may be in the scope, which stays locked.
 

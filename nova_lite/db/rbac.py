@@ -124,6 +124,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, polic
     """Create a policy of a resource of the caller's own. Raises a 400 for another's, and a 409 for a repeated one."""
     target = _locked_object(uow, context, policy)
     check_everybody(context, policy.target)
+    check_scope(uow, target, policy.target)
     quotas.lock(uow, policy.project_id)
     limit = quotas.limits_of(uow, conf, policy.project_id, None).of_project.get(RESOURCE, DEFAULT_LIMIT)
     has = used(uow, policy.project_id)
@@ -143,12 +144,26 @@ def check_everybody(context: RequestContext, target: str) -> None:
         raise exceptions.Forbidden("Only an admin may share a resource with all projects (target_tenant '*').")
 
 
+def check_scope(uow: UnitOfWork, shared: Any, target: str) -> None:
+    """Check that the target may use the address scope of a subnet pool that is to be shared with it."""
+    if not isinstance(shared, SubnetPool) or shared.address_scope_id is None:
+        return
+    scope = uow.session.get_one(AddressScope, shared.address_scope_id)
+    project_id = None if target == EVERYBODY else target
+    if scope.project_id != project_id and not is_shared(uow, "address_scope", scope.id, project_id):
+        raise exceptions.InvalidInput(
+            reason=f"subnet pool {shared.id} is in address scope {scope.id}, which is not shared with {target[:64]}: "
+            "share the scope first"
+        )
+
+
 def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: dict[str, Any]) -> RbacPolicy:
     """Set the ``target``. Raises `RbacPolicyInUse` while the former target uses the resource."""
     row = _locked(uow, context, policy_id)
     target = changes.get("target", row.target)
     if target != row.target:
         check_everybody(context, target)
+        check_scope(uow, uow.session.get(MODELS[row.object_type], row.object_id), target)
         if target != EVERYBODY:
             _check_unused(uow, row)
         row.target, row.updated_at = target, uow.now

@@ -280,16 +280,24 @@ def add_rule(
     same = [item for item in group.rules if item.direction == rule.direction and _meaning(item) not in given]
     _check_quota(uow, conf, context, row.project_id, same)
     _insert_rules(uow, [rule])
-    uow.refiltered_projects.add(row.project_id)
+    _note_change(uow, row)
     return rule
 
 
 def delete_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> None:
+    of_rule = sa.select(RuleRow.security_group_id).where(RuleRow.id == rule_id).scalar_subquery()
+    # Locked before its rules, as by all that change it.
+    group = uow.session.scalars(sa.select(Row).where(Row.id == of_rule).with_for_update()).first()
     row = locked_rule(uow, context, rule_id)
-    project_id = uow.session.scalars(sa.select(Row.project_id).where(Row.id == row.security_group_id)).one()
     uow.session.delete(row)
+    _note_change(uow, group or uow.session.get_one(Row, row.security_group_id))
+
+
+def _note_change(uow: UnitOfWork, group: Row) -> None:
+    """Give the group a new revision, because its rules have changed, and its members new filters."""
+    group.updated_at = uow.now
     uow.session.flush()
-    uow.refiltered_projects.add(project_id)
+    uow.refiltered_projects.add(group.project_id)
 
 
 def locked_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> RuleRow:

@@ -63,6 +63,7 @@ def used(uow: UnitOfWork, project_id: str) -> int:
 def update(uow: UnitOfWork, context: RequestContext, pool_id: str, changes: dict[str, Any]) -> SubnetPool:
     """Set fields of a pool. ``prefixes`` may only grow; ``add`` and ``remove`` change them by parts."""
     row = locked(uow, context, pool_id)
+    scope_id = row.address_scope_id
     for name in changes.keys() - {"prefixes", "add", "remove"}:
         setattr(row, name, changes[name])
     before = list(row.prefixes)
@@ -77,6 +78,8 @@ def update(uow: UnitOfWork, context: RequestContext, pool_id: str, changes: dict
     if "remove" in changes:
         row.prefixes = _without(uow, row, changes["remove"])
     with uow.session.no_autoflush:
+        if scope_id is not None and (row.prefixes, row.address_scope_id) != (before, scope_id):
+            address_scopes.check_changeable(uow, context, scope_id, row)
         _check(uow, context, row, rbac.is_shared(uow, _TYPE, row.id, None))
     row.updated_at = uow.now
     uow.session.flush()

@@ -39,6 +39,11 @@ def add(
     return row
 
 
+def accepted_at(uow: UnitOfWork, task: models.VolumeTask) -> datetime.datetime:
+    """Return when the work was accepted."""
+    return min(uow.now, task.deadline - datetime.timedelta(seconds=uow.conf.volume.task_deadline))
+
+
 def deletes(uow: UnitOfWork, volume_id: str) -> bool:
     """Check whether the deletion of the volume was accepted and has not ended."""
     row = models.VolumeTask

@@ -77,8 +77,11 @@ class FloatingIpResource(Resource):
         return Response({"floatingip": self._one(req, created)}, 201)
 
     def update_floating_ip(self, req: ServiceRequest, id: str) -> Response:
-        """Change the description or the port. Without a port (null), the address is disassociated."""
+        """Change the description or the port. Without a port (null), the address is disassociated. A request without
+        any field has the same effect: it was the way before an address had a description.
+        """
         fields = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _ONLY_DEFAULT)
+        fields = fields or {"port_id": None}
         changes: dict[str, Any] = dict(requests.texts(fields, "description"))
         if "port_id" in fields:
             changes["port_id"] = requests.an_id(fields, "port_id")

@@ -77,7 +77,8 @@ def bodies(
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return the objects of a request to create resources, and whether it is about several at once. Raises a 400.
 
-    It has one object under ``key``, or a list of objects under the plural.
+    It has one object under ``key``, or a list of objects under the plural. Each object of the list may itself be under
+    ``key``.
     """
     sent, plural = req.json_object(), f"{key}s"
     if plural not in sent or key in sent:
@@ -89,7 +90,8 @@ def bodies(
         raise exceptions.ValidationError(
             detail=f"Invalid input for {plural}. One request creates at least one of them, and at most {MAX_BULK}."
         )
-    return [_checked(item, key, known, only_default) for item in items], True
+    objects = [item[key] if item.keys() == {key} else item for item in items]
+    return [_checked(item, key, known, only_default) for item in objects], True
 
 
 def _checked(fields: Any, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
@@ -143,13 +145,15 @@ def required_id(fields: dict[str, Any], name: str) -> str:
 
 
 def ids(fields: dict[str, Any], name: str) -> list[str] | None:
-    """Return a list of ids without duplicates, or None if the request has none."""
+    """Return a list of different ids, or None if the request has none. Raises a 400."""
     value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(item, str) and validation.is_uuid(item) for item in value):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be a list of UUIDs.")
-    return list(dict.fromkeys(value))
+    if len(set(value)) < len(value):
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It has duplicate items.")
+    return value
 
 
 def tags(fields: dict[str, Any], required: bool = False) -> list[str]:

@@ -19,10 +19,28 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.endpoints import backups
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
-from nova_lite.db import block_devices, images, instances, models, volume_keys, volume_tasks, volume_types, volumes
+from nova_lite.db import (
+    actions,
+    block_devices,
+    images,
+    instances,
+    models,
+    volume_keys,
+    volume_tasks,
+    volume_types,
+    volumes,
+)
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import Image, Volume, VolumeEncryption, VolumeSnapshot, VolumeVerb, VolumeWork
+from nova_lite.objects import (
+    Image,
+    InstanceActionEvent,
+    Volume,
+    VolumeEncryption,
+    VolumeSnapshot,
+    VolumeVerb,
+    VolumeWork,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -362,6 +380,8 @@ class VolumeEndpoints:
         snapshot = None if snapshot_id is None else uow.session.get(models.VolumeSnapshot, snapshot_id)
         volume = volumes.by_id(uow, task.volume_id, lock=True)
         uow.session.delete(task)
+        if verb is VolumeVerb.EXTEND and task.payload.get("instance_uuid"):
+            _note_in_history(uow, task, error)
         if verb in backups.VERBS:
             backups.end(uow, task, volume, error)
             return
@@ -392,6 +412,19 @@ def _image_call(uow: UnitOfWork, host: str, task_id: int) -> ImageCall | None:
         return None
     image_id, image = task.payload["image_id"], task.payload["image"]
     return ImageCall(image_id=image_id, host=host, disk_format=image["disk_format"])
+
+
+def _note_in_history(uow: UnitOfWork, task: models.VolumeTask, error: str | None) -> None:
+    """Note the end of an extension in the history of the server that has the volume, under Nova's names."""
+    event = InstanceActionEvent(
+        event="compute_extend_volume",
+        host=task.host,
+        start_time=volume_tasks.accepted_at(uow, task),
+        finish_time=uow.now,
+        result="Success" if error is None else "Error",
+        details=error,
+    )
+    actions.record_ended(uow, task.payload["instance_uuid"], task.request_id, "extend_volume", event)
 
 
 def _has_image(uow: UnitOfWork, image_id: str) -> bool:

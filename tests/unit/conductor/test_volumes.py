@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions
-from nova_lite.db import audit, hosts, models, volumes
+from nova_lite.db import action_log, audit, hosts, models, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeSnapshot
 from nova_lite.objects.block_device import DeviceSource
@@ -111,6 +111,26 @@ def test_source_volume_cannot_change_while_it_is_copied(world: Volumes) -> None:
     world.api.volume_delete(world.context(), source)
 
 
+def extensions(world: Volumes) -> list[tuple[str | None, str | None]]:
+    """Return result and details of the extensions in the history of the server, newest first."""
+    found = [
+        item for item in world.db.read(action_log.list_, world.context(), world.uuid) if item.action == "extend_volume"
+    ]
+    assert all(item.finish_time and item.start_time <= item.finish_time for item in found)
+    events = [world.db.read(action_log.get, world.context(), world.uuid, item.request_id).events[-1] for item in found]
+    assert {event.event for event in events} <= {"compute_extend_volume"}
+    return [(event.result, event.details) for event in events]
+
+
+def test_extension_is_in_the_history_of_the_server_that_has_the_volume(world: Volumes) -> None:
+    world.api.volume_extend(world.context(), world.make(), 5, attached=True)
+    world.done()
+    assert extensions(world) == []
+    world.api.volume_extend(world.context(), world.attached(), 5, attached=True)
+    world.done()
+    assert extensions(world) == [("Success", None)]
+
+
 def test_failed_extension_leaves_the_size(world: Volumes) -> None:
     volume_id = world.attached()
     world.api.volume_extend(world.context(), volume_id, 5, attached=True)
@@ -120,6 +140,7 @@ def test_failed_extension_leaves_the_size(world: Volumes) -> None:
         world.detach(volume_id)
     world.done("no room")
     assert (world.show(volume_id).size, world.status(volume_id)) == (1, ("in-use", world.uuid))
+    assert extensions(world) == [("Error", "no room")]
     with pytest.raises(exceptions.InvalidVolume):
         world.api.volume_extend(world.context(), volume_id, 5, attached=False)
     with pytest.raises(exceptions.InvalidInput):

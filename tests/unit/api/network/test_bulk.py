@@ -90,9 +90,16 @@ def test_rules_of_a_request_may_name_each_of_the_callers_groups_only(api: Api) -
     assert api("POST", "/security-group-rules", body, ADMIN).status_code == 201
 
 
+def test_resources_of_a_list_may_be_wrapped_one_by_one(api: Api) -> None:
+    made = api("POST", "/networks", {"networks": [{"network": {"name": "one"}}, {"name": "two"}]})
+    assert [item["name"] for item in made.json["networks"]] == ["one", "two"]
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
+        ({"ports": [{"port": None}]}, "Unable to find 'port'"),
+        ({"ports": [{"port": {}, "name": "x"}]}, "Unrecognized attribute(s) 'port'"),
         ({"ports": []}, "at least one"),
         ({"ports": None}, "a list of objects"),
         ({"ports": {}}, "a list of objects"),

@@ -240,6 +240,7 @@ def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: 
         ({"mac_address": "01:00:00:00:00:00"}, 400, "HTTPBadRequest", "mac_address"),
         ({"security_groups": [NOBODY]}, 404, "SecurityGroupNotFound", NOBODY),
         ({"security_groups": ["default"]}, 400, "HTTPBadRequest", "list of UUIDs"),
+        ({"security_groups": [NOBODY, NOBODY]}, 400, "HTTPBadRequest", "duplicate items"),
         ({"binding:vnic_type": "direct"}, 400, "HTTPBadRequest", "do not support it"),
     ],
 )
@@ -324,6 +325,8 @@ def test_floating_address_is_associated_with_a_port(api: Api) -> None:
         == two["id"]
     )
     assert [item["id"] for item in api.get(f"/floatingips?port_id={two['id']}")["floatingips"]] == [other["id"]]
+    assert api("PUT", path, {"floatingip": {}}).json["floatingip"]["port_id"] is None
+    assert api("PUT", path, {"floatingip": {"port_id": two["id"]}}).json["floatingip"]["description"] == "d"
     assert api("DELETE", f"/ports/{two['id']}").status_code == 204
     left = api.get(path)["floatingip"]
     assert (left["status"], left["port_id"], left["description"]) == ("DOWN", None, "d")

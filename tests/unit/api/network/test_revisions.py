@@ -43,6 +43,16 @@ def test_change_of_an_older_revision_is_refused(api: Api, kind: str) -> None:
         assert api("DELETE", url, If_Match=f"revision_number={third}").status_code == 204
 
 
+def test_group_has_another_revision_after_each_change_of_its_rules(api: Api) -> None:
+    made = api.make("/security-groups", "security_group", name="web")
+    rule = {"security_group_id": made["id"], "direction": "ingress"}
+    added = api.make("/security-group-rules", "security_group_rule", **rule)
+    url = f"/security-groups/{made['id']}"
+    with_rule = api.get(url)["security_group"]["revision_number"]
+    assert api("DELETE", f"/security-group-rules/{added['id']}").status_code == 204
+    assert made["revision_number"] < with_rule < api.get(url)["security_group"]["revision_number"]
+
+
 def test_rule_has_one_revision(api: Api) -> None:
     url = f"/security-group-rules/{make_one_of_each(api)['security_group_rules']['id']}"
     assert api("DELETE", url, If_Match="revision_number=2").status_code == 412

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.base import ip
 from nova_lite.db import address_scopes, subnet_pools
-from tests.support.api_client import ADMIN, STRANGER
+from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.unit.api.network.conftest import Api
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
@@ -218,6 +218,35 @@ def test_pool_of_another_project_gives_no_prefix(api: Api) -> None:
     api.refused("DELETE", used, None, 409, "RbacPolicyInUse", theirs["id"], STRANGER)
     assert api("DELETE", f"/networks/{given['network_id']}").status_code == 204
     assert api("DELETE", used, token=STRANGER).status_code == 204
+
+
+def pool_in_scope_of_another_project(api: Api) -> dict[str, Any]:
+    scope = api.make("/address-scopes", "address_scope", STRANGER, ip_version=4)
+    share = {"object_type": "address_scope", "object_id": scope["id"], "action": "access_as_shared"}
+    api.make("/rbac-policies", "rbac_policy", STRANGER, **share, target_tenant="demo")
+    return pool(api, address_scope_id=scope["id"])
+
+
+def test_pool_is_shared_with_those_who_may_use_its_scope(api: Api) -> None:
+    mine = pool_in_scope_of_another_project(api)
+    share = {"object_type": "subnetpool", "object_id": mine["id"], "action": "access_as_shared"}
+    for target, token in (("third", MEMBER), ("*", ADMIN)):
+        body = {"rbac_policy": {**share, "target_tenant": target}}
+        api.refused("POST", "/rbac-policies", body, 400, "InvalidInput", "share the scope first", token)
+    policy = api.make("/rbac-policies", "rbac_policy", **share, target_tenant="other")
+    body = {"rbac_policy": {"target_tenant": "third"}}
+    api.refused("PUT", f"/rbac-policies/{policy['id']}", body, 400, "InvalidInput", "share the scope first")
+
+
+def test_project_of_the_scope_alone_changes_prefixes_of_a_pool_in_it(api: Api) -> None:
+    mine = pool_in_scope_of_another_project(api)
+    path, more = f"/subnetpools/{mine['id']}", ["10.64.0.0/16", "10.66.0.0/16"]
+    for changes in ({"prefixes": more}, {"address_scope_id": None}):
+        refused_change = {"subnetpool": changes}
+        api.refused("PUT", path, refused_change, 400, "SubnetPoolInvalid", "which alone may change its prefixes")
+    api.refused("PUT", f"{path}/add_prefixes", {"prefixes": more}, 400, "SubnetPoolInvalid", "which alone may change")
+    assert api("PUT", path, {"subnetpool": {"name": "new", "prefixes": mine["prefixes"]}}).status_code == 200
+    assert api("PUT", path, {"subnetpool": {"prefixes": more}}, ADMIN).json["subnetpool"]["prefixes"] == more
 
 
 def apart(number: int, first: str = "10.64.0.0") -> list[str]:

@@ -3,10 +3,10 @@
 #
 #   consumers.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--provider FILE] all|PROGRAM...
 #
-# PROGRAM is ansible, fog, heat, libcloud, packer, rally or terraform. `all` is each of them, and terraform with
+# PROGRAM is ansible, fog, heat, horizon, libcloud, packer, rally or terraform. `all` is each of them, and terraform with
 # --provider only. A table of the results comes last, and the status is 0 if all passed. Results go into
-# benchmarks/results/consumers. `clients.sh --page` makes a page of them.
-# Debian packages (packer, ruby-fog-openstack) are installed as root. Programs in Python are installed into
+# benchmarks/results/consumers, and Horizon's screenshots into docs/reference/images. `clients.sh --page` makes a page.
+# Debian packages (packer, ruby-fog-openstack, chromium) are installed as root. Programs in Python are installed into
 # DIRECTORY (by default /opt/nova-lite/consumers) in the versions of devstack/requirements. COMMAND is by default the
 # nova-lite of the checkout's .venv, which devstack/test.sh makes. Heat needs root, RabbitMQ and MariaDB. It gets a
 # virtual host and a database there, which are removed at the end. Terraform has to be installed. FILE is the program
@@ -21,8 +21,8 @@ usage() {
     exit 2
 }
 
-ALL=(ansible fog heat libcloud packer rally)
-declare -A PACKAGES_OF=([fog]=ruby-fog-openstack [heat]="mariadb-server rabbitmq-server" [packer]=packer)
+ALL=(ansible fog heat horizon libcloud packer rally)
+declare -A PACKAGES_OF=([fog]=ruby-fog-openstack [heat]="mariadb-server rabbitmq-server" [horizon]=chromium [packer]=packer)
 
 directory=$PREFIX/consumers command=$TOP/.venv/bin/nova-lite options=() programs=() all=""
 while (($#)); do
@@ -40,7 +40,7 @@ while (($#)); do
         all=1
         shift
         ;;
-    ansible | fog | heat | libcloud | packer | rally | terraform)
+    ansible | fog | heat | horizon | libcloud | packer | rally | terraform)
         programs+=("$1")
         shift
         ;;

@@ -185,7 +185,7 @@ def running_cloud(command: list[str], directory: Path) -> Iterator[Cloud]:
     password = secrets.token_urlsafe(12)
     (directory / "seed.yaml").write_text(yaml.safe_dump(SEED))
     (directory / "options.conf").write_text(OPTIONS)
-    options = ["--port", "0", "--hosts", "2", "--password", password, "--json", "--verbose"]
+    options = ["--port", "0", "--hosts", "2", f"--password={password}", "--json", "--verbose"]
     options += ["--seed", f"{directory}/seed.yaml", "--config-file", f"{directory}/options.conf"]
     with open(directory / "cloud.log", "wb") as log:
         process = subprocess.Popen(

@@ -2,7 +2,8 @@
 
     consumers.py PROGRAM --directory DIRECTORY --nova-lite COMMAND [--provider FILE]
 
-PROGRAM is ansible, fog, heat, libcloud, packer, rally or terraform. Exits with an error at the first step that fails.
+PROGRAM is ansible, fog, heat, horizon, libcloud, packer, rally or terraform. Exits with an error at the first step that
+fails.
 The result is stored in benchmarks/results/consumers, of which clients.py makes a table.
 """
 
@@ -17,6 +18,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -32,6 +34,8 @@ from clients import Cloud, plain, running_cloud
 
 FILES = Path(__file__).resolve().parents[1] / "consumers"
 BIN = Path(sys.executable).parent
+#: Screenshots of Horizon that the documentation shows.
+IMAGES = FILES.parents[1] / "docs/reference/images"
 
 
 class Failure(Exception):
@@ -277,6 +281,22 @@ def packer(job: Job) -> str:
     return "an image made of a server, with a tag"
 
 
+# --- Horizon
+
+
+def horizon(job: Job) -> str:
+    """Use Horizon in a browser. Keep its screenshots for the documentation."""
+    from horizon_pages import use_horizon
+
+    try:
+        result = use_horizon(job.cloud, job.directory)
+    except AssertionError as error:
+        raise Failure(f"{error} ({job.directory}/horizon.log)") from error
+    for picture in job.directory.glob("horizon-*.png"):
+        shutil.copy(picture, IMAGES)
+    return result
+
+
 # --- Ansible, Rally
 
 
@@ -341,6 +361,7 @@ PROGRAMS = {
     "ansible": Program(ansible, distributions("ansible", "openstacksdk")),
     "fog": Program(fog, printed("fog-openstack", "ruby", "-e", FOG_VERSION)),
     "heat": Program(heat, distributions("openstack-heat", "python-heatclient")),
+    "horizon": Program(horizon, distributions("horizon", "Django")),
     "libcloud": Program(libcloud, distributions("apache-libcloud")),
     "packer": Program(packer, printed("packer", "packer", "version")),
     "rally": Program(rally, distributions("rally", "rally-openstack")),

@@ -24,8 +24,9 @@ CTRL = 2
 class Browser:
     """A browser page."""
 
-    def __init__(self, process: subprocess.Popen[bytes], orders: int, answers: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], orders: int, answers: int, limit: float) -> None:
         self._process = process
+        self._limit = limit
         self._orders = orders
         self._answers = answers
         self._buffer = b""
@@ -40,7 +41,7 @@ class Browser:
         """Open the URL and wait until the expression ``loaded`` is true in the page. A browser drops its requests
         when a network device of its machine changes, as guests' devices do; the URL is then opened again.
         """
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + max(300.0, self._limit)
         while True:
             self._ask("Page.navigate", url=url)
             again = time.monotonic() + 15
@@ -64,6 +65,17 @@ class Browser:
         answer = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def run_in_frame(self, url: str, script: str) -> Any:
+        """Return the value of an expression in the frame whose URL has a text; None without such a frame. Scripts of
+        the page itself see nothing in frames of other origins.
+        """
+        frames = self._ask("Page.getFrameTree")["frameTree"].get("childFrames", [])
+        for frame in (item["frame"]["id"] for item in frames if url in item["frame"]["url"]):
+            world = self._ask("Page.createIsolatedWorld", frameId=frame)["executionContextId"]
+            found = self._ask("Runtime.evaluate", expression=script, contextId=world, returnByValue=True)
+            return found["result"].get("value")
+        return None
 
     def wait(self, script: str, seconds: float = 30.0) -> Any:
         """Wait until the expression is true, and return its value."""
@@ -109,7 +121,7 @@ class Browser:
         if self._session is not None:
             order["sessionId"] = self._session
         os.write(self._orders, json.dumps(order).encode() + b"\0")
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + self._limit
         while True:
             answer = self._read(deadline)
             if "method" in answer and self._session is not None:
@@ -129,8 +141,8 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(profile: Path) -> Iterator[Browser]:
-    """Run a browser, and end all its processes."""
+def browser(profile: Path, limit: float = 120.0) -> Iterator[Browser]:
+    """Run a browser, and end all its processes. ``limit``: seconds that a page may need to respond."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     flags = (
@@ -146,7 +158,7 @@ def browser(profile: Path) -> Iterator[Browser]:
     os.close(theirs_in)
     os.close(theirs_out)
     try:
-        yield Browser(process, ours_out, ours_in)
+        yield Browser(process, ours_out, ours_in, limit)
     finally:
         os.close(ours_out)  # which ends it
         try:

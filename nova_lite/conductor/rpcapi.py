@@ -581,7 +581,7 @@ class ConductorRPC(Protocol):
     def image_create(self, context: RequestContext, image: Image) -> Image:
         """Write the image's row as given. Raises `ImageExists` when the id is taken."""
 
-    @rpc.report(rpc.API, rpc.COMPUTE)
+    @rpc.report(rpc.API, rpc.COMPUTE, rpc.CONDUCTOR)
     def image_update(
         self,
         context: RequestContext,

@@ -13,12 +13,13 @@ PASSWORD, REPOSITORY = "backup-password", "repository"
 
 
 @contextlib.contextmanager
-def small(path: Path) -> Iterator[None]:
+def small(path: Path, megabytes: int = 32) -> Iterator[None]:
     """Provide the file system and the password below ``path``. Needs root."""
     (path / PASSWORD).touch(0o600)
     (path / PASSWORD).write_text("a password for tests\n")
     (path / REPOSITORY).mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "nova-lite-faults", path / REPOSITORY], check=True)
+    options = ["-t", "tmpfs", "-o", f"size={megabytes}m"]
+    subprocess.run(["mount", *options, "nova-lite-faults", path / REPOSITORY], check=True)
     try:
         yield
     finally:

@@ -1,8 +1,12 @@
-"""The web page in headless Chromium against a whole cloud: journeys of a user and of an operator."""
+"""The web page in a headless browser against a whole cloud: journeys of a user and of an operator.
+
+The browser is Chromium, or what ``NOVA_LITE_BROWSER`` names (``devstack/page.sh --firefox``).
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +22,7 @@ import pytest
 from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
+from tests.support.firefox import firefox
 from tests.support.page import Page
 
 PASSWORD = "correct horse"
@@ -59,12 +64,13 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def page(cloud: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if shutil.which("chromium") is None:
-        pytest.skip("chromium is not installed (devstack/test.sh installs it)")
-    with browser(tmp_path_factory.mktemp("profile")) as chromium:
-        chromium.resize(1280, 900)
-        chromium.watch()
-        yield Page(chromium, f"{cloud['url']}/page/")
+    name = os.environ.get("NOVA_LITE_BROWSER", "chromium")
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed (devstack/test.sh installs chromium)")
+    with {"chromium": browser, "firefox-esr": firefox}[name](tmp_path_factory.mktemp("profile")) as driven:
+        driven.resize(1280, 900)
+        driven.watch()
+        yield Page(driven, f"{cloud['url']}/page/")
 
 
 def client(cloud: dict[str, Any], name: str = "nova-lite-dev-demo") -> Any:
@@ -391,7 +397,7 @@ def test_language_is_changed_without_a_reload(page: Page) -> None:
 
 def test_phone_shows_no_sideways_scrolling(page: Page, tmp_path: Path) -> None:
     page.log_in("admin", PASSWORD)
-    page.browser.resize(360, 740, dark=True)
+    page.browser.resize(360, 740)
     try:
         for place in ("servers", "servers/new", "hosts", "networks", "quotas"):
             page.go(place)

@@ -1,4 +1,4 @@
-"""A headless Chromium, told what to do by the DevTools protocol over two pipes."""
+"""A headless browser, and Chromium, driven by the DevTools protocol over two pipes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,27 @@ import os
 import select
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _TEXT = "document.body ? document.body.innerText.slice(0, 2000) : ''"
+
+#: Expression for the page's canvas: its size, number of colours, and number of dots that are not black.
+CANVAS = """(() => {
+    const canvas = document.querySelector('canvas');
+    if (!canvas || !canvas.width) return null;
+    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    let lit = 0;
+    for (let i = 0; i < data.length; i += 4) {
+        const colour = data[i] << 16 | data[i + 1] << 8 | data[i + 2];
+        colours.add(colour);
+        if (colour) lit += 1;
+    }
+    return [canvas.width, canvas.height, colours.size, lit];
+})()"""
 
 #: Chromium reads its orders here, and answers on the next one.
 ORDERS = 3
@@ -21,21 +37,55 @@ ORDERS = 3
 CTRL = 2
 
 
-class Browser:
+class Browser(ABC):
     """A browser page."""
 
-    def __init__(self, process: subprocess.Popen[bytes], orders: int, answers: int, limit: float) -> None:
-        self._process = process
-        self._limit = limit
-        self._orders = orders
-        self._answers = answers
-        self._buffer = b""
-        self._number = 0
-        self._session: str | None = None
-        #: Events of the protocol, if `watch` was called.
-        self.events: list[Any] = []
-        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    #: Seconds that a page may need to respond.
+    _limit = 120.0
+
+    @abstractmethod
+    def navigate(self, url: str) -> None:
+        """Begin to load the URL."""
+
+    @abstractmethod
+    def evaluate(self, script: str) -> Any:
+        """Return the value of a JavaScript expression in the page; None if it throws."""
+
+    @abstractmethod
+    def run(self, script: str) -> Any:
+        """Return what a JavaScript expression in the page, or its promise, gives. Fails if it throws."""
+
+    @abstractmethod
+    def watch(self) -> None:
+        """Record what `complaints` returns."""
+
+    @abstractmethod
+    def complaints(self) -> list[Any]:
+        """Return what went wrong since the last call: exceptions, refused content, and responses of 400 and above."""
+
+    @abstractmethod
+    def resize(self, width: int, height: int, dark: bool = False) -> None:
+        """Set the size of the view, and the appearance that the system prefers."""
+
+    @abstractmethod
+    def press(self, key: str, text: str = "", modifiers: int = 0) -> None:
+        """Press a key as a user does. ``text``: what it writes. ``modifiers``: keys that are held down."""
+
+    @abstractmethod
+    def choose_file(self, script: str, path: Path) -> None:
+        """Choose a file in the input that the expression gives, as a user does in the browser's own dialog."""
+
+    @abstractmethod
+    def block(self, *urls: str) -> None:
+        """Let requests to these URLs fail, and no others."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Remove all cookies."""
+
+    @abstractmethod
+    def screenshot(self, path: Path) -> None:
+        """Save a picture of the view."""
 
     def open(self, url: str, loaded: str) -> None:
         """Open the URL and wait until the expression ``loaded`` is true in the page. A browser drops its requests
@@ -43,7 +93,7 @@ class Browser:
         """
         deadline = time.monotonic() + max(300.0, self._limit)
         while True:
-            self._ask("Page.navigate", url=url)
+            self.navigate(url)
             again = time.monotonic() + 15
             while time.monotonic() < again:
                 if self.evaluate(loaded):
@@ -51,6 +101,7 @@ class Browser:
                 time.sleep(0.1)
             assert time.monotonic() < deadline, f"not loaded: {url.partition('?')[0]}"
 
+<<<<<<< HEAD
     def evaluate(self, script: str) -> Any:
         """Return the value of a JavaScript expression in the page; None if it throws."""
         return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
@@ -66,6 +117,35 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+=======
+>>>>>>> 0a306aca (Web page: journeys with real guests and in Firefox; the command that logs in, and a failed create again)
+    def wait(self, script: str, seconds: float = 30.0) -> Any:
+        """Wait until the expression is true, and return its value."""
+        deadline = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            assert time.monotonic() < deadline, f"never true: {script}; the page has {self.run(_TEXT)!r}"
+            time.sleep(0.05)
+        return value
+
+
+class Chromium(Browser):
+    """A browser page."""
+
+    def __init__(self, process: subprocess.Popen[bytes], orders: int, answers: int, limit: float) -> None:
+        self._process = process
+        self._limit = limit
+        self._orders = orders
+        self._answers = answers
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        self._events: list[Any] = []
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def navigate(self, url: str) -> None:
+        self._ask("Page.navigate", url=url)
+
     def run_in_frame(self, url: str, script: str) -> Any:
         """Return the value of an expression in the frame whose URL has a text; None without such a frame. Scripts of
         the page itself see nothing in frames of other origins.
@@ -77,13 +157,30 @@ class Browser:
             return found["result"].get("value")
         return None
 
-    def wait(self, script: str, seconds: float = 30.0) -> Any:
-        """Wait until the expression is true, and return its value."""
-        deadline = time.monotonic() + seconds
-        while not (value := self.run(script)):
-            assert time.monotonic() < deadline, f"never true: {script}; the page has {self.run(_TEXT)!r}"
-            time.sleep(0.05)
-        return value
+    def evaluate(self, script: str) -> Any:
+        return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+    def watch(self) -> None:
+        for domain in ("Runtime", "Log", "Network"):
+            self._ask(f"{domain}.enable")
+
+    def complaints(self) -> list[Any]:
+        events, self._events = self._events, []
+        found = []
+        for event in events:
+            values = event.get("params", {})
+            if event["method"] == "Runtime.exceptionThrown":
+                found.append(values["exceptionDetails"])
+            elif event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
+                found.append(values["entry"]["text"] + " " + values["entry"].get("url", ""))
+            elif event["method"] == "Network.responseReceived" and values["response"]["status"] >= 400:
+                found.append(f"{values['response']['status']} {values['response']['url']}")
+        return found
+
+    def run(self, script: str) -> Any:
+        answer = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def resize(self, width: int, height: int, dark: bool = False) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -92,7 +189,6 @@ class Browser:
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
 
     def press(self, key: str, text: str = "", modifiers: int = 0) -> None:
-        """Press a key as a user does. ``text``: what it writes. ``modifiers``: keys that are held down."""
         code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, " ": 32, "F6": 117}.get(key, 0)
         values = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         values |= {"text": text} if text else {}
@@ -100,16 +196,13 @@ class Browser:
             self._ask("Input.dispatchKeyEvent", type=kind, **values)
 
     def choose_file(self, script: str, path: Path) -> None:
-        """Choose a file in the input that the expression gives, as a user does in the browser's own dialog."""
         found = self._ask("Runtime.evaluate", expression=script)["result"]["objectId"]
         self._ask("DOM.setFileInputFiles", files=[str(path)], objectId=found)
 
     def block(self, *urls: str) -> None:
-        """Let requests to these URLs fail, and no others."""
         self._ask("Network.setBlockedURLs", urls=list(urls))
 
     def forget(self) -> None:
-        """Remove all cookies."""
         self._ask("Network.clearBrowserCookies")
 
     def screenshot(self, path: Path) -> None:
@@ -125,7 +218,7 @@ class Browser:
         while True:
             answer = self._read(deadline)
             if "method" in answer and self._session is not None:
-                self.events.append(answer)
+                self._events.append(answer)
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
                 return answer["result"]
@@ -141,7 +234,7 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(profile: Path, limit: float = 120.0) -> Iterator[Browser]:
+def browser(profile: Path, limit: float = 120.0) -> Iterator[Chromium]:
     """Run a browser, and end all its processes. ``limit``: seconds that a page may need to respond."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
@@ -158,7 +251,7 @@ def browser(profile: Path, limit: float = 120.0) -> Iterator[Browser]:
     os.close(theirs_in)
     os.close(theirs_out)
     try:
-        yield Browser(process, ours_out, ours_in, limit)
+        yield Chromium(process, ours_out, ours_in, limit)
     finally:
         os.close(ours_out)  # which ends it
         try:

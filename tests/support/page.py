@@ -20,13 +20,16 @@ window.control = (label) => {
   if (found) return found.htmlFor ? document.getElementById(found.htmlFor) : found.querySelector('input, select');
   return [...seen().querySelectorAll('[aria-label]')].filter(shown).find((element) => element.ariaLabel === label);
 };
+window.takes = (label, value) => {
+  const element = control(label);
+  if (element?.tagName !== 'SELECT') return !!element;
+  return [...element.options].some((item) => item.text.startsWith(value));
+};
 window.write = (label, value) => {
   const element = control(label);
   const kind = {SELECT: HTMLSelectElement, TEXTAREA: HTMLTextAreaElement}[element.tagName] ?? HTMLInputElement;
   if (element.tagName === 'SELECT') {
-    const option = [...element.options].find((item) => item.text.startsWith(value));
-    if (!option) throw new Error('no choice ' + value);
-    value = option.value;
+    value = [...element.options].find((item) => item.text.startsWith(value)).value;
   }
   Object.getOwnPropertyDescriptor(kind.prototype, 'value').set.call(element, value);
   element.dispatchEvent(new Event('input', {bubbles: true}));
@@ -87,7 +90,7 @@ class Page:
 
     def write(self, label: str, value: str) -> None:
         """Write into a field, or choose what begins with ``value``."""
-        self.browser.wait(f"!!control({json.dumps(label)})")
+        self.browser.wait(f"takes({json.dumps(label)}, {json.dumps(value)})")
         self.browser.run(f"write({json.dumps(label)}, {json.dumps(value)}); true")
 
     def sees(self, text: str, seconds: float = 30.0) -> None:
@@ -109,14 +112,4 @@ class Page:
     def complaints(self) -> list[Any]:
         """Return what went wrong since the last call: exceptions, refused content, and responses of 400 and above."""
         self.browser.run("new Promise((done) => setTimeout(done, 50))")
-        events, self.browser.events = self.browser.events, []
-        found = []
-        for event in events:
-            values = event.get("params", {})
-            if event["method"] == "Runtime.exceptionThrown":
-                found.append(values["exceptionDetails"])
-            elif event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
-                found.append(values["entry"]["text"] + " " + values["entry"].get("url", ""))
-            elif event["method"] == "Network.responseReceived" and values["response"]["status"] >= 400:
-                found.append(f"{values['response']['status']} {values['response']['url']}")
-        return found
+        return self.browser.complaints()

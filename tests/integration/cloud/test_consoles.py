@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.cloud.conftest import SETTINGS, STATE, StackedCloud, wait_for
 from tests.support import consoles
-from tests.support.browser import Browser, browser
+from tests.support.browser import CANVAS, Browser, browser
 
 #: Path of the screenshot, if it is requested.
 SCREENSHOT = "NOVA_LITE_SCREENSHOT"
@@ -34,21 +34,6 @@ USER_DATA = r"""#!/bin/sh
 } >/dev/tty1
 echo "the screen is drawn"
 """
-
-#: Expression for the page's canvas: its size, number of colours, and number of dots that are not black.
-CANVAS = """(() => {
-    const canvas = document.querySelector('canvas');
-    if (!canvas || !canvas.width) return null;
-    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-    const colours = new Set();
-    let lit = 0;
-    for (let i = 0; i < data.length; i += 4) {
-        const colour = data[i] << 16 | data[i + 1] << 8 | data[i + 2];
-        colours.add(colour);
-        if (colour) lit += 1;
-    }
-    return [canvas.width, canvas.height, colours.size, lit];
-})()"""
 
 #: Expression for the connection state that vnc_lite.html shows.
 STATUS = "(document.querySelector('#status') || {textContent: ''}).textContent"

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import guest_image
-from tests.integration.systemd import ssh_guest
+from tests.integration import guest_image, ssh_guest
 from tests.integration.systemd.bare_machine import VENV, BareMachine
 from tests.support import pages
 

@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Json, call, list } from "./api";
 import { t } from "./messages";
+import { bootable } from "./servers";
 import { has, link, may, remember, remembered, useData } from "./state";
 import { Command, Failure, Head, Share, Waiting, command, size } from "./ui";
 
@@ -12,8 +13,24 @@ interface Draft {
 }
 const EMPTY: Draft = { name: "", count: 1, image: "", flavor: "", network: "auto", key: "", groups: [], data: "", volume: false, zone: "", metadata: "", group: "" };
 
+/** What this page has sent, by the server's id, and what the next form begins with. */
+const sent = new Map<string, Draft>();
+let next: Draft | null = null;
+
+/** Begin the next form with what a server was made of. What the API no longer says, as user data, is known to this page alone. */
+export function createAgain(server: Json): void {
+  const groups = [...new Set((server.security_groups ?? []).map((group: Json) => group.name as string))] as string[];
+  next = sent.get(server.id) ?? {
+    ...EMPTY, name: server.name, image: server.image?.id ?? "", flavor: server.flavor.original_name, network: Object.keys(server.addresses)[0] ?? "auto", key: server.key_name ?? "",
+    groups: groups.filter((name) => name !== "default"), metadata: Object.entries(server.metadata).map(([name, value]) => `${name}=${value}`).join("\n"),
+  };
+}
+
 /** The draft stays in this browser until it is sent, so nothing loses it. */
 function loadDraft(): Draft {
+  const given = next;
+  next = null;
+  if (given) return given;
   try {
     return { ...EMPTY, ...JSON.parse(remembered("draft") || "{}") };
   } catch {
@@ -35,7 +52,7 @@ export function Create(): VNode {
   };
   const { data, error: failed, reload } = useData(async () => {
     const [images, flavors, networks, keys, groups, zones, limits, together] = await Promise.all([
-      list("image", "/images?status=active&limit=500", "images"), list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
+      bootable(), list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
       has("network") ? list("network", "/networks", "networks") : [], list("compute", "/os-keypairs", "keypairs"),
       has("network") ? list("network", "/security-groups", "security_groups") : [], list("compute", "/os-availability-zone", "availabilityZoneInfo"),
       call("compute", "GET", "/limits").then((found) => found.limits.absolute), may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
@@ -45,11 +62,12 @@ export function Create(): VNode {
   useEffect(() => {
     if (!data) return;
     const known = (rows: Json[], id: string) => rows.some((row) => row.id === id);
+    const named = (rows: Json[], text: string): string | undefined => rows.find((row) => row.id === text || row.name === text)?.id;
     const image = known(data.images, draft.image) ? draft.image : (data.images[0]?.id ?? "");
     const enough = data.flavors.find((flavor: Json) => flavor.disk >= (data.images[0]?.min_disk ?? 0) && flavor.ram >= 512) ?? data.flavors[0];
-    const flavor = known(data.flavors, draft.flavor) ? draft.flavor : (enough?.id ?? "");
+    const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
     const key = data.keys.some((item: Json) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
-    const network = draft.network === "auto" || draft.network === "none" || known(data.networks, draft.network) ? draft.network : "auto";
+    const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
     const group = known(data.together, draft.group) ? draft.group : "";
     set({ ...draft, image, flavor, key, network, group });
   }, [data]);
@@ -65,6 +83,7 @@ export function Create(): VNode {
     try {
       const made = await call("compute", "POST", "/servers", { server: bodyOf(draft, flavor), ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}) }, { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } });
       remember("draft", "");
+      sent.set(made.server.id, draft);
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
     } catch (problem) {
       setError(problem as Error);

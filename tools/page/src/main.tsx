@@ -123,12 +123,21 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     remember("theme", next);
     applyTheme();
   };
+  const menu = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const leave = (event: Event) => {
+      const escaped = event instanceof KeyboardEvent ? event.key === "Escape" : !menu.current?.contains(event.target as Node);
+      if (escaped && menu.current) menu.current.open = false;
+    };
+    for (const name of ["pointerdown", "focusin", "keydown"]) addEventListener(name, leave);
+    return () => ["pointerdown", "focusin", "keydown"].forEach((name) => removeEventListener(name, leave));
+  }, []);
   return (
     <div class="account">
       <select aria-label={t("Project")} value={session.project?.id ?? ""} onChange={(event) => void change(event.currentTarget.value)}>
         {(data ?? [session.project!]).map((project) => <option key={project.id} value={project.id}>{project.name}</option>)}
       </select>
-      <details class="drop">
+      <details class="drop" ref={menu}>
         <summary>{session.user.name}</summary>
         <div>
           <p><b>{session.user.name}</b><br /><small>{session.roles.join(", ")}</small></p>

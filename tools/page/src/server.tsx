@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { type Json, ApiError, call, list } from "./api";
+import { createAgain } from "./create";
 import { type Kind, ConsoleView, consoleUrl, isReached } from "./consoles";
 import type { Change } from "./live";
 import { t } from "./messages";
@@ -48,13 +49,14 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
         {!gone && <ActionButtons actions={ordered(server)} row={server} nameOf={(row) => row.name} done={reload} main={3} />}
       </Head>
       {gone ? <div class="failure" role="alert"><strong>{t("This server is deleted. Its timeline is still here.")}</strong></div> : <Failure error={error} />}
-      {server.fault && <div class="reason-box" role="note"><b>{t("Why")}</b><p>{server.fault.message}</p><Advice text={server.fault.message} /><Funnel text={server.fault.details ?? ""} /></div>}
+      {server.fault && <div class="reason-box" role="note"><b>{t("Why")}</b><p>{server.fault.message}</p><Advice text={server.fault.message} /><Funnel text={server.fault.details ?? ""} />{server.status === "ERROR" && may("os_compute_api:servers:create") && <a class="button" href={link("servers", "new")} onClick={() => createAgain(server)}>{t("Create it again, with changes")}</a>}</div>}
       <Facts
         items={[
           [t("Addresses"), addressesOf(server).join(", ")],
           [t("Flavor"), `${server.flavor.original_name} – ${server.flavor.vcpus} CPU, ${size(server.flavor.ram)}, ${t("disk")} ${server.flavor.disk} GB`],
           [t("Image"), server.image ? <ImageName id={server.image.id} /> : t("boots from a volume")],
           [t("Key"), server.key_name],
+          [t("Log in"), server.key_name && server.status === "ACTIVE" && addressesOf(server).length > 0 && <LogIn server={server} />],
           [t("Host"), hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a>],
           [t("Zone"), server["OS-EXT-AZ:availability_zone"]],
           [t("Created"), <Time at={server.created} />],
@@ -119,6 +121,16 @@ function Funnel({ text }: { text: string }): VNode | null {
       ))}
     </ol>
   );
+}
+
+/** The command that logs in: at the floating address if there is one, as the administrator that the image names. */
+function LogIn({ server }: { server: Json }): VNode | null {
+  const { data } = useData<Json>(async () => (server.image ? call("image", "GET", `/images/${server.image.id}`) : {}), ["image", server.image?.id]);
+  if (!data) return null;
+  const found: Json[] = Object.values(server.addresses as Record<string, Json[]>).flat();
+  const { addr } = found.find((item) => item["OS-EXT-IPS:type"] === "floating") ?? found[0]!;
+  const user = /^[a-z_][\w.-]*$/i.test(data.os_admin_user ?? "") ? data.os_admin_user : "root";
+  return <code tabIndex={0}>ssh {user}@{addr}</code>;
 }
 
 function ImageName({ id }: { id: string }): VNode {

@@ -13,10 +13,12 @@ const act = (server: Json, name: string, value: Json = null, version?: string) =
 
 // --- names of other things
 
+/** Images that a server can have: kernels and ramdisks belong to others. */
+export const bootable = async (): Promise<Json[]> => (await list("image", "/images?status=active&limit=500", "images")).filter((image) => !["aki", "ari"].includes(image.disk_format));
 export const names = {
   flavors: async (): Promise<Choice[]> =>
     (await list("compute", "/flavors/detail?sort_key=memory_mb", "flavors")).map((flavor) => ({ value: flavor.id, label: `${flavor.name} – ${flavor.vcpus} CPU, ${size(flavor.ram)}, ${t("disk")} ${flavor.disk} GB` })),
-  images: async (): Promise<Choice[]> => (await list("image", "/images?status=active&limit=500", "images")).map((image) => ({ value: image.id, label: image.name || image.id })),
+  images: async (): Promise<Choice[]> => (await bootable()).map((image) => ({ value: image.id, label: image.name || image.id })),
   networks: async (): Promise<Choice[]> =>
     (await list("network", "/networks", "networks")).filter((network) => !network["router:external"]).map((network) => ({ value: network.id, label: network.name || network.id })),
   groups: async (): Promise<Choice[]> => (await list("network", "/security-groups", "security_groups")).map((group) => ({ value: group.name, label: group.name })),

@@ -43,7 +43,7 @@ export function Topology(): VNode | null {
     </a>
   );
   return (
-    <details class="topology">
+    <details class="topology" open={height < 600}>
       <summary>{t("Drawing")}</summary>
       <div class="scroll" tabIndex={0} role="region" aria-label={t("Drawing of the networks")}>
         <svg viewBox={`-2 -26 ${4 * WIDTH + 3 * GAP + 4} ${height + 30}`} width={4 * WIDTH + 3 * GAP} height={height + 30}>

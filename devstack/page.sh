@@ -35,7 +35,7 @@ done
 python=${PYTHON:-$TOP/.venv/bin/python}
 export NOVA_LITE_LONG=1 NOVA_LITE_SCREENSHOTS=$shots
 if [[ -n $browser ]]; then
-    command -v "$browser" >/dev/null || { echo "$browser is not installed." >&2 && exit 1; }
+    command -v "$browser" >/dev/null || { echo "$browser is not installed: apt-get install $browser" >&2 && exit 1; }
     cd "$TOP"
     NOVA_LITE_BROWSER=$browser exec "$python" -m pytest -q tests/functional/test_page.py
 fi

@@ -23,7 +23,7 @@ from clients import TOP, Cloud
 from sessions import Session
 
 sys.path.append(str(TOP))
-from tests.support.browser import Browser, browser
+from tests.support.browser import Chromium, browser
 
 #: Settings beside Horizon's defaults: the URL of the identity API is all that concerns the cloud.
 SETTINGS = """\
@@ -101,7 +101,7 @@ MOTION = 3.0
 class Dashboard:
     """Horizon at ``url``, in a browser. Screenshots go into the directory."""
 
-    def __init__(self, page: Browser, url: str, directory: Path) -> None:
+    def __init__(self, page: Chromium, url: str, directory: Path) -> None:
         self.page, self.url, self.directory = page, url, directory
         page.resize(1280, 800)
 

@@ -190,8 +190,8 @@ EXPIRED = commits("delete", "forget_backup")
 # --- balancing
 
 BUSY = Site(
-    config="[conductor]\nrebalance = on\n[balance]\ninterval = 2\nwindow = 6\nmin_gain = 1\nmoves_per_hour = 1000\nmoves_out_per_hour = 1000\nmoves_in_per_hour = 1000\n"
-    "cooldown = 0\n",
+    config="[conductor]\nrebalance = on\n[balance]\ninterval = 2\nwindow = 6\nmin_gain = 1\ncooldown = 0\n"
+    "moves_per_hour = 1000\nmoves_out_per_hour = 1000\nmoves_in_per_hour = 1000\n",
     places=4,
 )
 

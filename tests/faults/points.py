@@ -83,7 +83,8 @@ ELSEWHERE = (
     # Backups by policies: each is repeated by the next run (tests/unit/conductor/test_scheduled_backups.py).
     *("plan_backups", "begin_backup", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
     # Backups in repositories: likewise (tests/unit/conductor/test_stored_backups.py).
-    *("run", "want_image", "begin_storing", "store_backup", "put_storing_off", "image_dropped", "register_image", "restored_image"),
+    *("run", "want_image", "begin_storing", "store_backup", "put_storing_off", "image_dropped"),
+    *("register_image", "restored_image"),
     "end_restore",
     *("retire_backups", "lose_backup", "drop_backup_image", "forget_backup", "expire_backups"),
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it

@@ -101,24 +101,6 @@ class Browser(ABC):
                 time.sleep(0.1)
             assert time.monotonic() < deadline, f"not loaded: {url.partition('?')[0]}"
 
-<<<<<<< HEAD
-    def evaluate(self, script: str) -> Any:
-        """Return the value of a JavaScript expression in the page; None if it throws."""
-        return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
-
-    def watch(self) -> None:
-        """Record exceptions of scripts, messages of the browser, and responses to requests in ``events``."""
-        for domain in ("Runtime", "Log", "Network"):
-            self._ask(f"{domain}.enable")
-
-    def run(self, script: str) -> Any:
-        """Return what a JavaScript expression in the page, or its promise, gives. Fails if it throws."""
-        answer = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
-
-=======
->>>>>>> 0a306aca (Web page: journeys with real guests and in Firefox; the command that logs in, and a failed create again)
     def wait(self, script: str, seconds: float = 30.0) -> Any:
         """Wait until the expression is true, and return its value."""
         deadline = time.monotonic() + seconds

@@ -147,8 +147,15 @@ class Guard:
     kill: the list is written when that is possible.
     """
 
-    def __init__(self, directory: str, guests: Guests, watchdog: Watchdog | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        guests: Guests,
+        watchdog: Watchdog | None = None,
+        write_seconds: float = WRITE_SECONDS,
+    ) -> None:
         self._directory = directory
+        self._write_seconds = write_seconds
         self._guests = guests
         self._watchdog = watchdog
         self._ends_at: float | None = None
@@ -229,12 +236,12 @@ class Guard:
         return sorted(self._stopped)
 
     def _write_stopped(self, uuids: set[str]) -> None:
-        """Write the list, for at most `WRITE_SECONDS`. If that fails, a later `tick` repeats it."""
+        """Write the list, or wait for that as long as the guard may. If that fails, a later `tick` repeats it."""
         self._stopped, self._is_unwritten = set(uuids), True
         if self._writer is None or not self._writer.is_alive():
             self._writer = threading.Thread(target=self._write_list, args=(sorted(uuids),), daemon=True)
             self._writer.start()
-        self._writer.join(WRITE_SECONDS)
+        self._writer.join(self._write_seconds)
 
     def _write_list(self, uuids: list[str]) -> None:
         with contextlib.suppress(OSError):

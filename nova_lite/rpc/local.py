@@ -89,10 +89,11 @@ class LocalClient:
     ``is_signed``: what is sent and received is signed. Otherwise only root's and the own user's conductor is believed.
     """
 
-    def __init__(self, path: str, seconds: float, is_signed: bool) -> None:
+    def __init__(self, path: str, seconds: float, is_signed: bool, retry_seconds: float = RETRY_SECONDS) -> None:
         check_directory(path)
         self._path = path
         self._seconds = seconds
+        self._retry_seconds = retry_seconds
         self._is_signed = is_signed
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
@@ -103,7 +104,7 @@ class LocalClient:
         """Check whether a call can go this way: it is for any conductor, and the socket worked lately."""
         if message.topic != CONDUCTOR or message.server is not None or message.fanout:
             return False
-        return self._failed_at is None or time.monotonic() - self._failed_at >= RETRY_SECONDS
+        return self._failed_at is None or time.monotonic() - self._failed_at >= self._retry_seconds
 
     def call(self, context: dict[str, Any], message: Message) -> Any:
         """Send a signed call and return its reply, or raise the error in it.

@@ -62,31 +62,30 @@ TRANSACTIONS = (
     *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
     *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED),
+    # Lost hosts, moves off busy hosts, and backups by policies (`tests/faults/automatic.py`).
+    *("expire_lease", "plan_restarts", "evacuate_protected"),
+    *("report_load", "begin_plan", "note_hot", "begin_move", "settle_moves"),
+    *("begin_backup", "store_backup", "image_dropped", "delete", "forget_backup"),
+    *("register_image", "restored_image", "end_restore"),
 )
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
-    *("register_host", "report_state", "report", "update", "delete", "reconcile_domains"),
+    *("register_host", "report_state", "report", "update", "reconcile_domains"),
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
     # Leases of hosts, which ask again, and what the next sweep of a conductor does again.
     "report_storage",  # a host sends its view again with the next look
-    *("renew_lease", "expire_lease", "record_off", "record_checks", "plan_restarts", "put_off_restart"),
-    "evacuate_protected",  # begins an evacuation, which has its points
-    # Load of hosts, which is reported again, and plans of moves, which the next one replaces. A move that begins is a
-    # live migration, which has its points (tests/unit/conductor/test_balancing.py).
-    *("report_load", "begin_plan", "note_hot", "begin_move", "settle_moves"),
+    *("renew_lease", "record_off", "record_checks", "put_off_restart"),
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "purge",  # old events of the audit log, some time after a conductor's start
     "audit_usage",  # servers of a period: the place that was reached is stored with their notifications
     # Backups by policies: each is repeated by the next run (tests/unit/conductor/test_scheduled_backups.py).
-    *("plan_backups", "begin_backup", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
+    *("plan_backups", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
     # Backups in repositories: likewise (tests/unit/conductor/test_stored_backups.py).
-    *("run", "want_image", "begin_storing", "store_backup", "put_storing_off", "image_dropped"),
-    *("register_image", "restored_image"),
-    "end_restore",
-    *("retire_backups", "lose_backup", "drop_backup_image", "forget_backup", "expire_backups"),
+    *("run", "want_image", "begin_storing", "put_storing_off"),
+    *("retire_backups", "lose_backup", "drop_backup_image", "expire_backups"),
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

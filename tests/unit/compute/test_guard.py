@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import pytest
 from nova_lite.compute import guard
 from nova_lite.compute.guard import Guard, QemuGuests, Watchdog
 
-ONE, TWO, OTHER = (f"{digit}1111111-1111-4111-8111-111111111111" for digit in "123")
+#: Tests that run at the same time in other processes have other guests.
+ONE, TWO, OTHER = sorted(str(uuid.uuid4()) for _ in range(3))
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -110,14 +112,13 @@ def test_guests_are_killed_although_the_disk_is(
         write(path, content)
 
     monkeypatch.setattr(guard, "_write", no_write)
-    monkeypatch.setattr(guard, "WRITE_SECONDS", 0.01)
     one = start("-uuid", ONE)
-    protecting = Guard(str(tmp_path), QemuGuests())
+    protecting = Guard(str(tmp_path), QemuGuests(), write_seconds=0.01)
     hold(protecting, -1, guests=(ONE,))
     protecting.tick()
     assert (ended(one), protecting.stopped(), guard.read_stopped(str(tmp_path))) == (-9, [ONE], [])
     freed.set()
-    monkeypatch.setattr(guard, "WRITE_SECONDS", 20)
+    protecting._write_seconds = 20
     protecting.tick()
     assert guard.read_stopped(str(tmp_path)) == [ONE]
 

@@ -19,7 +19,7 @@ from nova_lite.objects import FrontEnd, JoinReply, JoinState
 from nova_lite.rpc import controllers, keys, trust
 from tests.support.join_site import Site
 from tests.support.joining import NewHost
-from tests.unit.joining.test_controllers import FIRST, NewController, ThisMachine, ask, confirm
+from tests.unit.joining.new_controllers import FIRST, NewController, ThisMachine, ask, confirm
 
 CONTROLLER_KEY = ("conductor", "controller")
 

@@ -21,7 +21,7 @@ from nova_lite.rpc import local
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.local import LocalClient, LocalRequest, LocalServer, Undelivered
 from tests.support.http_site import wait_for
-from tests.unit.rpc.test_signing import ASK, CONTEXT, Bench, ThingRPC
+from tests.unit.rpc.bench import ASK, CONTEXT, Bench, ThingRPC
 
 CALL = Message("conductor", "ask", get_admin_context(), arguments={"number": 1})
 
@@ -225,7 +225,8 @@ def test_api_uses_the_broker_when_the_socket_is_away(
     assert methods == ["ask", "ask"]
     assert len([line for line in caplog.messages if "Calls to the conductor use the broker" in line]) == 1
     os.rename(path + ".away", path)
-    monkeypatch.setattr(local, "RETRY_SECONDS", 0.0)
+    assert sender._local is not None
+    sender._local._retry_seconds = 0.0
     sender.call(ASK)
     assert methods == ["ask", "ask"]
 

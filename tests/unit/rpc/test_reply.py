@@ -148,11 +148,14 @@ def test_reply_to_others_is_confirmed_while_the_connection_is_new(
 def test_reply_over_a_connection_that_the_broker_has_closed_is_confirmed(
     oslo: Oslo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patches, "SETTLED_SECONDS", 0.0)
+    now = 1000.0
+    monkeypatch.setattr(patches.time, "monotonic", lambda: now)
+    Message(oslo, DaemonIdentity(API, "api")).reply("new")
+    now += patches.SETTLED_SECONDS
     Message(oslo, DaemonIdentity(API, "api")).reply("a")
     oslo.broker.end.close()
     Message(oslo, DaemonIdentity(API, "api")).reply("b")
-    assert (oslo.own, oslo.plain) == ([("b", None)], [("reply_h1", "a")])
+    assert (oslo.own, oslo.plain) == ([("new", None), ("b", None)], [("reply_h1", "a")])
 
 
 @pytest.mark.parametrize("why", ["no connection", "another process", "no call"])

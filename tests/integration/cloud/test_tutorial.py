@@ -186,7 +186,8 @@ def test_operators_tutorial_killed_daemons_lose_nothing(operator: Shell) -> None
 
     def nothing_is_open() -> bool:
         metrics = operator.output("curl -s http://127.0.0.1:9770/metrics")
-        assert re.search(r"^nova_lite_action_retries_total\{.*\} [1-9]", metrics, re.MULTILINE)
+        # The conductor that repeated the builds was killed, and its count with it. This one may have repeated nothing.
+        assert "\n# TYPE nova_lite_action_retries_total counter\n" in metrics
         return set(re.findall(r"^nova_lite_actions_open\{.*\} (\S+)$", metrics, re.MULTILINE)) <= {"0.0"}
 
     wait_for("no action is open", nothing_is_open)

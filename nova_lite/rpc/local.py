@@ -17,7 +17,6 @@ import selectors
 import socket
 import stat
 import struct
-import sys
 import threading
 import time
 import uuid
@@ -31,6 +30,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.keys import CONDUCTOR
+from nova_lite.rpc.patches import send_result
 from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS
 
 LOG = logging.getLogger(__name__)
@@ -230,20 +230,10 @@ class LocalRequest:
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
         if isinstance(reply, ResponseFuture):
-            reply.add_callback(self._reply_later)
+            reply.add_callback(functools.partial(send_result, self))
             return
         text = common.serialize_remote_exception(failure) if failure else None
         self._connection.send(_frame({"result": reply, "failure": text}))
-
-    def _reply_later(self, get: Callable[[], Any]) -> None:
-        result = failure = None
-        try:
-            result = get()
-        except messaging.ExpectedException as expected:
-            failure = expected.exc_info
-        except Exception:
-            failure = sys.exc_info()
-        self.reply(result, failure)
 
 
 class _Connection:

@@ -287,14 +287,14 @@ def _reply_later() -> None:
 
     def reply_or_wait(message: Any, response: Any = None, failure: Any = None) -> None:
         if isinstance(response, ResponseFuture):
-            response.add_callback(functools.partial(_send_result, message))
+            response.add_callback(functools.partial(send_result, message))
         else:
             reply(message, response, failure)
 
     amqpdriver.AMQPIncomingMessage.reply = reply_or_wait
 
 
-def _send_result(message: Any, get: Callable[[], Any]) -> None:
+def send_result(message: Any, get: Callable[[], Any]) -> None:
     """Reply as oslo.messaging does with the result of a method."""
     response = failure = None
     try:

@@ -67,12 +67,7 @@ def parser() -> argparse.ArgumentParser:
         "It can be repeated.",
         _compute,
     )
-    made.add_argument("token", metavar="TOKEN", help="the token, or - to read it from standard input")
-    made.add_argument(
-        "--address",
-        metavar="ADDRESS",
-        help="address by which other machines reach this one; default: the one from which it reaches the controller",
-    )
+    _add_join_arguments(made, "the controller")
     for role, part in (("api", "the APIs"), ("console", "the console proxies")):
         made = command(
             role,
@@ -80,12 +75,7 @@ def parser() -> argparse.ArgumentParser:
             "(nova-lite-manage host token). It can be repeated.",
             _front_end,
         )
-        made.add_argument("token", metavar="TOKEN", help="the token, or - to read it from standard input")
-        made.add_argument(
-            "--address",
-            metavar="ADDRESS",
-            help="address by which other machines reach this one; default: the one from which it reaches the cloud",
-        )
+        _add_join_arguments(made, "the cloud")
     command(
         "rotate",
         "Replace the keys and the certificates of this machine, which joined with a token. It can be repeated.",
@@ -106,6 +96,16 @@ def parser() -> argparse.ArgumentParser:
         help="remove images, keys, configuration, users and a database of SQLite as well",
     )
     return top
+
+
+def _add_join_arguments(made: argparse.ArgumentParser, reached: str) -> None:
+    """Add the token and the address of a machine that joins. ``reached``: where the address leads by default."""
+    made.add_argument("token", metavar="TOKEN", help="the token, or - to read it from standard input")
+    made.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help=f"address by which other machines reach this one; default: the one from which it reaches {reached}",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

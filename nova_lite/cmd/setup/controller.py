@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,18 +136,12 @@ _CONTROLLERS = [
 
 
 def _check_machine(wanted: Settings) -> str:
-    if not settings.has_systemd():
-        raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
+    settings.require_systemd()
     if not settings.is_local(wanted.address):
         raise exceptions.ConfigurationError(reason=f"this machine does not have the address {wanted.address}.")
     if not HAS_SQL:
         raise exceptions.ConfigurationError(reason=f"a controller has a conductor, and {NO_SQL}.")
-    programs = Path(sys.executable).parent
-    missing = [name for name in (*DAEMONS, REGISTRAR) if not (programs / f"nova-lite-{name}").exists()]
-    if missing:
-        raise exceptions.ConfigurationError(
-            reason=f"nova-lite-{missing[0]} is not in {Path(sys.executable).parent}: install the package first."
-        )
+    settings.require_programs(*DAEMONS, REGISTRAR)
     machine.require_space("/var/lib", _FREE_MB)
     _check_cluster(wanted)
     return f"{wanted.host} at {wanted.address}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -111,14 +110,8 @@ class Setup:
 
     def check_machine(self) -> str:
         wanted = self._wanted
-        if not settings.has_systemd():
-            raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
-        programs = Path(sys.executable).parent
-        for name in (*self._kind.daemons, REGISTRAR):
-            if not (programs / f"nova-lite-{name}").exists():
-                raise exceptions.ConfigurationError(
-                    reason=f"nova-lite-{name} is not in {programs}: install the package first."
-                )
+        settings.require_systemd()
+        settings.require_programs(*self._kind.daemons, REGISTRAR)
         for name, said in (("conductor", "a controller, which has this role"), ("compute", "a compute host")):
             if (CONFIGURATION / f"{name}.conf").exists():
                 raise exceptions.ConfigurationError(reason=f"this machine is {said} already.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -109,16 +108,10 @@ class Setup:
 
     def check_machine(self) -> str:
         wanted = self._wanted
-        if not settings.has_systemd():
-            raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
+        settings.require_systemd()
         if not HAS_SQL:
             raise exceptions.ConfigurationError(reason=f"a controller has a conductor, and {NO_SQL}.")
-        programs = Path(sys.executable).parent
-        for name in (*DAEMONS, REGISTRAR):
-            if not (programs / f"nova-lite-{name}").exists():
-                raise exceptions.ConfigurationError(
-                    reason=f"nova-lite-{name} is not in {programs}: install the package first."
-                )
+        settings.require_programs(*DAEMONS, REGISTRAR)
         known = cluster.local()
         if known is not None and known.host != wanted.name:
             raise exceptions.ConfigurationError(reason=f"this machine joined as {known.host}: give it that name again.")

@@ -6,6 +6,8 @@ import argparse
 import os
 import re
 import socket
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -184,3 +186,19 @@ def is_local(address: str) -> bool:
 
 def has_systemd() -> bool:
     return os.path.isdir("/run/systemd/system")
+
+
+def require_systemd() -> None:
+    """Raise `ConfigurationError` on a machine without systemd."""
+    if not has_systemd():
+        raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
+
+
+def require_programs(*daemons: str) -> None:
+    """Raise `ConfigurationError` unless the programs of these daemons are installed beside this one."""
+    programs = Path(sys.executable).parent
+    for name in daemons:
+        if not (programs / f"nova-lite-{name}").exists():
+            raise exceptions.ConfigurationError(
+                reason=f"nova-lite-{name} is not in {programs}: install the package first."
+            )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite.db import audit
 from nova_lite.db.engine import Database
+from tests.faults import threads
 from tests.faults.history import checker, observers, rowlog, site
 from tests.faults.history.clients import BIGGER, Client, Servers
 from tests.faults.history.events import CALM, GONE, SETTLED, Mark, Recorder, Settings, Tables
@@ -122,25 +123,11 @@ class _Run:
         own = random.Random(f"{name} {self.plan.seed}")
         return Client(name, self.cloud, self.servers, [], self.recorder, own, self.plan.rest, mix)
 
-    @contextlib.contextmanager
-    def _threads(self, stop: threading.Event, runs: list[Callable[[threading.Event], None]]) -> Iterator[None]:
+    def _threads(
+        self, stop: threading.Event, runs: list[Callable[[threading.Event], None]]
+    ) -> AbstractContextManager[None]:
         """Run threads during the block. A failure of one ends the whole run."""
-
-        def guarded(run: Callable[[threading.Event], None]) -> None:
-            try:
-                run(stop)
-            except BaseException as error:
-                self.failures.append(error)
-
-        threads = [threading.Thread(target=guarded, args=(run,), daemon=True) for run in runs]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join(120)
+        return threads.running(runs, self.failures, stop, seconds=120)
 
     def _make_volume(self) -> str:
         def ask(method: str, path: str, body: Any = None) -> requests.Response:

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import msgspec
 import requests
 
 from nova_lite.compute import guard
-from tests.faults import guards, matrix
+from tests.faults import guards, matrix, threads
 from tests.faults.history import daemon as history_daemon
 from tests.faults.history.events import Fault, Recorder
 from tests.faults.history.site import HistoryCloud
@@ -120,28 +120,6 @@ class Client:
 
 
 @contextlib.contextmanager
-def _threads(runs: list[Callable[[threading.Event], None]], failures: list[BaseException]) -> Iterator[None]:
-    """Run threads during the block."""
-    stop = threading.Event()
-
-    def guarded(run: Callable[[threading.Event], None]) -> None:
-        try:
-            run(stop)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(run,), daemon=True) for run in runs]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(180)
-
-
-@contextlib.contextmanager
 def _cloud(path: Path, seed: int) -> Iterator[tuple[StormCloud, PrivateDatabase]]:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(PrivateDatabase(path / "database"))
@@ -165,8 +143,11 @@ def storm(path: Path, file: Path, seconds: float, seed: int) -> Outcome:
         stack.callback(guests.close)
         running.wait_active(running.create(count=GUESTS, metadata=PROTECTED))
         nemesis = HostNemesis(running, server, recorder, seed, guests)
-        with _threads([nemesis.keep_alive], failures):
-            with _threads([Client(running, guests, seed).run], failures), _threads(nemesis.runs, failures):
+        with threads.running([nemesis.keep_alive], failures):
+            with (
+                threads.running([Client(running, guests, seed).run], failures),
+                threads.running(nemesis.runs, failures),
+            ):
                 deadline = time.monotonic() + seconds
                 while time.monotonic() < deadline and not failures and not guests.twice and not guests.wrong:
                     time.sleep(0.5)

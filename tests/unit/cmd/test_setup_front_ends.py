@@ -80,7 +80,7 @@ def test_machine_that_has_another_part_is_refused(
     (tmp_path / "join-api.json").unlink()
     (tmp_path / name).write_text("")
     monkeypatch.setattr(front_end.settings, "has_systemd", lambda: True)
-    monkeypatch.setattr(front_end.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(front_end.settings.sys, "executable", str(tmp_path / "python"))
     for program in ("api", "registrar"):
         (tmp_path / f"nova-lite-{program}").write_text("")
     with pytest.raises(exceptions.ConfigurationError, match=said):

@@ -555,6 +555,15 @@ def translate(error: Exception) -> Exception:
     return error
 
 
+def log_failure(log: logging.Logger, said: str, error: Exception) -> None:
+    """Log that work in the background has failed: with one line if the cause is known, else with a traceback."""
+    known = translate(error)
+    if isinstance(known, exceptions.NovaLiteException):
+        log.warning("%s: %s", said, known.message)
+    else:
+        log.error(said, exc_info=error)
+
+
 def statement_of(error: Exception) -> str:
     """Return a failed statement from its first table on, without its values, cut at some length."""
     text = " ".join(str(getattr(error, "statement", None) or "").split())

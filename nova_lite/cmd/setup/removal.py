@@ -13,6 +13,8 @@ from nova_lite.rpc import controllers
 
 _UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
 _FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
+#: Made by `tmpfiles.d`, also on machines without a conductor.
+_SOCKETS = Path("/run/nova-lite-conductor")
 _USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-lite-console")
 
 
@@ -64,7 +66,9 @@ def _purge() -> None:
     libvirt.purge()
     cluster.remove_names()
     galera.remove()
-    left = _remove_trees(machine.CONFIGURATION, controller.STATE, controller.BROKER_CERTIFICATES, galera.CERTIFICATES)
+    left = _remove_trees(
+        *(machine.CONFIGURATION, controller.STATE, _SOCKETS, controller.BROKER_CERTIFICATES, galera.CERTIFICATES)
+    )
     for file in _FILES:
         Path(file).unlink(missing_ok=True)
     controller.authority_file().unlink(missing_ok=True)

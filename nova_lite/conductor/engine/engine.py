@@ -19,7 +19,7 @@ from nova_lite.conductor.engine.deadlines import Deadlines
 from nova_lite.conductor.engine.ports import HandlerLookup
 from nova_lite.conductor.engine.service_calls import ServiceCalls
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db.engine import Database, UnitOfWork, translate
+from nova_lite.db.engine import Database, UnitOfWork, log_failure
 from nova_lite.image.driver import ImageBackend
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import ActionCommand, ActionReport
@@ -124,8 +124,4 @@ class ActionEngine:
         try:
             effect()
         except Exception as error:
-            known = translate(error)
-            if isinstance(known, exceptions.NovaLiteException):
-                LOG.warning("An effect failed and is repeated after its lease: %s", known.message)
-            else:
-                LOG.exception("An effect failed and is repeated after its lease")
+            log_failure(LOG, "An effect failed and is repeated after its lease", error)

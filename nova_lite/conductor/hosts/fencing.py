@@ -13,7 +13,7 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.db import leases, services
-from nova_lite.db.engine import Database
+from nova_lite.db.engine import Database, log_failure
 from nova_lite.db.leases import Lost, Watched
 from nova_lite.fence import methods
 
@@ -145,5 +145,5 @@ class HostFencer:
         """Run work of a thread. Its failure is logged, and the next sweep begins it again."""
         try:
             work()
-        except Exception:
-            LOG.exception("Fencing failed, and is tried again")
+        except Exception as error:
+            log_failure(LOG, "Fencing failed, and is tried again", error)

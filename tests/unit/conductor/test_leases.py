@@ -378,3 +378,13 @@ def test_hosts_whose_protected_servers_would_not_come_back_are_counted(world: Fe
     world.fencer._next_test = 0.0
     world.fencer.sweep()
     assert list(world.fencer.samples()) == []
+
+
+def test_fencing_while_the_database_is_away_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def refused() -> None:
+        raise sa.exc.DisconnectionError("refused")
+
+    HostFencer._guarded(refused)
+    (record,) = [record for record in caplog.records if record.name.endswith("hosts.fencing")]
+    assert record.getMessage().startswith("Fencing failed, and is tried again: ")
+    assert record.exc_info is None

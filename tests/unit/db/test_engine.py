@@ -227,6 +227,17 @@ def test_database_errors_of_an_unreachable_server_are_recognized(refusal: Except
     assert away or engine.translate(error) is error
 
 
+def test_failure_of_an_unreachable_database_is_one_line_and_others_have_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for refusal in (Refusal("connection refused"), Refusal("statement too complex", sqlstate="54001")):
+        engine.log_failure(engine.LOG, "It failed", sa.exc.OperationalError("SELECT 1", None, refusal))
+    lost, ours = [record for record in caplog.records if record.getMessage().startswith("It failed")]
+    assert lost.getMessage() == f"It failed: {exceptions.DatabaseUnavailable().message}"
+    assert lost.exc_info is None
+    assert ours.exc_info
+
+
 def test_a_statement_that_is_wrong_is_no_lost_database(db: Database, caplog: pytest.LogCaptureFixture) -> None:
     for statement in ("SELECT no_such_column FROM instances", "SELECT 1 FROM no_such_table", "SELEC"):
         with pytest.raises(sa.exc.DBAPIError) as caught:

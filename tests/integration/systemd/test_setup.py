@@ -281,8 +281,8 @@ def test_machine_with_one_role_that_is_killed_at_a_step_serves_after_the_next_ru
 ) -> None:
     said = set_up_confirmed(controller, front_end, role, 9, range(2, 10))
     assert f"Machine f1 serves as {role}." in said
-    port = 8774 if role == "api" else 6080
-    url = f"https://{FRONT_END_ADDRESS}:{port}/"
+    served = "8774/" if role == "api" else "6080/vnc_lite.html"
+    url = f"https://{FRONT_END_ADDRESS}:{served}"
     seen = controller.run(
         f"{VENV}/bin/python", "-c", f"import requests; r = requests.get({url!r}, verify={CA!r}); print(r)"
     )

@@ -45,7 +45,7 @@ from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions  # noqa: E402
 from nova_lite.base.context import RequestContext, get_admin_context  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.objects import Destination, Flavor, HostState, RequestSpec, Selection  # noqa: E402
+from nova_lite.objects import Destination, Flavor, HostState, HostVersion, RequestSpec, Selection  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 CONTEXT = get_admin_context()
@@ -86,10 +86,24 @@ class Conductor:
             instances=[str(uuid.uuid4()) for _ in range(used)],
         )
 
-    def host_states_get(self, context: RequestContext, after: int = 0, limit: int | None = None) -> list[HostState]:
-        stop = len(self.ordered) if limit is None else after + limit
+    def host_states_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, ids: list[int] | None = None
+    ) -> list[HostState]:
         with self.lock:
-            return [self.states[name] for name in self.ordered[after:stop]]
+            if ids is not None:
+                return [self.states[self.ordered[id - 1]] for id in ids]
+            return self._page(after, limit)
+
+    def host_versions_get(self, context: RequestContext, after: int = 0, limit: int | None = None) -> list[HostVersion]:
+        with self.lock:
+            return [
+                HostVersion(id=state.id, generation=state.generation, io_ops=state.io_ops)
+                for state in self._page(after, limit)
+            ]
+
+    def _page(self, after: int, limit: int | None) -> list[HostState]:
+        stop = len(self.ordered) if limit is None else after + limit
+        return [self.states[name] for name in self.ordered[after:stop]]
 
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
         """Accept a heartbeat, which changes nothing here."""

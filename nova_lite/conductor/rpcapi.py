@@ -46,6 +46,7 @@ from nova_lite.objects import (
     HostLoad,
     HostReport,
     HostState,
+    HostVersion,
     Image,
     ImageMember,
     ImageQuery,
@@ -111,7 +112,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.31"
+VERSION = "1.32"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1432,12 +1433,24 @@ class ConductorRPC(Protocol):
 
     @rpc.report(rpc.SCHEDULER, replay_safe=True)
     def host_states_get(
-        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: rpc.Timeout = None
+        self,
+        context: RequestContext,
+        after: int = 0,
+        limit: int | None = None,
+        ids: Annotated[list[int] | None, rpc.Since("1.32")] = None,
+        timeout: rpc.Timeout = None,
     ) -> list[HostState]:
         """Return the state of every host, for the scheduler's resync. ``timeout``: seconds.
 
-        A page has at most ``limit`` hosts, in the order of their ids, with ids above ``after``.
+        A page has at most ``limit`` hosts, in the order of their ids, with ids above ``after``; or those with these
+        ``ids``.
         """
+
+    @rpc.report(rpc.SCHEDULER, since="1.32", replay_safe=True, fallback=rpc.result([]))
+    def host_versions_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: rpc.Timeout = None
+    ) -> list[HostVersion]:
+        """Return the version of every host, in pages like `host_states_get`. An older conductor has none."""
 
     # --- for compute
 

@@ -105,7 +105,12 @@ OPTS = [
         ),
     ),
     cfg.IntOpt("max_alternates", default=3, min=0, help="Number of alternates for each chosen host."),
-    cfg.IntOpt("resync_interval", default=60, min=1, help="Seconds between two full reads of all host states."),
+    cfg.IntOpt(
+        "resync_interval",
+        default=60,
+        min=1,
+        help="Seconds between two comparisons of the scheduler's host states with the database's.",
+    ),
 ]
 
 

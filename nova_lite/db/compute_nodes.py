@@ -31,11 +31,11 @@ _TOLD = (
     *("hypervisor_type", "hypervisor_version", "cpu_arch", "supported_hv_types", "supported_vm_modes"),
     "capabilities",
 )
-_SCHEDULED_BY = (*_TOLD, "numa")
+_SCHEDULED_BY = (*_TOLD, "numa", "host_ip")
 
 #: Parts of an inventory that only users see. The uptime changes with each heartbeat and is written now and then.
 _ALWAYS = {"uptime"}
-_QUIET = _ALWAYS | {"running_vms", "disk_available_least", "host_ip", "tunnel_ip", "cpu_info"}
+_QUIET = _ALWAYS | {"running_vms", "disk_available_least", "tunnel_ip", "cpu_info"}
 _SHOWN_AGE = datetime.timedelta(minutes=1)
 
 #: Columns of a node that hold a report.
@@ -256,12 +256,24 @@ def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequen
 
 
 def _scheduled_by(row: ComputeNode) -> dict[str, Any]:
-    """Return the values that the scheduler uses. Free disk space is left out where more disk is claimed than exists."""
+    """Return the values that the scheduler uses."""
     inventory = row.inventory
     found = {name: inventory[name] for name in _TOLD if name in inventory}
-    if row.disk_gb <= inventory["disk_gb"]:
-        found["disk_available_least"] = inventory.get("disk_available_least")
+    found["disk_available_least"] = free_disk(row.disk_gb, inventory["disk_gb"], inventory.get("disk_available_least"))
     return found
+
+
+#: Columns with the arguments of `free_disk`.
+FREE_DISK = (
+    ComputeNode.disk_gb,
+    ComputeNode.inventory["disk_gb"].as_integer().label("total"),
+    ComputeNode.inventory["disk_available_least"].as_integer().label("free"),
+)
+
+
+def free_disk(capacity: int, total: int, free: int | None) -> int | None:
+    """Return the free disk space by which a scheduler decides, in GB. None where more disk is claimed than exists."""
+    return free if capacity <= total else None
 
 
 def numa_cells(inventory: dict[str, Any]) -> list[NUMACell]:

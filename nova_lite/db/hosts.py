@@ -17,10 +17,10 @@ from nova_lite.base import exceptions
 from nova_lite.db import actions, compute_nodes, host_aggregates, host_storage, leases, services
 from nova_lite.db.compute_nodes import Placed
 from nova_lite.db.engine import UnitOfWork, utcnow
-from nova_lite.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, Service
+from nova_lite.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, InstanceAction, Service
 from nova_lite.db.services import COMPUTE
 from nova_lite.db.statements import UpdateEach
-from nova_lite.objects import HostReport, HostState, Lease, LeaseRequest, StorageReport
+from nova_lite.objects import HostReport, HostState, HostVersion, Lease, LeaseRequest, StorageReport
 
 #: Topic of compute hosts' services.
 TOPIC = "compute"
@@ -272,8 +272,46 @@ def states(
     return found + [uow.deleted_nodes[node_id] for node_id in node_ids or () if node_id in uow.deleted_nodes]
 
 
-def page_of_states(uow: UnitOfWork, after: int = 0, limit: int | None = None) -> list[HostState]:
-    return states(uow, after=after, limit=limit)
+def page_of_states(
+    uow: UnitOfWork, after: int = 0, limit: int | None = None, ids: list[int] | None = None
+) -> list[HostState]:
+    """Return the hosts with these ids, or the first ``limit`` with an id above ``after``."""
+    return states(uow, node_ids=ids, after=after, limit=limit)
+
+
+#: Allocations of instances with a task. A task has an open action, and there are few of these.
+_WORKING = (
+    sa.select(Allocation.compute_node_id, Allocation.id)
+    .join(InstanceAction, InstanceAction.instance_uuid == Allocation.instance_uuid)
+    .join(Instance, Instance.uuid == Allocation.instance_uuid)
+    .where(InstanceAction.finish_time.is_(None), Instance.task_state.is_not(None))
+    .distinct()
+    .subquery()
+)
+_IO_OPS = (
+    sa.select(_WORKING.c.compute_node_id, sa.func.count().label("io_ops"))
+    .group_by(_WORKING.c.compute_node_id)
+    .subquery()
+)
+_VERSIONS = (
+    sa.select(ComputeNode.id, ComputeNode.generation, _IO_OPS.c.io_ops, *compute_nodes.FREE_DISK)
+    .outerjoin(_IO_OPS, _IO_OPS.c.compute_node_id == ComputeNode.id)
+    .where(ComputeNode.id > sa.bindparam("after"))
+    .order_by(ComputeNode.id)
+)
+
+
+def page_of_versions(uow: UnitOfWork, after: int = 0, limit: int | None = None) -> list[HostVersion]:
+    """Return the versions of the first ``limit`` nodes with an id above ``after``."""
+    return [
+        HostVersion(
+            id=row.id,
+            generation=row.generation,
+            io_ops=row.io_ops or 0,
+            disk_available_least=compute_nodes.free_disk(row.disk_gb, row.total, row.free),
+        )
+        for row in uow.session.execute(_VERSIONS.limit(limit), {"after": after})
+    ]
 
 
 def freed_lately(uow: UnitOfWork, seconds: float) -> dict[int, datetime.datetime]:

@@ -175,6 +175,19 @@ class HostState(msgspec.Struct, kw_only=True):
     ram_allocation_ratio: float = 1.0
 
 
+class HostVersion(msgspec.Struct, kw_only=True):
+    """Version of a compute node, by which a scheduler finds that its state of it is current.
+
+    ``generation`` grows with every change of the node's row, except those of the other two: ``io_ops`` and
+    ``disk_available_least`` have the meaning that they have in `HostState`.
+    """
+
+    id: int
+    generation: int
+    io_ops: int = 0
+    disk_available_least: int | None = None
+
+
 class RetiredServer(msgspec.Struct, kw_only=True):
     """Server on a host that is being retired. ``outcome``: what is done, or was done, with it."""
 

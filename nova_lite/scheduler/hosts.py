@@ -1,6 +1,6 @@
 """The scheduler's view of all hosts, in memory.
 
-Three things feed it. Messages bring changes; they may be late, doubled or lost (`HostView.apply`). Full reads repair
+Three things feed it. Messages bring changes; they may be late, doubled or lost (`HostView.apply`). Resyncs repair
 that; they take a while, so messages may overtake them (`HostView.replace_all`). Decisions of this scheduler count
 before the conductor has claimed them (`HostView.consume`).
 """
@@ -11,7 +11,9 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nova_lite.objects import Destination, HostState, RequestSpec
+import msgspec
+
+from nova_lite.objects import Destination, HostState, HostVersion, RequestSpec
 from nova_lite.scheduler import core, uuids
 
 
@@ -28,7 +30,7 @@ class HostView:
     """Thread-safe map of host states. States are replaced, never changed, so a snapshot stays as it is.
 
     A row is newer if its (id, generation) is larger. A host that was removed and came back has a new id. On SQLite the
-    id may be reused, so the uuid is compared as well. Removed hosts stay recorded until the next full read, so that a
+    id may be reused, so the uuid is compared as well. Removed hosts stay recorded until the next resync, so that a
     late message does not bring them back.
     """
 
@@ -49,12 +51,12 @@ class HostView:
                     self._put(_key(state), _entry(state, self._clock))
 
     def mark(self) -> int:
-        """Return the mark of a full read that begins now. `replace_all` needs it."""
+        """Return the mark of a resync that begins now. `replace_all` needs it."""
         with self._lock:
             return self._clock
 
     def replace_all(self, states: Sequence[HostState], since: int) -> None:
-        """Take over the result of a full read that began at mark ``since``.
+        """Take over the result of a resync that began at mark ``since``.
 
         Newer information is kept: rows and hosts that messages brought during the read, and decisions on unchanged
         rows.
@@ -71,7 +73,7 @@ class HostView:
     def known(self, states: Sequence[HostState]) -> list[HostState]:
         """Return the states, with each unchanged one replaced by the known object.
 
-        So a full read does not hold all host states in memory twice. Uuids of the others are packed, because all pages
+        So a resync does not hold all host states in memory twice. Uuids of the others are packed, because all pages
         of a read are kept until its end.
         """
         for state in states:
@@ -82,6 +84,21 @@ class HostView:
             state if entry is None or entry.row != state else entry.row
             for state, entry in zip(states, entries, strict=True)
         ]
+
+    def unchanged(self, versions: Sequence[HostVersion]) -> dict[int, HostState]:
+        """Return, by id, the known states that are current by these versions.
+
+        A state gets the version's ``io_ops`` and free disk space: these change without a new generation.
+        """
+        rows = {row.id: row for row in self.rows()}
+        found: dict[int, HostState] = {}
+        for version in versions:
+            row = rows.get(version.id)
+            if row is not None and row.generation == version.generation:
+                now = {"io_ops": version.io_ops, "disk_available_least": version.disk_available_least}
+                differs = any(getattr(row, name) != value for name, value in now.items())
+                found[row.id] = msgspec.structs.replace(row, **now) if differs else row
+        return found
 
     def consume(self, destinations: Sequence[Destination], spec: RequestSpec) -> None:
         """Count decided places as used until the next generation of their hosts shows what was claimed."""

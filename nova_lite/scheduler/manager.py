@@ -14,7 +14,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, version
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import Destination, HostState, Placement, RequestSpec
+from nova_lite.objects import Destination, HostState, HostVersion, Placement, RequestSpec
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.hosts import HostView
 
@@ -26,6 +26,12 @@ BINARY = "nova-scheduler"
 
 #: Hosts in one page of a full read. A page lists all instances of its hosts, so it must not be too large.
 RESYNC_PAGE = 50
+
+#: Hosts in one page of versions.
+VERSION_PAGE = 1000
+
+#: Number of parts of all hosts. Each resync reads one part, whether its versions have changed or not.
+RESYNC_PARTS = 10
 
 #: Seconds to wait for a page. It is shorter than rpc_response_timeout, so that a lost reply is requested again soon.
 RESYNC_TIMEOUT = 15.0
@@ -61,6 +67,8 @@ class SchedulerManager:
         #: False if the last attempt to read all hosts failed.
         self._is_current = False
         self._next_resync = 0.0
+        #: Id of the last host that a resync has read although its version was known.
+        self._last_part = 0
 
     # --- RPC
 
@@ -68,7 +76,7 @@ class SchedulerManager:
         """Return a destination for each instance of the request, or raise `NoValidHost`.
 
         Raises `SchedulerNotReady` before the host states are loaded. It does so also instead of a refusal if the last
-        full read failed: the conductor's announcements of freed capacity may be lost then. Decisions are made one at a
+        resync failed: the conductor's announcements of freed capacity may be lost then. Decisions are made one at a
         time, so each one sees the places of the one before.
 
         Places that are decided but not claimed are avoided. They do not cause a refusal, because they may never be
@@ -149,7 +157,7 @@ class SchedulerManager:
     # --- in the background
 
     def keep_fresh(self) -> None:
-        """Read all hosts from the conductor if that is due, or if the last attempt failed.
+        """Compare all hosts with the conductor's if that is due, or if the last attempt failed.
 
         Called every few seconds. Raises `MessagingUnavailable` or `DatabaseUnavailable`.
         """
@@ -157,7 +165,7 @@ class SchedulerManager:
             return
         mark = self._hosts.mark()
         try:
-            states = self._read_all()
+            states = self._read()
         except exceptions.NovaLiteException:
             self._is_current = False
             raise
@@ -167,6 +175,48 @@ class SchedulerManager:
         if not self._ready:
             self._ready = True
             LOG.info("Host states are loaded: %d hosts", len(states))
+
+    def _read(self) -> list[HostState]:
+        """Return the current state of all hosts.
+
+        At first, and if one page has them all, it reads them. Otherwise it reads their versions, and the hosts that
+        have changed. What a version does not show is found too, a part of the hosts at a time.
+        """
+        versions = self._read_versions() if self._ready and self.known_hosts() >= RESYNC_PAGE else []
+        if not versions:
+            return self._read_all()
+        unchanged = self._hosts.unchanged(versions)
+        again = self._next_part([version.id for version in versions])
+        ids = [version.id for version in versions if version.id in again or version.id not in unchanged]
+        return [state for id, state in unchanged.items() if id not in again] + self._read_some(ids)
+
+    def _read_versions(self) -> list[HostVersion]:
+        """Read the version of each host. An older conductor has none."""
+        versions: list[HostVersion] = []
+        while True:
+            last = versions[-1].id if versions else 0
+            page = self._conductor.host_versions_get(
+                get_admin_context(), after=last, limit=VERSION_PAGE, timeout=RESYNC_TIMEOUT
+            )
+            versions += page
+            if len(page) < VERSION_PAGE:
+                return versions
+
+    def _next_part(self, ids: list[int]) -> set[int]:
+        """Return the ids, of these in ascending order, that follow the last part; the first ones after the end."""
+        size = -(-len(ids) // RESYNC_PARTS)
+        part = [id for id in ids if id > self._last_part][:size] or ids[:size]
+        self._last_part = part[-1] if part else 0
+        return set(part)
+
+    def _read_some(self, ids: list[int]) -> list[HostState]:
+        states: list[HostState] = []
+        for start in range(0, len(ids), RESYNC_PAGE):
+            page = self._conductor.host_states_get(
+                get_admin_context(), ids=ids[start : start + RESYNC_PAGE], timeout=RESYNC_TIMEOUT
+            )
+            states += self._hosts.known(page)
+        return states
 
     def _read_all(self) -> list[HostState]:
         """Read all hosts in pages, so that neither side is busy with one message for long."""

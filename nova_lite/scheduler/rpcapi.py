@@ -36,4 +36,4 @@ class SchedulerRPC(Protocol):
 
     @rpc.report(rpc.CONDUCTOR, kind=rpc.FANOUT)
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
-        """Publish changed host states to all schedulers. Their periodic full read repairs a lost message."""
+        """Publish changed host states to all schedulers. Their periodic resync repairs a lost message."""

@@ -88,6 +88,7 @@ READS: dict[str, Function] = {
     "floating_ip_list": floating_ips.list_,
     "floating_ip_pool_list": floating_ips.pools,
     "host_states_get": hosts.page_of_states,
+    "host_versions_get": hosts.page_of_versions,
     "image_list": images.list_,
     "image_member_list": image_members.list_,
     "image_page": images.page,

@@ -58,6 +58,7 @@ QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
     ),
     "how many servers a project has": lambda uow: quota_counts.of_user(uow, "p7", "u1", ["instances"]),
     "what a sweep has to do": lambda uow: due.due_work(uow, uow.conf),
+    "versions of hosts": lambda uow: hosts.page_of_versions(uow),
     "a server": lambda uow: instances.get(uow, make.ADMIN, some(uow)[0]),
 }
 

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite import rpc
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.objects import HostState
+from nova_lite.objects import HostState, HostVersion
 from tests.functional.cloud import rabbitmqctl
 
 CONTEXT = get_admin_context()
@@ -27,8 +27,16 @@ class Conductor:
         self.hosts = hosts
         self.heard = threading.Event()
 
-    def host_states_get(self, context: RequestContext, after: int = 0, limit: int | None = None) -> list[HostState]:
+    def host_states_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, ids: list[int] | None = None
+    ) -> list[HostState]:
+        if ids is not None:
+            return [state for state in self.hosts if state.id in ids]
         return [state for state in self.hosts if state.id > after][:limit]
+
+    def host_versions_get(self, context: RequestContext, after: int = 0, limit: int | None = None) -> list[HostVersion]:
+        states = [state for state in self.hosts if state.id > after][:limit]
+        return [HostVersion(id=state.id, generation=state.generation, io_ops=state.io_ops) for state in states]
 
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
         assert (host, binary, topic) == ("scheduler1", "nova-scheduler", "scheduler")

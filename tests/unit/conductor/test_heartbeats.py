@@ -221,6 +221,41 @@ def test_renewed_heartbeat_updates_statistics_and_sometimes_the_uptime(db: Datab
     assert next(item for item in db.read(hosts.states) if item.host == "h1").disk_available_least == 3
 
 
+def test_versions_of_hosts_agree_with_their_states(fleet: Heartbeats, db: Database) -> None:
+    def place(uow: UnitOfWork) -> None:
+        node = next(item.id for item in hosts.states(uow) if item.host == "h2")
+        for task in ("rebooting", "spawning", None):
+            uuid = make.instance(uow, host="h2", task_state=task)
+            make.action(uow, uuid, host="h2", finish_time=None if task else uow.now)
+            place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
+            uow.session.add(models.Allocation(instance_uuid=uuid, compute_node_id=node, generation=1, **place))
+            if task == "spawning":  # a retry has a closed action, too
+                make.action(uow, uuid, host="h2", finish_time=uow.now)
+
+    less = [make.inventory(uptime="up", running_vms=1, disk_available_least=3)]
+    assert db.write(hosts.renew_hosts, [beat(inventories=less)]) == [True]
+    db.write(place)
+    states = db.read(hosts.states)
+    assert {(state.io_ops, state.disk_available_least) for state in states} >= {(2, None), (0, 3)}
+    names = ("id", "generation", "io_ops", "disk_available_least")
+    versions = db.read(hosts.page_of_versions)
+    assert [[getattr(version, name) for name in names] for version in versions] == [
+        [getattr(state, name) for name in names] for state in states
+    ]
+    assert db.read(hosts.page_of_versions, states[0].id, 1) == versions[1:2]
+
+
+def test_new_address_of_a_host_raises_its_generation(fleet: Heartbeats, db: Database) -> None:
+    def generation() -> int:
+        return next(item.generation for item in db.read(hosts.states) if item.host == "h1")
+
+    before = generation()
+    moved = beat(inventories=[make.inventory(host_ip="192.0.2.7")])
+    assert db.write(hosts.renew_hosts, [moved]) == [False]
+    db.write(hosts.report_state, db.conf, moved)
+    assert generation() == before + 1
+
+
 def make_older(uow: UnitOfWork, seconds: float) -> None:
     for node in uow.session.query(models.ComputeNode).where(models.ComputeNode.updated_at.is_not(None)):
         assert node.updated_at is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import threading
 import time
@@ -13,9 +14,9 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.objects import HostState
+from nova_lite.objects import HostState, HostVersion
 from nova_lite.scheduler import filters, weights
-from nova_lite.scheduler.manager import SchedulerManager
+from nova_lite.scheduler.manager import RESYNC_PAGE, RESYNC_PARTS, SchedulerManager
 
 from .builders import host, spec
 
@@ -29,15 +30,43 @@ class Conductor:
         self.hosts = hosts
         self.error: exceptions.NovaLiteException | None = None
         self.reads = 0
+        self.has_versions = True
+        #: Ids that were read because of their versions.
+        self.ids: list[int] = []
         self.reports: list[dict[str, str]] = []
 
     def host_states_get(
-        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: float | None = None
+        self,
+        context: RequestContext,
+        after: int = 0,
+        limit: int | None = None,
+        ids: list[int] | None = None,
+        timeout: float | None = None,
     ) -> list[HostState]:
         self.reads += 1
         if self.error:
             raise self.error
-        return [state for state in self.hosts if state.id > after][:limit]
+        if ids is not None:
+            self.ids += ids
+            return [copy.deepcopy(state) for state in self.hosts if state.id in ids]
+        return [copy.deepcopy(state) for state in self.hosts if state.id > after][:limit]
+
+    def host_versions_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: float | None = None
+    ) -> list[HostVersion]:
+        if not self.has_versions:
+            return []
+        found = (
+            HostVersion(
+                id=state.id,
+                generation=state.generation,
+                io_ops=state.io_ops,
+                disk_available_least=state.disk_available_least,
+            )
+            for state in self.hosts
+            if state.id > after
+        )
+        return list(found)[:limit]
 
     def report_service(self, context: RequestContext, **report: str) -> None:
         self.reports.append(report)
@@ -217,3 +246,70 @@ def test_fitting_hosts_are_those_that_pass_all_filters_and_no_place_is_taken(
     )
     assert [sorted(names) for names in found] == [["host1", "host3"], ["host3"], []]
     assert manager._hosts.snapshot() == before
+
+
+MANY = 3 * RESYNC_PAGE
+
+
+def resync(manager: SchedulerManager) -> dict[int, HostState]:
+    """Compare the hosts again, and return the known ones by id."""
+    manager._next_resync = 0.0
+    manager.keep_fresh()
+    return {state.id: state for state in manager._hosts.snapshot()}
+
+
+@pytest.fixture
+def many(manager: SchedulerManager, conductor: Conductor) -> SchedulerManager:
+    """Provide a scheduler that knows many hosts."""
+    conductor.hosts = [host(number) for number in range(1, MANY + 1)]
+    manager.keep_fresh()
+    return manager
+
+
+def test_resync_of_unchanged_hosts_reads_each_of_them_once_in_all_its_parts(
+    many: SchedulerManager, conductor: Conductor
+) -> None:
+    for part in range(1, RESYNC_PARTS + 1):
+        resync(many)
+        assert len(conductor.ids) == part * MANY // RESYNC_PARTS
+    assert sorted(conductor.ids) == list(range(1, MANY + 1))
+    resync(many)
+    assert conductor.ids[MANY:] == list(range(1, MANY // RESYNC_PARTS + 1))
+
+
+def test_resync_reads_hosts_that_changed_without_a_message(many: SchedulerManager, conductor: Conductor) -> None:
+    changed, older, gone = conductor.hosts[99:102]
+    changed.generation, changed.vcpus_used = 7, 5
+    older.generation, older.vcpus_used = -1, 3  # a database that was restored
+    conductor.hosts.remove(gone)
+    conductor.hosts.append(host(MANY + 1))
+    known = resync(many)
+    assert set(conductor.ids) - set(range(1, 1 + MANY // RESYNC_PARTS)) == {changed.id, older.id, MANY + 1}
+    assert known.keys() == {state.id for state in conductor.hosts}
+    assert (known[changed.id].vcpus_used, known[older.id].vcpus_used) == (5, 3)
+
+
+def test_resync_takes_load_and_free_disk_of_hosts_from_their_versions(
+    many: SchedulerManager, conductor: Conductor
+) -> None:
+    state = conductor.hosts[99]
+    state.io_ops, state.disk_available_least = 3, 17
+    known = resync(many)[state.id]
+    assert state.id not in conductor.ids
+    assert (known.io_ops, known.disk_available_least) == (3, 17)
+
+
+def test_change_without_a_new_version_is_known_after_all_parts_were_read(
+    many: SchedulerManager, conductor: Conductor
+) -> None:
+    conductor.hosts[99].flavors = {"small": 1}
+    known = [resync(many)[100].flavors for _ in range(RESYNC_PARTS)]
+    assert known[0] == {}
+    assert known[-1] == {"small": 1}
+
+
+def test_resync_reads_all_hosts_of_an_older_conductor(many: SchedulerManager, conductor: Conductor) -> None:
+    conductor.has_versions = False
+    conductor.hosts[99].vcpus_used = 5
+    assert resync(many)[100].vcpus_used == 5
+    assert conductor.ids == []

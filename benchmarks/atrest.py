@@ -42,7 +42,7 @@ def main() -> int:
             cloud.Cloud.forked = False
             path = Path(directory)
             with simulated.running(
-                path, hosts, processes=1, beat=10.0, compare=options.compare, database=options.database
+                path, hosts, processes=1 + hosts // 500, beat=10.0, compare=options.compare, database=options.database
             ) as running:
                 time.sleep(11 if hosts else 3)  # each host's first heartbeat is reported in full
                 costs = Costs({name: running.processes[name].pid for name in DAEMONS})

@@ -45,9 +45,10 @@ from nova_lite.operations.states import PowerState  # noqa: E402
 from nova_lite.rpc import keys  # noqa: E402
 
 EXCHANGE = "nova_lite"
-#: Threads for the hosts' work, besides their heartbeats, which wait for batches at the conductor.
+#: Threads for the hosts' work.
 THREADS = 16
-BEATING = 32
+#: Most threads for heartbeats. Each waits for a batch at the conductor, half a second: these send 800 heartbeats a second.
+BEATING = 400
 #: Seconds that a host waits at least before it asks once more what to filter, and after which it asks in any case.
 FILTERS_APART = 0.25
 FILTERS_EVERY = 60.0

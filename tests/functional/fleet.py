@@ -47,7 +47,7 @@ from nova_lite.rpc import keys  # noqa: E402
 EXCHANGE = "nova_lite"
 #: Threads for the hosts' work.
 THREADS = 16
-#: Most threads for heartbeats. Each waits for a batch at the conductor, half a second: these send 800 heartbeats a second.
+#: Most threads for heartbeats. Each waits half a second for a batch, so that these send 800 heartbeats a second.
 BEATING = 400
 #: Seconds that a host waits at least before it asks once more what to filter, and after which it asks in any case.
 FILTERS_APART = 0.25

@@ -93,6 +93,8 @@ class ComputeTiming:
     snapshot_slot_poll: float = 0.5
     #: Interval between two queries whether all ports of a new guest are active.
     plugging_poll: float = 1.0
+    #: Time within which a guest is off after an incident that turns it off.
+    incident_wait: float = 20.0
     #: Time for which the key of an encrypted volume is requested while no conductor replies.
     volume_key_wait: float = 120.0
     #: Age up to which counters of guests are served again. It is at least four times what their reading took.

@@ -93,6 +93,7 @@ class Conductor(service.Daemon):
         assert self.manager is not None
         self._translated(self.manager.fencer.sweep)
         self._translated(self.manager.evacuator.sweep)
+        self._translated(self.manager.crash_restarter.sweep)
 
     def _publish_filters(self) -> None:
         assert self.manager is not None

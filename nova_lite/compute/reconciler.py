@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
@@ -14,7 +16,8 @@ from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.compute.self_fencing import SelfFencing
-from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains
+from nova_lite.objects import DomainReport, DomainVerdict, Incident, IncidentKind, Verdict, digest_of_domains
+from nova_lite.objects.incident import ENDING, cause_of_end
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo, SharingDisks
 
@@ -28,8 +31,19 @@ ANSWER_SHARE = 0.8
 
 _OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
 
+#: Incidents that wait for a comparison. Older ones are forgotten.
+MAX_INCIDENTS = 1000
+
 #: Number of verdicts that are executed concurrently.
 WORKERS = 4
+
+
+class _Noted(NamedTuple):
+    """An incident of an instance. ``noted_at``: on the monotonic clock."""
+
+    uuid: str
+    incident: Incident
+    noted_at: float
 
 
 class DomainReconciler:
@@ -59,15 +73,19 @@ class DomainReconciler:
         self._interval = interval
         self._next = time.monotonic() + interval
         self._power_changed = False
+        #: Incidents that no comparison has reported yet, with their instances.
+        self._incidents: collections.deque[_Noted] = collections.deque(maxlen=MAX_INCIDENTS)
 
     # --- triggers
 
-    def power_event(self, instance_uuid: str) -> None:
-        """Note a change of a domain's power state. Unless the host caused it, the next `tick` compares.
+    def power_event(self, instance_uuid: str, incident: IncidentKind | None = None) -> None:
+        """Note a change of a domain's power state, or an incident. Unless the host caused it, the next `tick` compares.
 
         Any thread may call this, in eventlet mode a native one too. So it takes no lock and wakes no thread.
         """
-        if not self._host.jobs.is_busy(instance_uuid):
+        if incident is not None:
+            self._incidents.append(_Noted(instance_uuid, Incident(kind=incident), time.monotonic()))
+        if incident is not None or not self._host.jobs.is_busy(instance_uuid):
             self._power_changed = True
 
     def compare_soon(self) -> None:
@@ -133,10 +151,12 @@ class DomainReconciler:
         self._next = time.monotonic() + self._interval
         host = self._host
         booted = self._boot.is_new()
-        stopped = frozenset() if self._self_fencing is None else self._self_fencing.stopped()
-        withheld = frozenset() if self._self_fencing is None or self._self_fencing.may_start else stopped
+        stopped_before = self._stopped_guests()
         with host.jobs.watch() as touched:
             domains = {info.uuid: info for info in host.driver.list_domains()}
+            # A guest may have been stopped before it was listed: then it has not crashed.
+            stopped = stopped_before | self._stopped_guests()
+            withheld = frozenset() if self._self_fencing is None or self._self_fencing.may_start else stopped
             listed = set(domains)
             leftovers = host.driver.leftovers() - set(domains)
             revoked = [info for info in domains.values() if host.fencing.get(info.uuid).is_revoked(info.generation)]
@@ -144,19 +164,20 @@ class DomainReconciler:
             for info in revoked:
                 del domains[info.uuid]
                 self._destroy_revoked(info, touched, remaining)
+            incidents = self._ripe_incidents(domains)
+            reports = [
+                self._report(info, booted, stopped, [item.incident for item in incidents if item.uuid == uuid])
+                for uuid, info in domains.items()
+                if uuid not in touched and uuid not in withheld
+            ]
             verdicts = host.conductor.reconcile_domains(
-                get_admin_context(),
-                host.name,
-                [
-                    self._report(info, booted, stopped)
-                    for uuid, info in domains.items()
-                    if uuid not in touched and uuid not in withheld
-                ],
-                sorted(leftovers - touched),
+                get_admin_context(), host.name, reports, sorted(leftovers - touched)
             )
             self._boot.mark_reconciled()
+            named = {report.uuid for report in reports}
+            self._forget_incidents([item for item in incidents if item.uuid in named or item.uuid not in listed])
             off = {info.uuid for info in domains.values() if info.power_state in _OFF}
-            if self._self_fencing is not None and (running := stopped - off - touched - withheld):
+            if self._self_fencing is not None and (running := stopped_before - off - touched - withheld):
                 self._self_fencing.forget(running)
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
             remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
@@ -166,6 +187,9 @@ class DomainReconciler:
                 )
             self._report_lost(listed, touched)
         return remaining
+
+    def _stopped_guests(self) -> frozenset[str]:
+        return frozenset() if self._self_fencing is None else self._self_fencing.stopped()
 
     def _destroy_revoked(self, info: DomainInfo, touched: set[str], remaining: set[str]) -> None:
         """Destroy a domain of a revoked generation that an earlier run of this daemon has left.
@@ -252,8 +276,28 @@ class DomainReconciler:
                 host.remove(uuid)
             remaining.discard(uuid)
 
-    def _report(self, info: DomainInfo, booted: bool, stopped: frozenset[str]) -> DomainReport:
+    def _ripe_incidents(self, domains: Mapping[str, DomainInfo]) -> list[_Noted]:
+        """Return the incidents to report. An incident that turns a guest off waits a moment until it is off."""
+        on = {uuid for uuid, info in domains.items() if info.power_state != PowerState.SHUTDOWN}
+        since = time.monotonic() - self._host.timing.incident_wait
+        return [
+            item
+            for item in self._incidents
+            if item.uuid not in on or item.incident.kind not in ENDING or item.noted_at < since
+        ]
+
+    def _forget_incidents(self, incidents: list[_Noted]) -> None:
+        """Forget incidents that were reported. Those of an instance with a job wait for the next comparison."""
+        for item in incidents:
+            with contextlib.suppress(ValueError):  # Newer ones have taken its place.
+                self._incidents.remove(item)
+
+    def _report(
+        self, info: DomainInfo, booted: bool, stopped: frozenset[str], incidents: list[Incident]
+    ) -> DomainReport:
         """Return the report of a domain. ``stopped``: the guests that the host has stopped because its lease ended."""
+        if info.crashed and not (booted or info.uuid in stopped) and cause_of_end(incidents) is None:
+            incidents = [*incidents, Incident(kind=IncidentKind.CRASH)]
         resumes = (booted and self._host.conf.resume_guests_state_on_host_boot) or info.uuid in stopped
         is_off = info.power_state in _OFF
         record = self._host.fencing.get(info.uuid)
@@ -265,4 +309,5 @@ class DomainReconciler:
             last_position=record.last_sequence,
             lost_power=resumes and is_off,
             booted=booted and is_off,
+            incidents=incidents,
         )

@@ -29,6 +29,7 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.engine.scheduling import Scheduling
+from nova_lite.conductor.hosts.crashes import CrashRestarter
 from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.hosts.evacuation import Evacuator
 from nova_lite.conductor.hosts.fencing import HostFencer
@@ -89,6 +90,7 @@ class ConductorManager:
         self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor, self.stored_backups)
         self.fencer = HostFencer(self.db, conf, timing.conductor)
         self.evacuator = Evacuator(self.engine)
+        self.crash_restarter = CrashRestarter(self.engine)
         self.balancer = Balancer(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,

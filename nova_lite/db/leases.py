@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import compute_nodes, services
+from nova_lite.db import compute_nodes, crash_restarts, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import HostLease, Instance, Service
 from nova_lite.db.statements import insert_if_missing
@@ -177,7 +177,8 @@ def lost(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[Lost]:
 
 def _has_protected(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> bool:
     query = sa.select(Instance).where(Instance.host == host, Instance.deleted.is_(False))
-    rows = uow.session.scalars(query.where(Instance.vm_state == states.ACTIVE))
+    ran = sa.or_(Instance.vm_state == states.ACTIVE, Instance.uuid.in_(crash_restarts.to_start(uow, host)))
+    rows = uow.session.scalars(query.where(ran))
     return any(protection_of(conf, row).restart for row in rows)
 
 

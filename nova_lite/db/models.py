@@ -146,6 +146,26 @@ class Restart(Base):
     cause: Mapped[str] = mapped_column(sa.Text)
 
 
+class CrashRestart(Base):
+    """A protected server whose guest has crashed.
+
+    ``action_id``: the action that recorded the last crash, or that has started the guest again. ``attempts``: how often
+    it was started again since it last ran for long. ``started``: a start has begun since the crash. ``due_at``: when
+    to start it, or to look at the start; None: it runs again. ``cause``: why, for users.
+    """
+
+    __tablename__ = "crash_restarts"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    action_id: Mapped[int] = mapped_column(sa.BigInteger)
+    attempts: Mapped[int] = mapped_column(default=0)
+    started: Mapped[bool] = mapped_column(default=False)
+    due_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
+    updated_at: Mapped[datetime.datetime] = mapped_column(Time)
+    cause: Mapped[str] = mapped_column(sa.Text)
+
+
 class HostLoad(Base):
     """Load of a compute host (`nova_lite.objects.balance.HostLoad`).
 

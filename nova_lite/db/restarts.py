@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import operations
-from nova_lite.db import actions, host_storage, leases
+from nova_lite.db import actions, crash_restarts, host_storage, leases
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import HostLease, Instance, Restart
 from nova_lite.objects import BlockDevice, block_device
@@ -62,13 +62,14 @@ def plan_restarts(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
 
 def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned: dict[str, Restart]) -> list[str]:
     query = sa.select(Instance).where(Instance.host == host.host, Instance.deleted.is_(False))
+    crashed = crash_restarts.to_start(uow, host.host)
     lines = []
     for instance in uow.session.scalars(query.order_by(Instance.id)):
         protection = leases.protection_of(conf, instance)
         is_off = host.fenced == leases.OFF or instance.uuid in host.guests
         earlier = planned.get(instance.uuid)
         starts = earlier is not None and is_start(earlier)
-        if not protection.restart or not is_off or not (starts or has_to_run(instance)):
+        if not protection.restart or not is_off or not (starts or has_to_run(instance) or instance.uuid in crashed):
             continue
         if earlier is not None and not starts:
             continue

@@ -70,6 +70,7 @@ from nova_lite.objects.host import (
 )
 from nova_lite.objects.identity import IdentityRecord, IdentityRecords, SealedIdentityRecords
 from nova_lite.objects.image import Image, ImageMember
+from nova_lite.objects.incident import Incident, IncidentKind
 from nova_lite.objects.instance import (
     VIF,
     FixedIp,
@@ -202,6 +203,8 @@ __all__ = [
     "Image",
     "ImageMember",
     "ImageQuery",
+    "Incident",
+    "IncidentKind",
     "Instance",
     "InstanceAction",
     "InstanceActionEvent",

@@ -11,6 +11,7 @@ import msgspec
 
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.image import Image
+from nova_lite.objects.incident import Incident
 from nova_lite.objects.instance import VIF, Instance
 from nova_lite.objects.request_spec import RequestedDestination
 from nova_lite.objects.security_group import PortFilters
@@ -176,7 +177,8 @@ class DomainReport(msgspec.Struct, kw_only=True):
 
     ``last_action_id`` and ``last_position``: action and sequence number of the newest command for it that the host had
     received; None: unknown. ``lost_power``: the host has rebooted since its last report, so a domain that ran is to be
-    started. ``booted``: it has rebooted, and leaves it to the conductor which domains are to be started.
+    started. ``booted``: it has rebooted, and leaves it to the conductor which domains are to be started. ``incidents``:
+    no comparison has reported them yet. A domain that is off because of a crash always has one.
     """
 
     uuid: str
@@ -186,6 +188,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
     last_position: int | None = None
     lost_power: bool = False
     booted: bool = False
+    incidents: list[Incident] = []
 
 
 def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:

@@ -102,7 +102,8 @@ class Instance(msgspec.Struct, kw_only=True):
     ``flavor`` is a copy from the time of the create. ``image_ref`` is "" without an image. ``generation`` counts build
     attempts: it is the fencing token of host and domain. ``task_state`` is None unless an action is open.
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
-    ``server_group``: uuid of its group. ``numa``: its place in the NUMA cells of the host; None: anywhere.
+    ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
+    ``numa``: its place in the NUMA cells of the host; None: anywhere.
     """
 
     uuid: str
@@ -153,6 +154,7 @@ class Instance(msgspec.Struct, kw_only=True):
     launched_at: datetime.datetime | None = None
     terminated_at: datetime.datetime | None = None
     deleted: bool = False
+    protected: bool = False
 
     @property
     def name(self) -> str:

@@ -35,6 +35,7 @@ from nova_lite.operations.images import (
 from nova_lite.operations.interfaces import ATTACH_INTERFACE, DETACH_INTERFACE
 from nova_lite.operations.lifecycle import (
     CHANGE_PASSWORD,
+    CRASH,
     CRASH_DUMP,
     CREATE,
     DELETE,
@@ -54,6 +55,7 @@ from nova_lite.operations.lifecycle import (
     UNLOCK,
     UNPAUSE,
     UNRESCUE,
+    WATCHDOG,
 )
 from nova_lite.operations.moves import (
     CONFIRM_RESIZE,
@@ -124,6 +126,7 @@ __all__ = [
     "CLEAR",
     "COMPENSATE",
     "CONFIRM_RESIZE",
+    "CRASH",
     "CRASH_DUMP",
     "CREATE",
     "CREATE_BACKUP",
@@ -186,6 +189,7 @@ __all__ = [
     "UNRESCUE",
     "UNSHELVE",
     "UNSHELVE_OFFLOADED",
+    "WATCHDOG",
     "HostRole",
     "HostStep",
     "ImageStep",
@@ -214,7 +218,7 @@ OPERATIONS = OperationTable(
         *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
         *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
         *(ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME),
-        *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE),
+        *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE, CRASH, WATCHDOG),
     )
 )
 

@@ -267,4 +267,6 @@ UNLOCK = Operation(
     needs_host=False,
     supersedes=False,
 )
+CRASH = Operation("crash", reported=True)
+WATCHDOG = Operation("watchdog", reported=True)
 RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)

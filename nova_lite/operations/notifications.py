@@ -64,5 +64,7 @@ OF_STEP = (Phase.START, Phase.END)
 #: Operations without notifications, and why.
 SILENT = {
     "changePassword": "Nova has no notification about passwords",
+    "crash": "Nova has no notification about crashes",
+    "watchdog": "Nova has no notification about watchdogs",
     "reset_state": "Nova only has instance.update for it",
 }

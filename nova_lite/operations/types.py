@@ -187,6 +187,7 @@ class Operation:
 
     Course:
 
+    - ``reported``: nobody requests it; it records what a hypervisor has reported of a guest
     - ``steps``: in order; an operation without steps is done when it is accepted
     - ``failed``: the vm state after it failed and was undone; None: the state follows the guest
     - ``variants``: payload key, value, and the definition that replaces this one for that value
@@ -209,6 +210,7 @@ class Operation:
     supersedes: bool = True
     preempts: bool = False
     failed: str | None = None
+    reported: bool = False
     method: str = ""
     action: str | None = None
     microversion: int = 1

@@ -28,6 +28,7 @@ from nova_lite.objects import (
     Diagnostics,
     DiskSource,
     Image,
+    IncidentKind,
     Instance,
     Inventory,
     LeftDisks,
@@ -58,11 +59,13 @@ FetchImage = Callable[[Image, str], None]
 
 
 class DomainInfo(msgspec.Struct, kw_only=True, frozen=True):
-    """Current state of a domain of this host."""
+    """Current state of a domain of this host. ``crashed``: it is off, and neither its guest nor anybody else stopped
+    it."""
 
     uuid: str
     generation: int
     power_state: PowerState
+    crashed: bool = False
 
 
 class GuestStatistics(msgspec.Struct, kw_only=True, frozen=True):
@@ -205,9 +208,9 @@ class ComputeDriver(abc.ABC):
         """Return arguments by which the host's guard finds the guests. By default they are qemu's processes."""
         return []
 
-    def wait_for_events(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback(uuid)`` whenever a domain's power state changes. By default never: polling notices the
-        change."""
+    def wait_for_events(self, callback: Callable[[str, IncidentKind | None], None]) -> None:
+        """Call ``callback(uuid, incident)`` whenever a domain's power state changes, or an incident
+        happens. By default never: polling notices a changed state and a crash, but no other incident."""
         del callback
 
 

@@ -66,6 +66,7 @@ LOG = logging.getLogger(__name__)
 class Domain(msgspec.Struct, kw_only=True):
     """Content of a domain's file.
 
+    ``power_state``: tests let a guest crash by `PowerState.CRASHED`.
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
     CPUs of the host that are dedicated to the domain.
@@ -875,4 +876,6 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
 
 
 def _info(domain: Domain) -> driver.DomainInfo:
-    return driver.DomainInfo(uuid=domain.uuid, generation=domain.generation, power_state=domain.power_state)
+    crashed = domain.power_state == PowerState.CRASHED
+    power_state = PowerState.SHUTDOWN if crashed else domain.power_state
+    return driver.DomainInfo(uuid=domain.uuid, generation=domain.generation, power_state=power_state, crashed=crashed)

@@ -21,6 +21,7 @@ from nova_lite import conf as nova_conf
 from nova_lite.base import failpoints
 from nova_lite.db import models
 from nova_lite.db.engine import Database
+from nova_lite.operations.states import PowerState
 from tests.faults import guards, judges, services, target
 from tests.faults.outages import (
     BROKER,
@@ -269,8 +270,8 @@ class Arena:
         found: list[dict[str, Any]] = cloud.wait_for("servers are listed", listed, SETTLE_SECONDS, 0.3)[0]
         return found
 
-    def create(self, count: int = 1, flavor: str = "1") -> None:
-        body: dict[str, Any] = {"name": "vm", "imageRef": self.cloud.image_id, "flavorRef": flavor}
+    def create(self, count: int = 1, flavor: str = "1", **more: Any) -> None:
+        body: dict[str, Any] = {"name": "vm", "imageRef": self.cloud.image_id, "flavorRef": flavor, **more}
         body |= {"min_count": count, "max_count": count}
         answer = self.send("POST", "/servers", {"server": body})
         if answer is None or answer.status_code == 503:
@@ -409,6 +410,13 @@ class Arena:
     def lose_domain(self, server: dict[str, Any]) -> None:
         """Remove the domain without its host's knowledge. Its disks stay."""
         self._fake(server["OS-EXT-SRV-ATTR:host"], "domains", f"{server['id']}.json").unlink()
+
+    def crash(self, server: dict[str, Any]) -> None:
+        """End the guest's process without its host's knowledge."""
+        path = self._fake(server["OS-EXT-SRV-ATTR:host"], "domains", f"{server['id']}.json")
+        draft = path.parent.with_name("crash.draft")
+        draft.write_text(json.dumps(json.loads(path.read_text()) | {"power_state": PowerState.CRASHED}))
+        draft.replace(path)
 
     def generation(self, server_id: str) -> int:
         """Return the generation of the server's domain."""

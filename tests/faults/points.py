@@ -34,6 +34,8 @@ WANTED = "action_for_command"
 RETIRE = "retire"
 #: A host has no domain of what it ought to have.
 DOMAIN_LOST = "domain_lost"
+#: A protected guest that has crashed is to be started again.
+RESTART = "restart_crashed"
 #: Transactions around a call to a network service: for interfaces, and to release them at the end of a server, which
 #: may fail, or during a build that was deleted.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
@@ -59,7 +61,7 @@ TRANSACTIONS = (
     *(ATTACH_ASK, ACCEPT_MADE, PORTS),
     *(VOLUME_CREATE, VOLUME_TAKE, VOLUME_END, BACKUP_CREATE, BACKUP_RESTORE),
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
-    *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST),
+    *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST, RESTART),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
     *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED),
     # Lost hosts, moves off busy hosts, and backups by policies (`tests/faults/automatic.py`).
@@ -77,6 +79,7 @@ ELSEWHERE = (
     # Leases of hosts, which ask again, and what the next sweep of a conductor does again.
     "report_storage",  # a host sends its view again with the next look
     *("renew_lease", "record_off", "record_checks", "put_off_restart"),
+    "forget_old",  # crashes of long ago
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "purge",  # old events of the audit log, some time after a conductor's start
@@ -169,6 +172,11 @@ def of_several() -> Points:
 def of_order(row: operations.Operation) -> Points:
     """Return the points of an operation of one command that a conductor starts."""
     return join({CONDUCTOR: around(f"commit/{ACCEPT}")}, _of_step(row.steps[0], CONDUCTOR))
+
+
+def of_restart(row: operations.Operation) -> Points:
+    """Return the points of an operation that a conductor begins because a guest has crashed."""
+    return join({CONDUCTOR: around(f"commit/{RESTART}")}, _of_step(row.steps[0], CONDUCTOR))
 
 
 def of_undos(row: operations.Operation) -> Points:

@@ -20,7 +20,7 @@ from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
 from tests.faults import automatic, images, pinned, points, services, volumes
-from tests.faults.arena import Arena, Site
+from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
 from tests.functional import cloud
@@ -157,6 +157,30 @@ VANISHED: Points = {
     COMPUTE: around("send/domains_expected", f"send/{points.DOMAIN_LOST}"),
     CONDUCTOR: around("handle/domains_expected", f"handle/{points.DOMAIN_LOST}", f"commit/{points.DOMAIN_LOST}"),
 }
+
+
+# --- a protected guest that crashes
+
+
+def one_protected(arena: Arena) -> None:
+    arena.create(1, metadata={"ha:restart": "always"})
+    arena.settle("ACTIVE", 1)
+
+
+def crashed(arena: Arena) -> None:
+    """Let the guest crash: it is started again, once."""
+    (server,) = arena.servers()
+    boots = arena.boots(server["id"])
+    arena.crash(server)
+    cloud.wait_for("the guest runs again", lambda: arena.boots(server["id"]) > boots, SETTLE_SECONDS)
+    arena.settle("ACTIVE", 1)
+    assert arena.boots(server["id"]) == boots + 1, "it was started more than once"
+
+
+CRASHED: Points = points.join(
+    points.of_restart(operations.START),
+    {COMPUTE: around("send/reconcile_domains"), CONDUCTOR: around("handle/reconcile_domains")},
+)
 
 
 # --- evacuate, delete
@@ -1182,6 +1206,7 @@ def _stories() -> Iterator[Scenario]:
     yield from _with_cinder()
     yield from _automatic()
     yield Scenario("domain vanished", one_active, vanished, VANISHED)
+    yield Scenario("crash", one_protected, crashed, CRASHED)
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})
     yield Scenario("create 2, one place", nothing, last_place, {}, ONE_PLACE)

@@ -37,7 +37,9 @@ def page() -> str:
     """Return the generated part of the page, with its mark."""
     forms = list(_forms())
     overview = "".join(
-        f"| {title} | {_allowed(form)} | {_becomes(form)} | {_failed(form)} |\n" for title, form in forms
+        f"| {title} | {_allowed(form)} | {_becomes(form)} | {_failed(form)} |\n"
+        for title, form in forms
+        if not form.reported
     )
     head = "| operation | allowed in | meanwhile, then | if it fails |\n|---|---|---|---|\n"
     return "\n".join([MARK, f"## All of them\n\n{head}{overview}", *(_section(*form) for form in forms)])
@@ -52,6 +54,8 @@ def _forms() -> Iterator[tuple[str, Operation]]:
 
 
 def _section(title: str, definition: Operation) -> str:
+    if definition.reported:
+        return f"## {title}\n\n- Nobody requests it. It records what a hypervisor has reported of a guest.\n"
     facts = [markdown.item(f"Request: {_request(definition)}.")]
     if definition.kind != operations.CREATE.kind:
         facts.append(markdown.item(f"Refused (409): {', '.join(_refusals(definition)) or 'never by its definition'}."))

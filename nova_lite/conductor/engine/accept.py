@@ -235,10 +235,9 @@ def _checked(
             return ActionContext(uow, instance, action)
     if instance.deleted:
         raise exceptions.InstanceNotFound(instance_id=instance.uuid)
-    try:
-        definition = operations.get(kind, payload)
-    except KeyError:
-        raise exceptions.InvalidInput(reason=f"there is no action {kind!r}") from None
+    definition = operations.get(kind, payload) if kind in operations.OPERATIONS else None
+    if definition is None or definition.reported:
+        raise exceptions.InvalidInput(reason=f"there is no action {kind!r}")
     if definition.deduplicates and same_kind and instance.task_state == definition.steps[0].task:
         return ActionContext(uow, instance, same_kind[0])
     check(context, instance, definition)

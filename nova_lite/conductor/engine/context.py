@@ -10,7 +10,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import volume_sources
-from nova_lite.db import actions, block_devices, claims, host_storage, hosts, instances
+from nova_lite.db import actions, block_devices, claims, host_storage, hosts, instances, leases
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import ActionCommand, BlockDevice, BuildRequest, NetworkRequest
@@ -118,13 +118,14 @@ def command_of(ctx: ActionContext) -> ActionCommand:
     at_host = step if isinstance(step, HostStep) else None
     builds = step is not None and step.name == operations.BUILD
     is_sequenced = at_host is not None and at_host.is_sequenced
+    minimal = at_host is not None and at_host.minimal
+    described = instances.minimal(ctx.instance) if minimal else instances.to_object(ctx.uow, ctx.instance)
+    described.protected = leases.protection_of(ctx.uow.conf, ctx.instance).restart
     return ActionCommand(
         action_id=action.id,
         action=action.action,
         method="" if at_host is None else at_host.wire_method,
-        instance=instances.minimal(ctx.instance)
-        if at_host is not None and at_host.minimal
-        else instances.to_object(ctx.uow, ctx.instance),
+        instance=described,
         generation=action.generation,
         host=action.host if is_sequenced or builds else None,
         request_id=action.request_id,
@@ -147,11 +148,14 @@ def build_requests(uow: UnitOfWork, contexts: list[ActionContext]) -> list[Build
 
 def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildRequest:
     instance, action = ctx.instance, ctx.action
+    protected = leases.protection_of(ctx.uow.conf, instance).restart
     source = instance.shelved_image or instance.image
     image = None if source is None else msgspec.convert(source, ImageObject)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
     return BuildRequest(
-        instance=msgspec.structs.replace(described, block_devices=_for_host(described.block_devices)),
+        instance=msgspec.structs.replace(
+            described, block_devices=_for_host(described.block_devices), protected=protected
+        ),
         generation=instance.generation,
         action_id=action.id,
         request_id=action.request_id,

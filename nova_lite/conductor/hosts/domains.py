@@ -10,10 +10,12 @@ from nova_lite import operations
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.hosts import crashes
 from nova_lite.db import actions, claims, host_storage, instances, leases, purge, restarts
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
-from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict
+from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Incident, IncidentKind, Verdict
+from nova_lite.objects.incident import cause_of_end
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 
@@ -51,7 +53,16 @@ class DomainChecks:
         if any(domain.booted for domain in domains):
             protected = leases.protected(uow, self.engine.conf, host)
             domains = [_lost_power(domain) if domain.uuid in protected else domain for domain in domains]
-        verdicts = reconcile_domains(uow, host, domains, leftovers, to_start)
+        crashed: list[tuple[Instance, Incident]] = []
+        verdicts = reconcile_domains(uow, host, domains, leftovers, to_start, crashed)
+        for instance, incident in crashed:
+            crashes.record_crash(uow, self.engine.conf, instance, incident)
+        ended = {incident.id for _, incident in crashed}
+        for report in domains:
+            # Each comparison reports the crash of a guest that is off.
+            incidents = [item for item in report.incidents if item.id not in ended and item.kind != IncidentKind.CRASH]
+            if incidents and (row := _current(uow, host, report)) is not None:
+                crashes.record_incidents(uow, self.engine.conf, row, incidents)
         for instance in to_start:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
@@ -95,12 +106,14 @@ def reconcile_domains(
     domains: list[DomainReport],
     leftovers: list[str],
     to_start: list[Instance],
+    crashed: list[tuple[Instance, Incident]],
 ) -> list[DomainVerdict]:
     """Return a verdict on each domain and leftover, and update the power states of domains that belong here.
 
     An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged
     instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
-    The function appends to ``to_start`` the instances that stopped because their host lost power.
+    The function appends to ``to_start`` the instances that stopped because their host lost power, and to ``crashed``
+    the active ones whose guest has crashed.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     claimed_here = claims.of_instances(uow, rows, host)
@@ -118,7 +131,10 @@ def reconcile_domains(
         is_current = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_current or domain.generation in claimed_here.get(domain.uuid, ()))
         if is_current and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
-            to_start.append(instance)
+            if domain.lost_power:
+                to_start.append(instance)
+            elif (incident := cause_of_end(domain.incidents)) is not None:
+                crashed.append((instance, incident))
         if not belongs and domain.generation > max(instance.generation, instance.last_generation):
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
             continue
@@ -141,7 +157,7 @@ def reconcile_domains(
 
 
 def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport) -> bool:
-    """Update the instance's state from the report. Returns True if it was active and its host lost power.
+    """Update the instance's state from the report. Returns True if it was active, and its guest is off now.
 
     While no task runs, the hypervisor is right: a guest that shut itself down is STOPPED, a guest that was started by
     hand is ACTIVE. If a command was carried out after the report, the command's own report is newer.
@@ -160,7 +176,15 @@ def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport
     before = now.vm_state
     now.power_state, now.vm_state = _seen(now, report)
     now.updated_at = uow.now
-    return report.lost_power and before == states.ACTIVE and now.vm_state == states.STOPPED
+    return before == states.ACTIVE and now.vm_state == states.STOPPED
+
+
+def _current(uow: UnitOfWork, host: str, report: DomainReport) -> Instance | None:
+    """Lock and return the instance of a domain, if the domain belongs to it."""
+    now = instances.lock(uow, report.uuid)
+    if now is None or now.deleted or (now.host, now.generation) != (host, report.generation):
+        return None
+    return now
 
 
 def _is_older(report: DomainReport, last: tuple[int, int]) -> bool:

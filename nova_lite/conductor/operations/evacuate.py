@@ -20,7 +20,17 @@ from nova_lite.conductor.engine.context import KEEPS_DISKS
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.db import actions, block_devices, claims, host_storage, hosts, leases, restarts, server_migrations
+from nova_lite.db import (
+    actions,
+    block_devices,
+    claims,
+    crash_restarts,
+    host_storage,
+    hosts,
+    leases,
+    restarts,
+    server_migrations,
+)
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.operations import HostStep, states
@@ -46,7 +56,9 @@ class EvacuateHandler(OperationHandler):
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target, bool(payload.get(AUTOMATIC)))
         places = _places(uow, instance)
-        stopped = _end_move(uow, instance) == states.STOPPED and not payload.get(AUTOMATIC)
+        # A guest that has crashed and was to be started again starts at the new host.
+        had_crashed = crash_restarts.take(uow, instance.uuid)
+        stopped = _end_move(uow, instance) == states.STOPPED and not (had_crashed or payload.get(AUTOMATIC))
         unfinished = _volume_to_make(uow, instance)
         claims.release(uow, instance.uuid)
         block_devices.all_attached(uow, instance)

@@ -29,6 +29,7 @@ from nova_lite.objects import (
     EncryptedDisk,
     HostRouter,
     Image,
+    IncidentKind,
     Instance,
     Inventory,
     LiveDestination,
@@ -250,7 +251,7 @@ class LibvirtDriver(ComputeDriver):
         traces = self._records.uuids()
         return traces - {info.uuid for info in self._domains.all()}
 
-    def wait_for_events(self, callback: Callable[[str], None]) -> None:
+    def wait_for_events(self, callback: Callable[[str, IncidentKind | None], None]) -> None:
         self._events.start(callback)
 
     # --- interfaces

@@ -60,7 +60,7 @@ def main(state_path: str, image_file: str) -> None:
     )
     driver.init_host()
     events: list[str] = []
-    driver.wait_for_events(events.append)
+    driver.wait_for_events(lambda instance_uuid, _: events.append(instance_uuid))
     spec = make_spec(instance=make_instance(), image=make_image(Path(image_file), "raw"))
     watch = Watch()
     driver.spawn(spec)

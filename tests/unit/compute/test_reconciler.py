@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import ComputeTiming
 from nova_lite.objects import (
     DiskPlace,
     DomainReport,
     DomainVerdict,
     ExpectedDomain,
+    IncidentKind,
     LeftDisks,
     StorageView,
     Verdict,
@@ -24,6 +26,7 @@ from nova_lite.objects import (
 from nova_lite.operations.states import PowerState
 from tests.support.compute_host import HOST, LATER, UUID, VIFS, Gate, HookedDriver, Host, command, make_instance
 
+RECONCILE = "reconcile_domains"
 OTHER = "22222222-2222-4222-8222-222222222222"
 
 
@@ -519,3 +522,65 @@ def test_soft_reboot_does_not_recreate_a_domain(host: Host) -> None:
     host.settle()
     assert host.conductor.of("finish_action")[-1][2] is not None
     assert host.domains() == {}
+
+
+# --- incidents
+
+
+def incidents(host: Host) -> list[list[str]]:
+    """Return the incidents of the guest in each report."""
+    return [[item.kind for report in reports for item in report.incidents] for reports, _ in host.conductor.of(RECONCILE)]
+
+
+def crash(host: Host) -> None:
+    """Let the guest's process end."""
+    domain = host.driver._read(UUID)
+    domain.power_state = PowerState.CRASHED
+    host.driver._write(domain)
+
+
+def test_crashed_guest_is_off_and_each_comparison_says_why(host: Host) -> None:
+    host.built()
+    crash(host)
+    for _ in range(2):
+        host.manager.reconciler.run()
+    assert incidents(host) == [[IncidentKind.CRASH]] * 2
+    assert host.power() == PowerState.SHUTDOWN
+    host.driver.power_on(UUID)
+    host.manager.reconciler.run()
+    assert incidents(host)[-1] == []
+
+
+def test_panic_is_reported_once_when_the_guest_is_off(host: Host) -> None:
+    host.built()
+    host.manager.reconciler.power_event(UUID, IncidentKind.PANIC)
+    host.manager.reconciler.tick()
+    crash(host)
+    host.manager.reconciler.run()
+    host.driver.power_on(UUID)
+    host.manager.reconciler.run()
+    assert incidents(host) == [[], [IncidentKind.PANIC], []]
+
+
+def test_incident_is_reported_again_after_a_call_that_failed(host: Host) -> None:
+    host.built()
+
+    def fail(_: Any) -> None:
+        raise exceptions.ServiceUnavailable("no conductor")
+
+    host.conductor.hooks[RECONCILE] = fail
+    host.manager.reconciler.power_event(UUID, IncidentKind.WATCHDOG_RESET)
+    with pytest.raises(exceptions.ServiceUnavailable):
+        host.manager.reconciler.tick()
+    del host.conductor.hooks[RECONCILE]
+    host.manager.reconciler.run()
+    host.manager.reconciler.run()
+    assert incidents(host)[-2:] == [[IncidentKind.WATCHDOG_RESET], []]
+
+
+def test_incident_after_which_the_guest_goes_on_is_reported_in_the_end(tmp_path: Path) -> None:
+    host = Host(tmp_path, timing=ComputeTiming(incident_wait=-1.0))
+    host.built()
+    host.manager.reconciler.power_event(UUID, IncidentKind.PANIC)
+    host.manager.reconciler.run()
+    assert incidents(host) == [[IncidentKind.PANIC]]

@@ -122,7 +122,7 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     fencing(host).renew()
     host.manager.reconciler.tick()
     (reports, _) = conductor.of("reconcile_domains")[-1]
-    assert [(report.uuid, report.lost_power) for report in reports] == [(UUID, True)]
+    assert [(report.uuid, report.lost_power, report.incidents) for report in reports] == [(UUID, True, [])]
     assert look(host)["stopped"] == [UUID], "the command to start it may be lost"
     host.driver.power_on(UUID)
     host.manager.reconciler.run()

@@ -110,8 +110,12 @@ class Domains:
         state = self._connection.call_unless(_GONE, domain.state, 0)
         if state is None:
             return None
-        power_state = _POWER_STATES.get(state[0], PowerState.NOSTATE)
-        return DomainInfo(uuid=domain.UUIDString(), generation=owner.generation, power_state=power_state)
+        return DomainInfo(
+            uuid=domain.UUIDString(),
+            generation=owner.generation,
+            power_state=_POWER_STATES.get(state[0], PowerState.NOSTATE),
+            crashed=tuple(state) == (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED),
+        )
 
     def taps(self, instance_uuid: str) -> list[str]:
         """Return the names of a domain's tap devices, running or not. Empty if the domain is missing or not ours."""

@@ -1,4 +1,4 @@
-"""Events of libvirt about changes of domains' power states.
+"""Events of libvirt about changes of domains' power states, and about guests that have failed.
 
 libvirt calls back in the native thread of its event loop. In eventlet mode none of our code may run there. So the
 callback only queues the uuid, and wakes an ordinary thread through a socket. It never waits: the loop also answers
@@ -18,6 +18,8 @@ from typing import Any
 
 import libvirt
 
+from nova_lite.objects import IncidentKind
+
 LOG = logging.getLogger(__name__)
 
 _POWER_EVENTS = frozenset(
@@ -31,6 +33,15 @@ _POWER_EVENTS = frozenset(
     )
 )
 
+#: Incident by the action that qemu took when a guest did not feed its watchdog.
+_WATCHDOG = {
+    libvirt.VIR_DOMAIN_EVENT_WATCHDOG_NONE: IncidentKind.WATCHDOG_NONE,
+    libvirt.VIR_DOMAIN_EVENT_WATCHDOG_PAUSE: IncidentKind.WATCHDOG_PAUSE,
+    libvirt.VIR_DOMAIN_EVENT_WATCHDOG_RESET: IncidentKind.WATCHDOG_RESET,
+    libvirt.VIR_DOMAIN_EVENT_WATCHDOG_POWEROFF: IncidentKind.WATCHDOG_POWEROFF,
+    libvirt.VIR_DOMAIN_EVENT_WATCHDOG_SHUTDOWN: IncidentKind.WATCHDOG_POWEROFF,
+}
+
 
 class EventRelay:
     """Relays events.
@@ -40,18 +51,19 @@ class EventRelay:
 
     def __init__(self, is_relevant: Callable[[str], bool]) -> None:
         self._is_relevant = is_relevant
-        self._pending: collections.deque[str] = collections.deque()
+        self._pending: collections.deque[tuple[str, IncidentKind | None]] = collections.deque()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
-        self._callback: Callable[[str], None] | None = None
+        self._callback: Callable[[str, IncidentKind | None], None] | None = None
         self._watched: dict[str, threading.Event] = {}
 
     def register(self, connection: Any) -> None:
-        """Register a (new) connection for lifecycle events of all domains."""
+        """Register a (new) connection for lifecycle and watchdog events of all domains."""
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_event, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, self._on_watchdog, None)
 
-    def start(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback(uuid)`` from a separate thread from now on. Returns at once."""
+    def start(self, callback: Callable[[str, IncidentKind | None], None]) -> None:
+        """Call ``callback(uuid, incident)`` from a separate thread from now on. Returns at once."""
         self._callback = callback
         threading.Thread(target=self._deliver, name="libvirt-event-relay", daemon=True).start()
 
@@ -67,9 +79,18 @@ class EventRelay:
         finally:
             self._watched.pop(instance_uuid, None)
 
-    def _on_event(self, _connection: Any, domain: Any, event: int, _detail: int, _opaque: Any) -> None:
-        if event in _POWER_EVENTS and self._callback is not None:
-            self._pending.append(domain.UUIDString())
+    def _on_event(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: Any) -> None:
+        if event in _POWER_EVENTS:
+            panicked = (event, detail) == (libvirt.VIR_DOMAIN_EVENT_CRASHED, libvirt.VIR_DOMAIN_EVENT_CRASHED_PANICKED)
+            self._queue(domain, IncidentKind.PANIC if panicked else None)
+
+    def _on_watchdog(self, _connection: Any, domain: Any, action: int, _opaque: Any) -> None:
+        if (incident := _WATCHDOG.get(action)) is not None:
+            self._queue(domain, incident)
+
+    def _queue(self, domain: Any, incident: IncidentKind | None) -> None:
+        if self._callback is not None:
+            self._pending.append((domain.UUIDString(), incident))
             # A full socket wakes the reader, too. eventlet's os.write would wait for room in a hub of this thread.
             with contextlib.suppress(BlockingIOError):
                 os.writev(self._writer.fileno(), [b"!"])
@@ -77,14 +98,14 @@ class EventRelay:
     def _deliver(self) -> None:
         while self._reader.recv(4096):
             while self._pending:
-                self._deliver_one(self._pending.popleft())
+                self._deliver_one(*self._pending.popleft())
 
-    def _deliver_one(self, instance_uuid: str) -> None:
+    def _deliver_one(self, instance_uuid: str, incident: IncidentKind | None) -> None:
         if (changed := self._watched.get(instance_uuid)) is not None:
             changed.set()
         if self._callback is None or not self._is_relevant(instance_uuid):
             return
         try:
-            self._callback(instance_uuid)
+            self._callback(instance_uuid, incident)
         except Exception:
             LOG.exception("The event of domain %s could not be handled", instance_uuid)

@@ -111,6 +111,9 @@ def guest_xml(
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)
     _more_devices(devices, hardware)
+    if instance.protected:
+        # A guest without protection has none, as with Nova: it may show its panic, or restart on its own.
+        hardware_xml.panic_device(devices)
     return ET.tostring(domain, encoding="unicode")
 
 

@@ -251,6 +251,11 @@ def more(devices: ET.Element, hardware: Hardware) -> None:
         ET.SubElement(rng, "backend", model="random").text = "/dev/urandom"
 
 
+def panic_device(devices: ET.Element) -> None:
+    """Add the device by which a guest's kernel reports its panic. Then libvirt switches the guest off."""
+    ET.SubElement(devices, "panic", model="isa")
+
+
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 

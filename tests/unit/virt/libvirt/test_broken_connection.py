@@ -378,7 +378,7 @@ def test_events_and_inventory_have_a_connection_of_their_own(hypervisor: Hypervi
     driver = LibvirtDriver(conf, HOST, lambda image, path: None)
     driver.list_domains()
     driver._reports.connect_call("getVersion")
-    assert [connect.callbacks for connect in hypervisor.connects] == [0, 1]
+    assert [connect.callbacks for connect in hypervisor.connects] == [0, 2]
 
 
 def test_number_of_running_guests_does_not_wait_for_a_starting_guest(

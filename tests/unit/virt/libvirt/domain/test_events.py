@@ -8,6 +8,7 @@ import pytest
 
 from nova_lite.base import concurrency
 from nova_lite.base.timing import LibvirtTiming
+from nova_lite.objects import IncidentKind
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.domain import domains
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -20,11 +21,11 @@ def domain(name: str) -> types.SimpleNamespace:
 
 
 def test_relevant_events_are_relayed_despite_a_failing_callback() -> None:
-    delivered: list[str] = []
+    delivered: list[tuple[str, IncidentKind | None]] = []
     done = threading.Event()
 
-    def callback(uuid: str) -> None:
-        delivered.append(uuid)
+    def callback(uuid: str, incident: IncidentKind | None) -> None:
+        delivered.append((uuid, incident))
         if uuid == "bad":
             raise RuntimeError(uuid)
         if uuid == "last":
@@ -41,12 +42,35 @@ def test_relevant_events_are_relayed_despite_a_failing_callback() -> None:
     ):
         relay._on_event(None, domain(name), event, 0, None)
     assert done.wait(10)
-    assert delivered == ["a", "bad", "last"]
+    assert delivered == [("a", None), ("bad", None), ("last", IncidentKind.PANIC)]
+
+
+@pytest.mark.parametrize(
+    ("action", "incident"),
+    [
+        (libvirt.VIR_DOMAIN_EVENT_WATCHDOG_RESET, IncidentKind.WATCHDOG_RESET),
+        (libvirt.VIR_DOMAIN_EVENT_WATCHDOG_SHUTDOWN, IncidentKind.WATCHDOG_POWEROFF),
+    ],
+)
+def test_watchdogs_action_is_relayed_as_an_incident(action: int, incident: IncidentKind) -> None:
+    delivered: list[IncidentKind | None] = []
+    done = threading.Event()
+
+    def callback(_: str, kind: IncidentKind | None) -> None:
+        delivered.append(kind)
+        done.set()
+
+    relay = EventRelay(is_relevant=lambda uuid: True)
+    relay.start(callback)
+    relay._on_watchdog(None, domain("a"), libvirt.VIR_DOMAIN_EVENT_WATCHDOG_DEBUG, None)
+    relay._on_watchdog(None, domain("a"), action, None)
+    assert done.wait(10)
+    assert delivered == [incident]
 
 
 def test_event_wakes_a_waiting_thread_at_once() -> None:
     relay = EventRelay(is_relevant=lambda uuid: True)
-    relay.start(lambda uuid: None)
+    relay.start(lambda uuid, incident: None)
     with relay.watch("a") as changed:
         relay._on_event(None, domain("b"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
         assert not changed.wait(0.05)
@@ -59,7 +83,7 @@ def test_events_during_a_slow_callback_do_not_stop_the_loop_of_libvirt() -> None
     delivered: list[str] = []
     may_go_on, done = threading.Event(), threading.Event()
 
-    def callback(uuid: str) -> None:
+    def callback(uuid: str, incident: IncidentKind | None) -> None:
         assert may_go_on.wait(60)
         delivered.append(uuid)
         if uuid == "last":

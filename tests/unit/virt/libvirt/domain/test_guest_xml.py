@@ -38,6 +38,13 @@ def test_guest_has_the_instances_size_and_names() -> None:
     assert domain.findtext("vcpu") == "3"
 
 
+@pytest.mark.parametrize("protected", [True, False])
+def test_protected_guest_alone_has_a_panic_device(protected: bool) -> None:
+    domain = build(instance=make_instance(protected=protected))
+    assert [element.attrib for element in domain.iter("panic")] == [{"model": "isa"}] * protected
+    assert domain.findtext("on_crash") == "destroy"
+
+
 def test_metadata_survives_special_characters() -> None:
     domain = build(generation=7, instance=make_instance(project_id=NASTY))
     assert guest_xml.parse_owner(metadata(domain)) == guest_xml.Owner(host=NASTY, generation=7, project_id=NASTY)

@@ -172,6 +172,8 @@ class Fencing:
         if not state.machine:
             return
         yield "A loses its power", False, _off(fewer)
+        if state.guest:
+            yield "A's guest crashes", False, fewer._replace(guest=False)
         if state.link:
             yield "A is cut off from the conductor", False, fewer._replace(link=False)
         if state.daemon == "serving":

@@ -34,6 +34,7 @@ from nova_lite.objects import (
     SettledRecords,
     StorageReport,
 )
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import fake
 
 UUID = "11111111-1111-4111-8111-111111111111"
@@ -332,6 +333,12 @@ class Host:
 
     def power(self, uuid: str = UUID) -> int:
         return int(self.driver.get_info(uuid).power_state)
+
+    def crash(self, uuid: str = UUID) -> None:
+        """Let the guest's process end."""
+        domain = self.driver._read(uuid)
+        domain.power_state = PowerState.CRASHED
+        self.driver._write(domain)
 
     def fence(self, generation: int = 1) -> bool:
         return self.manager.fence_instance(self.context, UUID, generation)

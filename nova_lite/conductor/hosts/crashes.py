@@ -1,4 +1,4 @@
-"""Records crashes of guests among their servers' actions, and starts protected servers again."""
+"""Records crashes of guests among their servers' actions, and starts protected servers again. See docs/adr/0041."""
 
 from __future__ import annotations
 

@@ -532,16 +532,9 @@ def incidents(host: Host) -> list[list[str]]:
     return [[item.kind for report in reports for item in report.incidents] for reports, _ in host.conductor.of(RECONCILE)]
 
 
-def crash(host: Host) -> None:
-    """Let the guest's process end."""
-    domain = host.driver._read(UUID)
-    domain.power_state = PowerState.CRASHED
-    host.driver._write(domain)
-
-
 def test_crashed_guest_is_off_and_each_comparison_says_why(host: Host) -> None:
     host.built()
-    crash(host)
+    host.crash()
     for _ in range(2):
         host.manager.reconciler.run()
     assert incidents(host) == [[IncidentKind.CRASH]] * 2
@@ -551,11 +544,19 @@ def test_crashed_guest_is_off_and_each_comparison_says_why(host: Host) -> None:
     assert incidents(host)[-1] == []
 
 
+def test_guest_that_is_off_after_a_boot_of_its_host_has_not_crashed(host: Host) -> None:
+    host.built()
+    host.crash()
+    boot_anew(host)
+    host.manager.reconciler.run()
+    assert incidents(host) == [[]]
+
+
 def test_panic_is_reported_once_when_the_guest_is_off(host: Host) -> None:
     host.built()
     host.manager.reconciler.power_event(UUID, IncidentKind.PANIC)
     host.manager.reconciler.tick()
-    crash(host)
+    host.crash()
     host.manager.reconciler.run()
     host.driver.power_on(UUID)
     host.manager.reconciler.run()

@@ -116,6 +116,7 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     clock.shift += 2
     fencing(host).tick()
     assert host.power() == SHUTDOWN
+    host.crash()
     conductor.down = False
     host.manager.reconciler.run()
     assert conductor.of("reconcile_domains")[-1][0] == [], "the conductor does not take them for stopped"

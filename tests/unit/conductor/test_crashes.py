@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.conductor.hosts.crashes import CRASHED, EVENT, WATCHDOG, CrashRestarter
-from nova_lite.db import crash_restarts, models
+from nova_lite.db import crash_restarts, models, restarts
 from nova_lite.objects import DomainReport, Incident, IncidentKind
 from tests.support.fencing_world import ALWAYS, HOST, Fencing
 
@@ -56,13 +56,20 @@ class Crashes(Fencing):
         self.db.write(pass_time)
         self.restarter.sweep()
 
-    def start(self) -> None:
-        """Let the host carry out the start that is open."""
+    def start(self, step: int = 1, error: str | None = None) -> None:
+        """Let the host carry out the start that is open, or fail."""
         assert self.open_actions() == [("start", "perform")]
         self.let_time_pass(3)
         self.reconciler.sweep()
         command = self.compute.commands[-1]
-        self.reports.finish_action(self.context(), command.host, command.action_id, 1, None, "")
+        self.reports.finish_action(self.context(), command.host, command.action_id, step, error, "")
+
+    def start_and_stop(self, uuid: str) -> None:
+        """Let the owner start the server, and stop it."""
+        for kind in ("start", "stop"):
+            command = self.lifecycle.accept_action(self.context(), uuid, kind, {})
+            self.reports.finish_action(self.context(), HOST, command.action_id, 1, None, "")
+        assert self.instance(uuid).vm_state == "stopped"
 
     def history(self, uuid: str) -> list[tuple[str, str, str]]:
         """Return kind, event and details of the server's actions about crashes, the oldest first."""
@@ -149,10 +156,7 @@ def test_guest_waits_for_the_delay_of_its_policy(world: Crashes) -> None:
 def test_server_that_its_user_has_started_and_stopped_since_is_not_started(world: Crashes) -> None:
     uuid = world.server(**ALWAYS, **{"ha:delay": "60"})
     world.see(uuid, IncidentKind.CRASH)
-    for kind in ("start", "stop"):
-        command = world.lifecycle.accept_action(world.context(), uuid, kind, {})
-        world.reports.finish_action(world.context(), HOST, command.action_id, 1, None, "")
-    assert world.instance(uuid).vm_state == "stopped"
+    world.start_and_stop(uuid)
     world.sweep(100)
     assert (world.open_actions(), world.plans()) == ([], [])
 
@@ -204,10 +208,7 @@ def test_start_that_fails_is_tried_again_until_the_last_attempt(world: Crashes) 
     world.see(uuid, IncidentKind.CRASH)
     for _ in range(2):
         world.sweep(11)
-        world.let_time_pass(3)
-        world.reconciler.sweep()
-        command = world.compute.commands[-1]
-        world.reports.finish_action(world.context(), HOST, command.action_id, 4, "no memory", "")
+        world.start(4, "no memory")
     world.sweep(1000)
     assert (world.instance(uuid).vm_state, world.open_actions(), world.plans()) == ("stopped", [], [])
     assert [entry[2].split(". ")[-1] for entry in world.history(uuid)[1:]] == ["Start 1 of 2.", "Start 2 of 2."]
@@ -236,6 +237,32 @@ def test_crashed_guest_of_a_lost_host_runs_elsewhere_and_is_not_started_twice(wo
     assert world.instance(uuid).vm_state == "active"
     world.sweep(1000)
     assert (world.open_actions(), world.plans()) == ([], [])
+
+
+def test_crashed_guest_whose_start_has_failed_runs_elsewhere_after_the_loss_of_its_host(world: Crashes) -> None:
+    uuid = world.protected()
+    world.see(uuid, IncidentKind.CRASH)
+    world.sweep()
+    world.start(4, "no memory")
+    world.lapse()
+    world.evacuator.sweep()
+    assert [kind for kind, _ in world.open_actions()] == ["evacuate"]
+
+
+def test_server_that_its_user_has_stopped_after_a_crash_stays_at_its_lost_host(world: Crashes) -> None:
+    uuid = world.protected(**{"ha:delay": "60"})
+    world.see(uuid, IncidentKind.CRASH)
+    world.start_and_stop(uuid)
+    world.lapse()
+    world.evacuator.sweep()
+    assert (world.open_actions(), world.db.read(restarts.of_host, HOST)) == ([], [])
+
+
+def test_crash_is_no_command_to_the_host_for_an_older_conductor(world: Crashes) -> None:
+    uuid = world.server(**ALWAYS)
+    world.see(uuid, IncidentKind.CRASH, IncidentKind.WATCHDOG_RESET)
+    kinds = (models.InstanceAction.action.in_(("crash", "watchdog")), models.InstanceAction.host.is_not(None))
+    assert world.db.read(lambda uow: uow.session.scalars(sa.select(models.InstanceAction.action).where(*kinds)).all()) == []
 
 
 @pytest.mark.parametrize(

@@ -529,7 +529,9 @@ def test_soft_reboot_does_not_recreate_a_domain(host: Host) -> None:
 
 def incidents(host: Host) -> list[list[str]]:
     """Return the incidents of the guest in each report."""
-    return [[item.kind for report in reports for item in report.incidents] for reports, _ in host.conductor.of(RECONCILE)]
+    return [
+        [item.kind for report in reports for item in report.incidents] for reports, _ in host.conductor.of(RECONCILE)
+    ]
 
 
 def test_crashed_guest_is_off_and_each_comparison_says_why(host: Host) -> None:

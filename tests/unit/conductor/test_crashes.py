@@ -262,7 +262,10 @@ def test_crash_is_no_command_to_the_host_for_an_older_conductor(world: Crashes) 
     uuid = world.server(**ALWAYS)
     world.see(uuid, IncidentKind.CRASH, IncidentKind.WATCHDOG_RESET)
     kinds = (models.InstanceAction.action.in_(("crash", "watchdog")), models.InstanceAction.host.is_not(None))
-    assert world.db.read(lambda uow: uow.session.scalars(sa.select(models.InstanceAction.action).where(*kinds)).all()) == []
+    assert (
+        world.db.read(lambda uow: uow.session.scalars(sa.select(models.InstanceAction.action).where(*kinds)).all())
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -301,4 +304,3 @@ def test_report_of_another_generation_changes_nothing(world: Crashes) -> None:
     report = DomainReport(uuid=uuid, generation=row.generation + 1, power_state=4, incidents=[Incident(kind="panic")])
     world.reports.reconcile_domains(world.context(admin=True), HOST, [report], [])
     assert (world.instance(uuid).vm_state, world.history(uuid)) == ("active", [])
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -152,6 +152,37 @@ def in_progress(uow: UnitOfWork, instance_uuid: str) -> list[ServerMigration]:
         Migration.status.in_(LIVE_IN_PROGRESS),
     )
     return [_to_object(row) for row in uow.session.scalars(query.order_by(Migration.id))]
+
+
+def newest_id(uow: UnitOfWork) -> int:
+    """Return the id of the newest migration of all; 0 for none."""
+    return uow.session.scalar(sa.select(sa.func.max(Migration.id))) or 0
+
+
+class Left(NamedTuple):
+    """A server that has left a host. ``is_open``: it still moves from or to the host, or waits to be confirmed."""
+
+    uuid: str
+    name: str
+    host: str | None
+    is_open: bool
+
+
+def left_host(uow: UnitOfWork, host: str, after: int) -> list[Left]:
+    """Return the servers whose newest migration that has not failed is from the host, and later than ``after``."""
+    newest = sa.select(sa.func.max(Migration.id)).where(
+        Migration.id > after, Migration.status.in_((*OPEN, CONFIRMED, COMPLETED))
+    )
+    returns = sa.and_(Migration.destination_host == host, Migration.status.in_(OPEN))
+    query = (
+        sa.select(Migration.status, Instance.uuid, Instance.display_name, Instance.host)
+        .join(Instance, Instance.uuid == Migration.instance_uuid)
+        .where(Migration.id.in_(newest.group_by(Migration.instance_uuid)))
+        .where(sa.or_(Migration.source_host == host, returns), Instance.deleted.is_(False))
+        .order_by(Migration.id)
+    )
+    found = [Left(uuid, name, now, status in OPEN) for status, uuid, name, now in uow.session.execute(query)]
+    return [server for server in found if server.is_open or server.host not in (None, host)]
 
 
 def get(uow: UnitOfWork, instance_uuid: str, migration_id: int) -> ServerMigration:

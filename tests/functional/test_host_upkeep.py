@@ -110,6 +110,37 @@ def test_a_host_is_drained(tidy: Cloud) -> None:
     wait_for("its daemon registers it anew", lambda: service(tidy, "compute-1") is not None)
 
 
+def test_servers_return_after_maintenance_of_their_host_also_if_it_was_interrupted(tidy: Cloud) -> None:
+    runs, moves_on, off = on(tidy, "compute-1", 3)
+    assert tidy.action(off, {"os-stop": None}).status_code == 202
+    tidy.wait_settled([off])
+    tidy.control_host("compute-1", fail_at=["check_can_live_migrate"])
+    assert tidy.try_manage("host", "maintenance", "compute-1", "--live").returncode == 1
+    tidy.control_host("compute-1")
+    done = tidy.try_manage("host", "maintenance", "compute-1", "--at-once", "3")
+    assert done.returncode == 0, done
+    found = places(tidy, [runs, moves_on, off])
+    assert "compute-1" not in {host for _, host in found.values()}
+    elsewhere = ({"compute-2", "compute-3"} - {found[moves_on][1]}).pop()
+    body = {"os-migrateLive": {"host": elsewhere, "block_migration": "auto"}}
+    assert tidy.request("POST", f"/servers/{moves_on}/action", body, version="2.30").status_code == 202
+    assert places(tidy, [moves_on]) == {moves_on: ("ACTIVE", elsewhere)}
+
+    tidy.control_host(found[runs][1], fail_at=["check_can_live_migrate"])
+    done = tidy.try_manage("host", "maintenance", "compute-1", "--end", "--live")
+    assert done.returncode == 1, done
+    shown = service(tidy, "compute-1")
+    assert shown is not None and (shown["status"], "--end" in shown["disabled_reason"]) == ("enabled", True)
+    tidy.control_host(found[runs][1])
+    done = tidy.try_manage("host", "maintenance", "compute-1", "--end", "--format", "json")
+    assert done.returncode == 0, done
+    found = places(tidy, [runs, moves_on, off])
+    assert found == {runs: ("ACTIVE", "compute-1"), moves_on: ("ACTIVE", elsewhere), off: ("SHUTOFF", "compute-1")}
+    shown = service(tidy, "compute-1")
+    assert shown is not None and (shown["status"], shown["disabled_reason"]) == ("enabled", None)
+    assert "is not in maintenance" in tidy.try_manage("host", "maintenance", "compute-1", "--end").stderr
+
+
 def test_drained_server_that_cannot_move_live_is_moved_off_or_stays(tidy: Cloud) -> None:
     (server_id,) = on(tidy, "compute-1", 1)
     tidy.control_host("compute-1", fail_at=["check_can_live_migrate"])

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage import capacity, joining, moves, scheduler
+from nova_lite.cmd.manage import capacity, joining, maintenance, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import hosts, leases, restarts, services
 from nova_lite.fence import methods
@@ -20,20 +20,21 @@ def register(commands: Commands) -> None:
     noun = commands.noun("service", "List, enable and disable services.")
     commands.verb(noun, "list", "List all services with their state and last heartbeat.", service_list)
     _register_switches(commands, noun)
-    noun = commands.noun("host", "List, add, drain, rebalance, retire, and remove hypervisors.")
+    noun = commands.noun("host", "List, add, drain, maintain, rebalance, retire, and remove hypervisors.")
     commands.verb(noun, "list", "List hypervisors with their capacity and usage.", host_list)
     drain = commands.verb(
         noun, "drain", "Disable a host and move all its servers to others; it stays disabled.", scheduler.drain
     )
     drain.add_argument("host", metavar="HOST")
-    _add_move_options(drain)
+    moves.add_options(drain)
+    maintenance.register(commands, noun)
     rebalance = commands.verb(
         noun, "rebalance", "Move servers so that the hosts are about equally full.", scheduler.rebalance
     )
     rebalance.add_argument("--max-moves", type=at_least(1), default=100, metavar="N")
     rebalance.add_argument("--az", metavar="ZONE", help="consider hosts of this zone only")
     rebalance.add_argument("--aggregate", metavar="NAME", help="consider hosts of this aggregate only")
-    _add_move_options(rebalance)
+    moves.add_options(rebalance)
     survive = commands.verb(
         noun, "capacity", "Check whether protected servers of lost hosts would fit elsewhere.", capacity.host_capacity
     )
@@ -91,18 +92,6 @@ def _reason(text: str) -> str:
     if not 1 <= len(text) <= _REASON_LENGTH or not text.isprintable():
         raise argparse.ArgumentTypeError(f"a reason is one line of 1 to {_REASON_LENGTH} printable characters")
     return text
-
-
-def _add_move_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, but move nothing")
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--live", dest="way", action="store_const", const=moves.LIVE, help="migrate live or not at all")
-    way.add_argument(
-        "--cold", dest="way", action="store_const", const=moves.COLD, help="stop, migrate cold, and confirm"
-    )
-    parser.add_argument(
-        "--at-once", type=at_least(1), default=1, metavar="N", help="number of servers that move concurrently"
-    )
 
 
 def service_list(app: App, args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.stop_event import StopEvent
-from nova_lite.cmd.manage.app import App
+from nova_lite.cmd.manage.app import App, at_least
 from nova_lite.objects import Instance, InstanceAction
 
 LIVE = "live"
@@ -62,12 +62,22 @@ class NotMoved(Exception):
         self.unable = unable
 
 
-def disable(app: App, host: str) -> None:
-    """Disable the host, so that it gets no new servers."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, but move nothing")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--live", dest="way", action="store_const", const=LIVE, help="migrate live or not at all")
+    way.add_argument("--cold", dest="way", action="store_const", const=COLD, help="stop, migrate cold, and confirm")
+    parser.add_argument(
+        "--at-once", type=at_least(1), default=1, metavar="N", help="number of servers that move concurrently"
+    )
+
+
+def disable(app: App, host: str, reason: str = "") -> None:
+    """Disable the host, so that it gets no new servers. ``reason``: replaces that of a disabled host."""
     conductor = app.servers.conductor
     for service in conductor.service_list(app.context, host, "nova-compute"):
-        if not service.disabled:
-            changes = {"disabled": True, "disabled_reason": "nova-lite-manage host drain"}
+        if not service.disabled or (reason and reason != service.disabled_reason):
+            changes = {"disabled": True, "disabled_reason": reason or "nova-lite-manage host drain"}
             conductor.service_update(app.context, service.uuid, changes)
             app.say(f"Host {host} is disabled: it gets no new servers.")
 

@@ -118,6 +118,11 @@ def _of_server(uow: UnitOfWork, app: App, server: str) -> tuple[list[HostState],
 
 def drain(app: App, args: argparse.Namespace) -> int:
     """Carry out ``host drain``. Return 1 if a server stays, or (``--dry-run``) no host fits it."""
+    return empty(app, args)
+
+
+def empty(app: App, args: argparse.Namespace, reason: str = "") -> int:
+    """Disable ``args.host`` with this reason, and move all its servers to others. Return the exit status."""
 
     def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
         states = hosts.states(uow)
@@ -136,7 +141,7 @@ def drain(app: App, args: argparse.Namespace) -> int:
 
     if not args.dry_run:
         app.db.read(read)  # raises its errors before the host is disabled
-        moves.disable(app, args.host)
+        moves.disable(app, args.host, reason)
     states, specs, names = app.db.read(read)
     planned = plans.drain(args.host, states, specs, *decider(app), random.Random())
     if not args.dry_run:

@@ -1,0 +1,52 @@
+"""Migrations of servers: which servers have left a host."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.db import claims, models, server_migrations
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.server_migrations import COMPLETED, CONFIRMED, ERROR, FINISHED, RUNNING
+from tests.support import make
+
+GONE, BACK, ON, IN = ("h1", "h2"), ("h2", "h1"), ("h2", "h3"), ("h3", "h1")
+
+
+def migrate(uow: UnitOfWork, uuid: str, source: str, destination: str, status: str) -> None:
+    row = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == uuid)).one()
+    place = claims.Place(source, source, 1, None)
+    migration = server_migrations.begin(uow, make.ADMIN, row, "live-migration", place, make.flavor())
+    migration.destination_host, migration.status = destination, status
+    if status in (COMPLETED, CONFIRMED, FINISHED):
+        row.host = destination
+    uow.session.flush()
+
+
+@pytest.mark.parametrize(
+    ("moves", "left"),
+    [
+        ([], []),
+        ([(GONE, COMPLETED)], [("h2", False)]),
+        ([(GONE, CONFIRMED)], [("h2", False)]),
+        ([(GONE, COMPLETED), (BACK, ERROR)], [("h2", False)]),
+        ([(GONE, COMPLETED), (BACK, COMPLETED)], []),
+        ([(GONE, COMPLETED), (ON, COMPLETED)], []),
+        ([(GONE, COMPLETED), (BACK, RUNNING)], [("h2", True)]),
+        ([(GONE, FINISHED)], [("h2", True)]),
+        ([(GONE, RUNNING)], [("h1", True)]),
+        ([(GONE, ERROR)], []),
+        ([(IN, RUNNING), (GONE, ERROR)], [("h1", True)]),
+    ],
+)
+def test_server_has_left_its_host_if_its_last_move_that_has_not_failed_began_there(
+    db: Database, moves: list[tuple[tuple[str, str], str]], left: list[tuple[str, bool]]
+) -> None:
+    uuid = db.write(make.instance, host="h1")
+    db.write(migrate, uuid, *GONE, COMPLETED)
+    after = db.read(server_migrations.newest_id)
+    db.write(lambda uow: uow.session.execute(sa.update(models.Instance).values(host="h1")))
+    for (source, destination), status in moves:
+        db.write(migrate, uuid, source, destination, status)
+    found = db.read(server_migrations.left_host, "h1", after)
+    assert [(server.host, server.is_open) for server in found] == left

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import threading
+import time
 
 #: glibc's number of the option M_ARENA_MAX, and our value of it.
 _M_ARENA_MAX = -8
@@ -53,3 +55,26 @@ def trim_heap() -> None:
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+class HeapTrimmer:
+    """Trims the heap of a process once in ``interval`` seconds, however many daemons in it call this."""
+
+    def __init__(self, interval: float = TRIM_INTERVAL) -> None:
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def trim(self) -> None:
+        """Trim the heap if that is due."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._next:
+                return
+            # Timers are a little late or early: the first caller may come a little early the next time.
+            self._next = now + self._interval * 0.9
+        trim_heap()
+
+
+#: Trims the heap of this process.
+TRIMMER = HeapTrimmer()

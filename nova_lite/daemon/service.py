@@ -137,7 +137,7 @@ class Daemon:
         while not self.stopping.is_set():
             try:
                 self.prepare()
-                self.add_periodic("Memory", memory.TRIM_INTERVAL, memory.trim_heap)
+                self.add_periodic("Memory", memory.TRIM_INTERVAL, memory.TRIMMER.trim)
                 return
             except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
                 problem = error.message

@@ -112,3 +112,14 @@ def test_trim_heap_collects_old_garbage() -> None:
 def test_trim_heap_does_nothing_with_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.trim_heap()
+
+
+def test_heap_of_several_daemons_is_trimmed_once_in_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    trims: list[float] = []
+    clock = iter((1000.0, 1000.0, 1000.1, 1030.0, 1030.1, 1060.0))
+    monkeypatch.setattr(memory, "trim_heap", lambda: trims.append(1))
+    monkeypatch.setattr(memory.time, "monotonic", lambda: next(clock))
+    trimmer = memory.HeapTrimmer(interval=30)
+    for _ in range(6):
+        trimmer.trim()
+    assert len(trims) == 3

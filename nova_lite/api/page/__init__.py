@@ -5,6 +5,7 @@
 - `sessions`: log-ins, whose tokens stay in a cookie that scripts cannot read
 - `providers`: log-ins by OpenID Connect providers
 - `rights`: what the caller's token allows
+- `daemons`: the versions of the daemons
 - `events`: the stream of changes
 - `consoles`: the console proxies that the page may reach
 """

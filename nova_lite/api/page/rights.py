@@ -10,15 +10,17 @@ import webob
 from nova_lite import policies
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.page import consoles
+from nova_lite.api.page.daemons import DaemonsApp
 from nova_lite.api.page.events import EventsApp
 from nova_lite.operations import OPERATIONS, Operation
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
-    """Return the page's own applications for authenticated callers: the rights, and the stream of events."""
+    """Return the page's own applications for authenticated callers: rights, versions of daemons, stream of events."""
     del global_conf, local_conf
     services = deploy.services()
-    return deploy.UrlMap({"/rights": RightsApp(services), "/events": EventsApp(services)})
+    apps = {"/rights": RightsApp(services), "/daemons": DaemonsApp(services), "/events": EventsApp(services)}
+    return deploy.UrlMap(apps)
 
 
 class RightsApp:

@@ -51,6 +51,23 @@ export async function call(service: Service, method: string, path: string, body?
 }
 
 export async function send(method: string, url: string, body?: Json, options: Options = {}): Promise<Json> {
+  const { ok, status, request, text } = await exchange(method, url, body, options);
+  if (!ok) throw new ApiError(reasonOf(text, status), status, request);
+  if (options.text) return text;
+  return text ? parse(text) : null;
+}
+
+export interface Reply {
+  ok: boolean;
+  status: number;
+  request: string;
+  text: string;
+}
+
+/** Call the compute API, and return its reply whatever it is. */
+export const callCompute = (method: string, path: string, body: string | undefined, version: string): Promise<Reply> => exchange(method, ROOTS.compute + path, body, { version });
+
+async function exchange(method: string, url: string, body: Json, options: Options): Promise<Reply> {
   const headers: Record<string, string> = { ...MARK, "OpenStack-API-Version": options.version ?? VERSIONS, Accept: "application/json" };
   const init: RequestInit = { method, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
@@ -68,13 +85,9 @@ export async function send(method: string, url: string, body?: Json, options: Op
   setLost(false);
   if (response.status === 401 && !options.quiet && renew) {
     await renew();
-    return send(method, url, body, { ...options, quiet: true });
+    return exchange(method, url, body, { ...options, quiet: true });
   }
-  const text = await response.text();
-  const request = response.headers.get("X-OpenStack-Request-Id") ?? "";
-  if (!response.ok) throw new ApiError(reasonOf(text, response.status), response.status, request);
-  if (options.text) return text;
-  return text ? parse(text) : null;
+  return { ok: response.ok, status: response.status, request: response.headers.get("X-OpenStack-Request-Id") ?? "", text: await response.text() };
 }
 
 function parse(text: string): Json {

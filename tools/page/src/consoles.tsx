@@ -55,12 +55,15 @@ function styles(): void {
 export function ConsoleView({ server, kind, url, close }: { server: Json; kind: Kind; url: string; close: () => void }): VNode {
   const target = useRef<HTMLDivElement>(null);
   const frame = useRef<HTMLDivElement>(null);
+  const whole = useRef<HTMLElement>(null);
   const last = useRef<HTMLButtonElement>(null);
   const opened = useRef<Console | null>(null);
   const [state, setState] = useState<"opening" | "open" | "ended">("opening");
   const [error, setError] = useState<Error | null>(null);
   const [address, setAddress] = useState(url);
   const [text, setText] = useState<string | null>(null);
+  // On a phone it begins below what is seen, and a terminal that nobody sees draws nothing.
+  useEffect(() => whole.current?.scrollIntoView(), []);
   useEffect(() => {
     let live = true;
     if (kind === "serial") styles();
@@ -105,7 +108,7 @@ export function ConsoleView({ server, kind, url, close }: { server: Json; kind: 
   };
   const title = kind === "screen" ? t("Screen") : t("Serial port");
   return (
-    <section class="console" aria-label={`${title}: ${server.name}`}>
+    <section class="console" ref={whole} aria-label={`${title}: ${server.name}`}>
       <div class="tools">
         <h2>{title}</h2>
         <span role="status">{state === "opening" ? t("Connecting…") : state === "open" ? t("Connected") : t("Ended")}</span>

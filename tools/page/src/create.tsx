@@ -134,7 +134,7 @@ export function Create(): VNode {
         <aside aria-label={t("What it takes")}>
           <h2>{t("What it takes")}</h2>
           <Quota limits={data.limits} draft={draft} flavor={flavor} />
-          {fits && <p class={`fit ${fits.count ? "good" : "bad"}`}>{fits.count ? `${t("Hosts with room now")}: ${fits.count}` : t("No host has room for this flavor now.")}</p>}
+          {fits && <p class={`fit ${fits.hosts.length ? "good" : "bad"}`}>{fits.hosts.length ? `${t("Hosts with room now")}: ${fits.hosts.slice(0, 5).join(", ")}${fits.hosts.length > 5 ? ` … (${fits.hosts.length})` : ""}` : t("No host has room for this flavor now.")}</p>}
           {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
           <Failure error={error} />
           <button type="submit" class="primary big" disabled={busy || !draft.image || !draft.flavor}>{busy ? t("Working…") : draft.count > 1 ? `${t("Create servers")} (${draft.count})` : t("Create the server")}</button>
@@ -147,14 +147,18 @@ export function Create(): VNode {
 }
 
 /** What the Placement API says about room, to those who may ask it. */
-function useFit(flavor: Json): { count: number } | null {
-  const [result, set] = useState<{ count: number } | null>(null);
+function useFit(flavor: Json): { hosts: string[] } | null {
+  const [result, set] = useState<{ hosts: string[] } | null>(null);
   useEffect(() => {
     set(null);
     if (!flavor || !has("placement") || !may("placement:allocation_candidates:list")) return;
     let live = true;
     const resources = [`VCPU:${flavor.vcpus}`, `MEMORY_MB:${flavor.ram}`, ...(flavor.disk ? [`DISK_GB:${flavor.disk}`] : [])].join(",");
-    call("placement", "GET", `/allocation_candidates?resources=${resources}&limit=1000`).then((found) => live && set({ count: found.allocation_requests.length }), () => undefined);
+    const providers = list("placement", "/resource_providers", "resource_providers");
+    void Promise.all([call("placement", "GET", `/allocation_candidates?resources=${resources}&limit=1000`), providers]).then(([found, known]) => {
+      const names = new Map(known.map((row) => [row.uuid, row.name as string]));
+      if (live) set({ hosts: Object.keys(found.provider_summaries).map((id) => names.get(id) ?? id).sort() });
+    }, () => undefined);
     return () => void (live = false);
   }, [flavor?.id]);
   return result;

@@ -2,10 +2,12 @@
 import { type VNode, render } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Json, call, onExpired, send } from "./api";
+import { Alerts } from "./alerts";
 import { aggregates, serverGroups } from "./groups";
 import { backups, policies } from "./backups";
 import { Create } from "./create";
 import { credentials, floating, images, keys, networks, Quotas, routers, securityGroups, snapshots, volumes } from "./kinds";
+import { Explorer } from "./explorer";
 import { Details, type Kind, Listing, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
@@ -23,14 +25,22 @@ function kinds(): Kind[] {
   return [...(has("image") ? [images()] : []), ...own, ...net, serverGroups(), policies(), backups(), keys(), credentials(), hosts(), aggregates(), services(), users(), projects(), flavors()].filter(visible);
 }
 
+/** The rules of views that are no list of one kind. */
+const RULES: Record<string, string[]> = {
+  alerts: ["os_compute_api:os-services:list", "os_compute_api:servers:detail:get_all_tenants"],
+  actions: ["os_compute_api:os-hypervisors:list-detail"],
+  audit: ["os_compute_api:os-audit-events:list"],
+};
+const sees = (view: string): boolean => may(...RULES[view]!);
+
 function groups(found: Kind[]): Group[] {
   const of = (...paths: string[]) => paths.map((path) => found.find((kind) => kind.path === path)).filter((kind): kind is Kind => !!kind).map((kind) => ({ path: kind.path, title: kind.title, show: true }));
-  const operator = may("os_compute_api:os-hypervisors:list-detail");
   return [
     [t("Compute"), [{ path: "servers", title: t("Servers"), show: true }, ...of("images", "keys", "server-groups"), { path: "quotas", title: t("Quotas"), show: true }]],
     [t("Storage"), of("volumes", "snapshots", "backup-policies", "backups")],
     [t("Network"), of("networks", "routers", "floating-addresses", "security-groups")],
-    [t("Cloud"), [...of("hosts", "aggregates"), { path: "actions", title: t("Actions"), show: operator }, ...of("services"), { path: "audit", title: t("Audit log"), show: may("os_compute_api:os-audit-events:list") }, ...of("flavors", "users", "projects"), ...of("credentials")]],
+    [t("Cloud"), [{ path: "alerts", title: t("Alerts"), show: sees("alerts") }, ...of("hosts", "aggregates"), { path: "actions", title: t("Actions"), show: sees("actions") }, ...of("services"), { path: "audit", title: t("Audit log"), show: sees("audit") }, ...of("flavors", "users", "projects")]],
+    [t("Programs"), [...of("credentials"), { path: "api", title: t("API explorer"), show: true }]],
   ];
 }
 
@@ -53,8 +63,10 @@ function View({ found }: { found: Kind[] }): VNode {
   const kind = found.find((item) => item.path === first);
   if (first === "servers") view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
   else if (first === "quotas") view = <Quotas />;
-  else if (first === "actions" && may("os_compute_api:os-hypervisors:list-detail")) view = <Actions />;
-  else if (first === "audit" && may("os_compute_api:os-audit-events:list")) view = <Audit />;
+  else if (first === "alerts" && sees("alerts")) view = <Alerts />;
+  else if (first === "api") view = <Explorer id={second} />;
+  else if (first === "actions" && sees("actions")) view = <Actions />;
+  else if (first === "audit" && sees("audit")) view = <Audit />;
   else if (kind) view = second ? <Details key={second} kind={kind} id={second} /> : <Listing kind={kind} />;
   else view = <><Head title={t("Not found")} /><Empty><p>{t("This page does not exist, or this project's roles do not show it.")}</p><a class="button" href={link("servers")}>{t("Servers")}</a></Empty></>;
   return <main ref={main} id="main" tabIndex={-1}><Guard place={where} key={where}>{view}</Guard></main>;

@@ -1,20 +1,22 @@
 // Views of operators: hosts, services, actions under way, the audit log, users, projects, flavors.
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { type Json, call, list } from "./api";
+import { type Json, call, list, send } from "./api";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, may, useData, useParameter } from "./state";
 import { type Action, Command, Empty, Failure, Head, Name, Share, Status, Table, Time, Waiting, command, size, words } from "./ui";
+import { Plan, type Step, drainSteps, evacuateSteps } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
 
 // Memory, CPUs and disk are in the view of a hypervisor until 2.87.
 const HYPERVISORS = { version: "compute 2.87" };
 
 async function loadHosts(): Promise<Json[]> {
-  const [services, hypervisors] = await Promise.all([list("compute", "/os-services?binary=nova-compute", "services"), list("compute", "/os-hypervisors/detail", "hypervisors", HYPERVISORS)]);
+  const [services, hypervisors, known] = await Promise.all([list("compute", "/os-services?binary=nova-compute", "services"), list("compute", "/os-hypervisors/detail", "hypervisors", HYPERVISORS), send("GET", "daemons")]);
+  const versions = new Map(known.daemons.map((row: Json) => [row.id, row.version]));
   const byHost = new Map(hypervisors.map((row) => [row.service.host, row]));
-  return services.map((service) => ({ ...service, name: service.host, load: byHost.get(service.host) ?? null }));
+  return services.map((service) => ({ ...service, name: service.host, load: byHost.get(service.host) ?? null, version: versions.get(service.id) }));
 }
 const stateOf = (row: Json): string => (row.forced_down ? "forced down" : row.state === "down" ? "down" : row.status === "disabled" ? "disabled" : "up");
 const update = (row: Json, values: Json) => call("compute", "PUT", `/os-services/${row.id}`, values);
@@ -23,33 +25,49 @@ const hostActions = (): Action[] => [
   { name: "enable", label: t("Enable"), rule: "os_compute_api:os-services:update", when: (row) => row.status === "disabled", confirm: t("The host gets new servers again."), run: (row) => update(row, { status: "enabled" }), command: (row) => command("openstack compute service set --enable", row.host, "nova-compute") },
   { name: "disable", label: t("Disable"), rule: "os_compute_api:os-services:update", when: (row) => row.status === "enabled", confirm: t("The host gets no new servers. Those that it has go on."), fields: [{ name: "reason", label: t("Reason"), required: true }], run: (row, values) => update(row, { status: "disabled", disabled_reason: values.reason }), command: (row, values) => command("openstack compute service set --disable --disable-reason", values.reason || "REASON", row.host, "nova-compute") },
   {
-    name: "drain", label: t("Drain"), rule: ["os_compute_api:os-services:update", "os_compute_api:os-migrate-server:migrate_live"], single: true, when: (row) => row.state === "up",
-    confirm: t("The host is disabled, its running servers move live, and its stopped ones move with a copy of their disks. Servers that cannot move are listed."),
+    name: "drain", label: t("Drain"), rule: ["os_compute_api:os-services:update", "os_compute_api:os-migrate-server:migrate_live", "os_compute_api:os-migrate-server:migrate"], single: true, when: (row) => row.state === "up",
+    confirm: t("The host is disabled, and gives its servers to others as the plan says."), above: (row) => <Plan host={row.host} steps={drainSteps} />,
     fields: [{ name: "reason", label: t("Reason"), required: true, initial: "maintenance" }],
-    run: async (row, values, progress) => drain(row, values.reason, progress),
-    command: (row, values) => `${command("openstack compute service set --disable --disable-reason", values.reason, row.host, "nova-compute")}\n${command("openstack server migrate --live-migration", "SERVER")}`,
-    result: (refused: { name: string; reason: string }[]) => (refused.length ? <><p>{t("These servers stay where they are")}:</p><ul class="notes">{refused.map((item) => <li key={item.name}><b>{item.name}</b>: {item.reason}</li>)}</ul></> : null),
+    run: async (row, values, progress) => {
+      await update(row, { status: "disabled", disabled_reason: values.reason });
+      return begin(await drainSteps(row.host), progress, (step) => (step.way === "live" ? { "os-migrateLive": { host: null, block_migration: "auto" } } : { migrate: null }));
+    },
+    command: (row) => command("nova-lite-manage host drain", row.host), result: refusals,
+  },
+  {
+    name: "evacuate", label: t("Evacuate"), rule: "os_compute_api:os-evacuate", danger: true, single: true, when: (row) => row.forced_down,
+    confirm: t("The servers are built again on other hosts, and are off at the end: start them. Do this only if the host is really off."), above: (row) => <Plan host={row.host} steps={evacuateSteps} />,
+    run: async (row, _, progress) => begin(await evacuateSteps(row.host), progress, () => ({ evacuate: {} })),
+    command: (row) => command("nova host-evacuate", row.host), result: refusals,
   },
   { name: "down", label: t("Declare it down"), rule: "os_compute_api:os-services:update", danger: true, single: true, when: (row) => !row.forced_down, confirm: t("Do this only if the host is really off: its servers can then be evacuated, and would run twice otherwise."), run: (row) => update(row, { forced_down: true }), command: (row) => command("openstack --os-compute-api-version 2.11 compute service set --down", row.host, "nova-compute") },
   { name: "undown", label: t("Take the declaration back"), rule: "os_compute_api:os-services:update", when: (row) => row.forced_down, run: (row) => update(row, { forced_down: false }), command: (row) => command("openstack --os-compute-api-version 2.11 compute service set --up", row.host, "nova-compute") },
+  {
+    name: "retire", label: t("Remove from the cloud"), rule: "os_compute_api:os-services:delete", danger: true, when: (row) => row.status === "disabled" || row.state === "down",
+    confirm: t("Stop its daemon first, or it comes back. The API refuses while something of the host is in the cloud. A host that is lost for good is retired with nova-lite-manage host retire."),
+    run: (row) => call("compute", "DELETE", `/os-services/${row.id}`), command: (row) => command("openstack compute service delete", row.id), after: () => { location.hash = link("hosts"); },
+  },
 ];
 
-async function drain(row: Json, reason: string, progress: (text: string) => void): Promise<{ name: string; reason: string }[]> {
-  await update(row, { status: "disabled", disabled_reason: reason });
-  const servers = await list("compute", `/servers/detail?all_tenants=1&host=${encodeURIComponent(row.host)}&limit=1000`, "servers");
-  const refused: { name: string; reason: string }[] = [];
+/** Begin the steps of a plan, and return the servers that stay with the reason of each. */
+async function begin(steps: Step[], progress: (text: string) => void, act: (step: Step) => Json): Promise<Refused[]> {
+  const refused: Refused[] = [];
   let count = 0;
-  for (const server of servers) {
-    const running = ["ACTIVE", "PAUSED"].includes(server.status);
-    try {
-      await call("compute", "POST", `/servers/${server.id}/action`, running ? { "os-migrateLive": { host: null, block_migration: "auto" } } : { migrate: null });
-    } catch (error) {
-      refused.push({ name: server.name, reason: (error as Error).message });
-    }
-    progress(`${++count} / ${servers.length}`);
+  for (const step of steps) {
+    if (step.way === "stay") refused.push({ name: step.server.name, reason: step.note });
+    else
+      try {
+        await call("compute", "POST", `/servers/${step.server.id}/action`, act(step));
+      } catch (error) {
+        refused.push({ name: step.server.name, reason: (error as Error).message });
+      }
+    progress(`${++count} / ${steps.length}`);
   }
   return refused;
 }
+
+interface Refused { name: string; reason: string }
+const refusals = (refused: Refused[]): VNode | null => (refused.length ? <><p>{t("These servers stay where they are")}:</p><ul class="notes">{refused.map((item) => <li key={item.name}><b>{item.name}</b>: {item.reason}</li>)}</ul></> : null);
 
 export const hosts = (): Kind => ({
   path: "hosts", title: t("Hosts"), one: t("host"), rule: "os_compute_api:os-hypervisors:list-detail", load: loadHosts, idOf: (row) => row.host,
@@ -65,7 +83,7 @@ export const hosts = (): Kind => ({
     { name: "seen", title: t("Heartbeat"), text: (row) => row.updated_at ?? "", cell: (row) => <Time at={row.updated_at} /> },
   ],
   actions: hostActions(),
-  facts: (row) => [[t("State"), <Status value={stateOf(row)} />], [t("Reason"), row.disabled_reason], [t("Guests"), row.load?.running_vms ?? 0], [t("CPUs"), row.load && `${row.load.vcpus_used} / ${row.load.vcpus}`], [t("Memory"), row.load && `${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`], [t("Disk"), row.load && `${size(row.load.local_gb_used * 1024)} / ${size(row.load.local_gb * 1024)}`], [t("Address"), row.load?.host_ip], [t("Hypervisor"), row.load && `${row.load.hypervisor_type} ${versionOf(row.load.hypervisor_version)}`], ["CPU", row.load?.cpu_info?.model], [t("Zone"), row.zone], [t("Heartbeat"), <Time at={row.updated_at} />]],
+  facts: (row) => [[t("State"), <Status value={stateOf(row)} />], [t("Reason"), row.disabled_reason], [t("Guests"), row.load?.running_vms ?? 0], [t("CPUs"), row.load && `${row.load.vcpus_used} / ${row.load.vcpus}`], [t("Memory"), row.load && `${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`], [t("Disk"), row.load && `${size(row.load.local_gb_used * 1024)} / ${size(row.load.local_gb * 1024)}`], [t("Address"), row.load?.host_ip], [t("Hypervisor"), row.load && `${row.load.hypervisor_type} ${versionOf(row.load.hypervisor_version)}`], ["CPU", row.load?.cpu_info?.model], [t("Version"), row.version], [t("Zone"), row.zone], [t("Heartbeat"), <Time at={row.updated_at} />]],
   more: (row) => <Guests host={row.host} />,
 });
 

@@ -1,16 +1,16 @@
 // One server: what it is, why it is so, and what happened to it.
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { type Json, ApiError, call, list } from "./api";
+import { type Json, ApiError, all, call, list } from "./api";
 import { createAgain } from "./create";
 import { type Kind, ConsoleView, consoleUrl, isReached } from "./consoles";
 import type { Change } from "./live";
 import { t } from "./messages";
-import { has, link, may, useData } from "./state";
+import { accepts, has, link, may, useData } from "./state";
 import { type Action, ActionButtons, Command, Empty, Facts, Failure, Head, Name, Status, Table, Time, Waiting, command, duration, size, words } from "./ui";
 import { addressesOf, hostOf, names, serverActions, statusOf, taskOf } from "./servers";
 
-const TABS = ["timeline", "network", "disks", "console", "metadata", "diagnostics"] as const;
+const TABS = ["timeline", "network", "disks", "snapshots", "console", "metadata", "diagnostics"] as const;
 
 /** Whether a change is one of this server. */
 const of = (id: string) => (change: Change): boolean => change.ids.length === 0 || change.ids.includes(id);
@@ -60,6 +60,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
           [t("Host"), hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a>],
           [t("Zone"), server["OS-EXT-AZ:availability_zone"]],
           [t("Created"), <Time at={server.created} />],
+          [t("Server group"), server.server_groups?.length > 0 && server.server_groups.map((id: string) => <a key={id} href={link("server-groups", id)}>{id.slice(0, 8)}</a>)],
           [t("Locked"), server.locked && (server.locked_reason || t("yes"))],
           [t("Description"), server.description],
           [t("Tags"), server.tags?.join(", ")],
@@ -72,6 +73,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
       {current === "timeline" && <Timeline server={server} />}
       {current === "network" && <Interfaces server={server} />}
       {current === "disks" && <Disks server={server} />}
+      {current === "snapshots" && <Snapshots server={server} />}
       {current === "console" && <Consoles server={server} />}
       {current === "metadata" && <Metadata server={server} reload={reload} />}
       {current === "diagnostics" && <Diagnostics server={server} />}
@@ -80,7 +82,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
 }
 
 const TAB_TITLES = (): Record<string, string> => ({
-  timeline: t("Timeline"), network: t("Network"), disks: t("Disks"), console: t("Console"), metadata: t("Metadata"), diagnostics: t("Metrics"),
+  timeline: t("Timeline"), network: t("Network"), disks: t("Disks"), snapshots: t("Snapshots"), console: t("Console"), metadata: t("Metadata"), diagnostics: t("Metrics"),
 });
 
 /** A server in error is mostly deleted. */
@@ -347,6 +349,37 @@ function Disks({ server }: { server: Json }): VNode {
           { name: "gone", title: t("Deleted with the server"), text: (row) => (row.delete_on_termination ? t("yes") : t("no")) },
         ]}
       />
+    </>
+  );
+}
+
+// --- snapshots
+
+/** Images that were made of this server, by its users and by backup policies. */
+function Snapshots({ server }: { server: Json }): VNode {
+  const { data, error, reload } = useData<Json[]>(() => all("image", `/images?instance_uuid=${server.id}`, "images"), ["snapshots", server.id, taskOf(server)], 10, of(server.id));
+  const make = serverActions().filter((action) => action.name === "snapshot");
+  const rebuild: Action = {
+    name: "rebuild", label: t("Go back to it"), rule: "os_compute_api:servers:rebuild", danger: true, when: (row) => row.status === "active" && accepts("rebuild", server),
+    confirm: t("The disk is replaced by a new one from the image. What is on it is lost."),
+    run: (row) => call("compute", "POST", `/servers/${server.id}/action`, { rebuild: { imageRef: row.id } }),
+    command: (row) => command("openstack server rebuild --image", row.id, server.id),
+  };
+  const remove: Action = { name: "delete", label: t("Delete"), rule: "image:delete_image", danger: true, run: (row) => call("image", "DELETE", `/images/${row.id}`), command: (row) => command("openstack image delete", row.id) };
+  if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
+  return (
+    <>
+      <ActionButtons actions={make} row={server} nameOf={(row) => row.name} done={reload} />
+      <Table
+        label={t("Snapshots")} rows={data} idOf={(row) => row.id} nameOf={(row) => row.name || row.id} actions={[rebuild, remove]} done={reload} empty={<p>{t("This server has no snapshots. One is an image of its disk.")}</p>}
+        columns={[
+          { name: "name", title: t("Name"), narrow: true, text: (row) => row.name || row.id, cell: (row) => <Name to={["images", row.id]}>{row.name || row.id}</Name> },
+          { name: "status", title: t("Status"), narrow: true, text: (row) => row.status, cell: (row) => <Status value={row.status} /> },
+          { name: "size", title: t("Size"), number: true, text: (row) => row.size ?? 0, cell: (row) => (row.size ? size(row.size / 1048576) : "") },
+          { name: "created", title: t("Created"), text: (row) => row.created_at, cell: (row) => <Time at={row.created_at} /> },
+        ]}
+      />
+      <Command text={command("openstack image list --property", `instance_uuid=${server.id}`)} />
     </>
   );
 }

@@ -50,10 +50,10 @@ export function duration(from: string, to: string): string {
 
 const TONES: Record<string, string[]> = {
   good: ["active", "available", "up", "enabled", "success", "in-use", "completed", "complete", "confirmed", "done", "yes"],
-  bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no"],
+  bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no", "critical"],
   busy: ["build", "queued", "saving", "importing", "creating", "deleting", "attaching", "detaching", "resize", "migrating", "running", "reboot",
     "hard_reboot", "rebuild", "pending"],
-  warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down"],
+  warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down", "warning"],
 };
 
 export function Status({ value, busy }: { value: string; busy?: boolean | undefined }): VNode {
@@ -251,6 +251,7 @@ export interface Action<T = Json> {
   when?: (row: T) => boolean;
   danger?: boolean;
   confirm?: string;
+  above?: (row: T) => VNode; // what the user sees before the click; for one row
   fields?: Field[] | ((row: T) => Field[]);
   run: (row: T, values: Values, progress: (text: string) => void) => Promise<unknown>;
   command?: (row: T, values: Values) => string;
@@ -312,10 +313,11 @@ export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action:
       </Dialog>
     );
   return (
-    <Dialog title={title} close={close}>
+    <Dialog title={title} close={close} wide={!!action.above}>
       <form onSubmit={submit}>
         <div class="body">
           {action.confirm && <p>{action.confirm}</p>}
+          {action.above?.(rows[0]!)}
           {rows.length > 1 && <p class="names">{names.slice(0, 20).join(", ")}{names.length > 20 ? ` … (${names.length})` : ""}</p>}
           <Fields fields={fields} values={values} change={change} />
           {failures.slice(0, 10).map(({ name, error }) => (

@@ -1,0 +1,91 @@
+// What happens to the servers of a host before anything happens to them: how each one leaves it, and where it has room.
+import type { VNode } from "preact";
+import { type Json, call, list } from "./api";
+import { t } from "./messages";
+import { accepts, has, may, useData } from "./state";
+import { taskOf } from "./servers";
+import { Failure, Table, Waiting, size } from "./ui";
+
+export type Way = "live" | "cold" | "rebuild" | "volume" | "stay";
+export interface Step { server: Json; way: Way; to: string; note: string }
+interface Room { host: string; free: Record<string, number> }
+
+const AMOUNTS: Record<string, (server: Json) => number> = {
+  VCPU: (server) => server.flavor.vcpus,
+  MEMORY_MB: (server) => server.flavor.ram,
+  DISK_GB: (server) => (server.image ? server.flavor.disk : 0) + (server.flavor.ephemeral ?? 0) + Math.ceil((server.flavor.swap || 0) / 1024),
+};
+
+export const WAYS = (): Record<Way, string> => ({
+  live: t("while it runs"), cold: t("with a stop; its owner confirms the move"), rebuild: t("with a new disk of its image"), volume: t("with its volume"), stay: t("stays"),
+});
+
+/** How a server leaves a host that works, and why it does not. */
+function leaves(server: Json): [Way, string] {
+  if (taskOf(server)) return ["stay", t("An action is under way")];
+  if (accepts("live-migration", server)) return ["live", ""];
+  if (accepts("migrate", server)) return ["cold", ""];
+  return ["stay", t("Its state allows no move.")];
+}
+
+/** How a server of a lost host comes back. */
+function returns(server: Json): [Way, string] {
+  if (!accepts("evacuate", server)) return ["stay", t("Its state allows no move.")];
+  return server.image ? ["rebuild", t("What was on its disk is lost, unless hosts share their disks.")] : ["volume", ""];
+}
+
+/** What is free on each other host that is up and enabled, to those who may ask. */
+async function rooms(but: string): Promise<Room[] | null> {
+  if (!has("placement") || !may("placement:allocation_candidates:list")) return null;
+  const [services, hypervisors, found] = await Promise.all([
+    list("compute", "/os-services?binary=nova-compute", "services"), list("compute", "/os-hypervisors/detail", "hypervisors"),
+    call("placement", "GET", "/allocation_candidates?resources=VCPU:1,MEMORY_MB:1&limit=1000"),
+  ]);
+  const usable = new Set(services.filter((row) => row.state === "up" && row.status === "enabled" && row.host !== but).map((row) => row.host));
+  const free = (resources: Json) => Object.fromEntries(Object.entries(resources as Record<string, Json>).map(([name, value]) => [name, value.capacity - value.used]));
+  return hypervisors.flatMap((row) => {
+    const summary = found.provider_summaries[row.id];
+    return usable.has(row.service.host) && summary ? [{ host: row.service.host, free: free(summary.resources) }] : [];
+  });
+}
+
+/** The largest server goes first, to the host with most memory left. Each server sees the earlier ones as moved. */
+export function planned(servers: Json[], how: (server: Json) => [Way, string], room: Room[] | null): Step[] {
+  return [...servers].sort((left, right) => right.flavor.ram - left.flavor.ram).map((server) => {
+    const [way, note] = how(server);
+    if (way === "stay" || room === null) return { server, way, to: "", note };
+    const needs = Object.entries(AMOUNTS).map(([name, of]): [string, number] => [name, of(server)]).filter(([, amount]) => amount > 0);
+    const fitting = room.filter((item) => needs.every(([name, amount]) => (item.free[name] ?? 0) >= amount));
+    fitting.sort((left, right) => right.free["MEMORY_MB"]! - left.free["MEMORY_MB"]!);
+    const best = fitting[0];
+    if (!best) return { server, way, to: "", note: t("No host has room for it now.") };
+    for (const [name, amount] of needs) best.free[name]! -= amount;
+    return { server, way, to: best.host, note };
+  });
+}
+
+const serversOf = (host: string): Promise<Json[]> => list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers");
+
+export const drainSteps = async (host: string): Promise<Step[]> => planned(await serversOf(host), leaves, await rooms(host));
+export const evacuateSteps = async (host: string): Promise<Step[]> => planned(await serversOf(host), returns, await rooms(host));
+
+export function Plan({ host, steps }: { host: string; steps: (host: string) => Promise<Step[]> }): VNode {
+  const { data, error, reload } = useData(() => steps(host), ["plan", host]);
+  if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
+  return (
+    <section class="plan" aria-label={t("Plan")}>
+      <p><b>{t("Plan")}</b>: {data.length ? t("This would happen now. The scheduler chooses again when each move begins.") : t("No servers are on this host.")}</p>
+      {data.length > 0 && (
+        <Table
+          scope="plan-" label={t("Plan")} rows={data} idOf={(row) => row.server.id} nameOf={(row) => row.server.name} empty={null}
+          columns={[
+            { name: "server", title: t("Server"), narrow: true, text: (row) => row.server.name },
+            { name: "size", title: t("Memory"), number: true, text: (row) => row.server.flavor.ram, cell: (row) => size(row.server.flavor.ram) },
+            { name: "way", title: t("How"), narrow: true, text: (row) => WAYS()[row.way], cell: (row) => <>{WAYS()[row.way]}{row.note && <small class="reason">{row.note}</small>}</> },
+            { name: "to", title: t("To host"), narrow: true, text: (row) => row.to },
+          ]}
+        />
+      )}
+    </section>
+  );
+}

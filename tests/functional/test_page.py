@@ -335,10 +335,65 @@ def test_operator_disables_a_host_and_enables_it(page: Page) -> None:
     page.press("Disable")
     page.browser.wait("!document.querySelector('dialog[open]')")
     page.sees("new memory")
+    page.go("alerts")
+    page.sees("host1: gets no new servers")
+    page.sees("All daemons have the version")
+    page.go("hosts/host1")
     page.press("Enable")
     page.press("Enable")
     page.browser.wait("!document.querySelector('dialog[open]')")
     assert page.complaints() == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_operator_sees_the_plan_before_a_host_gives_its_servers_away(
+    cloud: dict[str, Any], page: Page, is_lost: bool
+) -> None:
+    with client(cloud) as sdk, client(cloud, "nova-lite-dev") as admin:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="planned", image_id=image.id, flavor_id=flavor.id, networks="auto")
+        sdk.compute.wait_for_server(made)
+        host = admin.compute.get_server(made.id).compute_host
+        (other,) = {"host1", "host2"} - {host}
+        (service,) = admin.compute.services(binary="nova-compute", host=host)
+        page.log_in("admin", PASSWORD)
+        admin.compute.update_service_forced_down(service, host, "nova-compute", is_lost)
+        page.go(f"hosts/{host}")
+        page.press("Evacuate" if is_lost else "Drain")
+        page.sees("This would happen now.")
+        plan = "[...document.querySelectorAll('.plan tr')].find((row) => /planned/.test(row.innerText)).innerText"
+        shown = page.browser.run(plan)
+        assert ("with a new disk of its image" if is_lost else "while it runs") in shown
+        assert other in shown
+        page.press("Cancel")
+        admin.compute.update_service_forced_down(service, host, "nova-compute", False)
+        assert admin.compute.get_server(made.id).compute_host == host
+        sdk.compute.delete_server(made)
+    page.complaints()
+
+
+def test_api_explorer_offers_and_sends_what_the_roles_allow(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("api")
+    page.write("Search in this list", "os-hypervisors")
+    page.sees("Nothing fits this search.")
+    page.press("Show all")
+    page.write("Search in this list", "keypairs")
+    page.press("POST /os-keypairs")
+    page.browser.wait("control('Body')?.value.includes('public_key')")
+    page.press("Send the request")
+    page.sees("400")
+    page.sees("Invalid input")
+    page.complaints()
+    page.open("api/get_servers_id")
+    page.write("id", "no/where")
+    page.press("Send the request")
+    page.sees("404")
+    page.sees("/servers/no%2Fwhere")
+    page.write("id", "..")
+    page.press("Send the request")
+    page.sees("A browser takes . and .. for other paths.")
+    page.complaints()
 
 
 def test_keyboard_alone_finds_a_view(page: Page) -> None:

@@ -94,8 +94,8 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
         "fetch('api/compute/v2.1/servers', {headers: {'X-Nova-Lite-Page': '1'}}).then((response) => response.json())"
         ".then((body) => body.servers[0].id)"
     )
-    tabs = [f"servers/{server}/{tab}" for tab in ("timeline", "network", "disks", "console", "metadata", "diagnostics")]
-    for place in [*page.places(), "servers/new", *tabs, "hosts/host1"]:
+    tabs = [f"servers/{server}/{tab}" for tab in ("timeline", "network", "disks", "snapshots", "console", "metadata", "diagnostics")]
+    for place in [*page.places(), "servers/new", *tabs, "hosts/host1", "api/post_servers"]:
         page.go(place)
         if found := violations(page):
             wrong[place] = found
@@ -118,12 +118,13 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
         ("backup-policies", "Create a backup policy"),
         ("users", "Create a user"),
         ("hosts/host1", "Disable"),
+        ("hosts/host1", "Drain"),
     ):
         page.go(place)
         page.press(button)
-        page.browser.wait("!!document.querySelector('dialog[open]')")
+        page.browser.wait("!!document.querySelector('dialog[open]') && !document.querySelector('dialog .waiting')")
         if found := violations(page):
-            wrong[place] = found
+            wrong[f"{place} {button}"] = found
         page.press("Cancel")
     page.browser.press("/", "/")
     page.write("Find any name or id", "host")

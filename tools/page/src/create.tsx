@@ -1,6 +1,6 @@
 // A new server, on one screen: with defaults that work, and with what the quota and the hosts say before the click.
 import type { VNode } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { type Json, call, list } from "./api";
 import { t } from "./messages";
 import { bootable } from "./servers";
@@ -71,6 +71,12 @@ export function Create(): VNode {
     const group = known(data.together, draft.group) ? draft.group : "";
     set({ ...draft, image, flavor, key, network, group });
   }, [data]);
+  // A phone shows some of the flavors at a time: the chosen one is among them.
+  const cards = useRef<HTMLFieldSetElement>(null);
+  useEffect(() => {
+    const chosen = cards.current?.querySelector<HTMLElement>("label.on");
+    if (chosen) cards.current!.scrollTop = chosen.offsetTop - 40;
+  }, [draft.flavor !== "" && !!data]);
   const flavor = data?.flavors.find((item: Json) => item.id === draft.flavor);
   const image = data?.images.find((item: Json) => item.id === draft.image);
   const fits = useFit(flavor);
@@ -101,7 +107,7 @@ export function Create(): VNode {
             <Text label={t("Number of servers")} kind="number" value={String(draft.count)} change={(count) => change({ count: Math.max(1, Number(count) || 1) })} required />
           </div>
           <Pick label={t("Image")} value={draft.image} change={(image) => change({ image })} options={data.images.map((item: Json) => [item.id, item.name || item.id])} empty={<a href={link("images")}>{t("Upload an image first.")}</a>} />
-          <fieldset class="cards">
+          <fieldset class="cards" ref={cards}>
             <legend>{t("Flavor")}</legend>
             {data.flavors.map((item: Json) => (
               <label key={item.id} class={item.id === draft.flavor ? "on" : ""}>

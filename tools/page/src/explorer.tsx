@@ -17,6 +17,7 @@ async function load(): Promise<Operation[]> {
   const found: Operation[] = [];
   for (const [path, methods] of Object.entries(document.paths as Record<string, Json>))
     for (const [method, item] of Object.entries(methods as Record<string, Json>)) {
+      if (!Object.keys(item.responses).some((code) => code.startsWith("2"))) continue; // what Nova has removed, or this cloud has not
       const about = item.tags?.[0] ?? "";
       const version = item.parameters.find((parameter: Json) => parameter.in === "header")?.schema.enum?.[0] ?? "compute 2.1";
       const query = item.parameters.filter((parameter: Json) => parameter.in === "query").map((parameter: Json) => parameter.name);
@@ -84,6 +85,7 @@ function Try({ operation }: { operation: Operation }): VNode {
     setReply(null);
     const begun = performance.now();
     try {
+      if (Object.values(values).some((value) => /^\.{1,2}$/.test(value))) throw new Error("A browser takes . and .. for other paths.");
       if (body.trim()) JSON.parse(body);
       const found = await callCompute(operation.method, target, body.trim() || undefined, operation.version);
       setReply({ ...found, ms: Math.round(performance.now() - begun) });

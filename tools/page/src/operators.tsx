@@ -174,7 +174,7 @@ export function Actions(): VNode {
           columns={[
             { name: "server", title: t("Server"), narrow: true, text: (row) => row.instance_uuid, cell: (row) => <a href={link("servers", row.instance_uuid)}>{row.instance_uuid.slice(0, 8)}</a> },
             { name: "status", title: t("Status"), narrow: true, text: (row) => row.status, cell: (row) => <Status value={row.status} /> },
-            { name: "type", title: t("Kind"), text: (row) => words(row.migration_type ?? "").replaceAll("-", " ") }, { name: "from", title: t("From"), text: (row) => row.source_compute ?? "" }, { name: "to", title: t("To"), text: (row) => row.dest_compute ?? "" },
+            { name: "type", title: t("Kind"), text: (row) => words(row.migration_type ?? "").replaceAll("-", " ") }, { name: "from", title: t("From"), text: (row) => row.source_compute ?? "" }, { name: "to", title: t("To"), narrow: true, text: (row) => row.dest_compute ?? "" },
             { name: "created", title: t("Began"), text: (row) => row.created_at, cell: (row) => <Time at={row.created_at} /> },
           ]}
         />

@@ -232,6 +232,7 @@ export function Servers(): VNode {
           empty={
             <>
               <p>{t("There are no servers in this project yet.")}</p>
+              {may("os_compute_api:servers:create") && <ol class="steps"><li><a href={link("keys")}>{t("Add a key, to log in with SSH.")}</a></li>{has("network") && <li><a href={link("networks")}>{t("Look at the networks: a server needs one, and a router to reach the outside.")}</a></li>}<li>{t("Create the server. Its page says how to log in.")}</li></ol>}
               {may("os_compute_api:servers:create") && <a class="button primary" href={link("servers", "new")}>{t("Create the first server")}</a>}
               <Command text="openstack server list" />
             </>

@@ -409,6 +409,8 @@ export interface Column<T = Json> {
 }
 
 export const PAGE = 50;
+/** Rows that one sees at a glance: only longer tables have a search. */
+const SEARCHED = 7;
 
 interface TableProps<T> {
   rows: T[];
@@ -459,9 +461,9 @@ export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [],
   const hasActions = actions.some(allowed);
   return (
     <div class="table">
-      {(rows.length > 0 || search) && (
+      {(rows.length > SEARCHED || search || (rows.length > 0 && (kinds.length > 1 || offered.length > 0))) && (
         <div class="tools">
-          <input type="search" placeholder={t("Search")} aria-label={t("Search in this list")} value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(""); }} />
+          {(rows.length > SEARCHED || search) && <input type="search" placeholder={t("Search")} aria-label={t("Search in this list")} value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(""); }} />}
           {filter && kinds.length > 1 && (
             <select aria-label={filter.title} value={only} onChange={(event) => { setOnly(event.currentTarget.value); setPage(""); }}>
               <option value="">{filter.title}: {t("all")}</option>

@@ -17,7 +17,7 @@ from nova_lite import policies
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import directory
 from nova_lite.api.page import consoles, files, sessions
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, version
 from nova_lite.operations import OPERATIONS
 from tests.support.http_site import serving
 from tests.support.identity_api import World
@@ -283,6 +283,19 @@ def test_rights_have_the_states_of_each_operation(page: PageClient) -> None:
     assert operations["start"]["allowed"] == ["stopped"]
 
 
+def test_versions_of_daemons_are_for_those_who_may_list_services(page: PageClient) -> None:
+    assert page("GET", "/daemons").status_code == 401
+    page.log_in("alice")
+    assert page("GET", "/daemons").status_code == 403
+    assert page("GET", "/daemons", marked=False).status_code == 403
+    page.log_in("admin")
+    response = page("GET", "/daemons")
+    assert response.json["version"] == version.VERSION
+    assert isinstance(response.json["daemons"], list)
+    assert_secure(response)
+    assert page("POST", "/daemons", {}).status_code == 404
+
+
 # --- consoles
 
 
@@ -387,6 +400,14 @@ def test_rules_that_the_page_asks_for_exist() -> None:
     assert asked - known == set()
     kinds = set(re.findall(r'accepts\("([^"]+)"', text)) | set(re.findall(r'simple\("[^"]+", "([^"]+)"', text))
     assert kinds <= {operation.kind for operation in OPERATIONS.values()}
+
+
+def test_alerts_of_the_page_have_the_names_of_the_alert_rules() -> None:
+    text = (SOURCES / "src/alerts.tsx").read_text()
+    named = set(re.findall(r'"(NovaLite\w+)"', text))
+    assert named
+    rules = (ROOT / "etc/prometheus/rules.yml").read_text()
+    assert named - set(re.findall(r"alert: (\w+)", rules)) == set()
 
 
 def test_every_text_of_the_page_is_in_the_catalogue() -> None:

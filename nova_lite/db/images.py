@@ -147,7 +147,7 @@ def update(
         raise exceptions.ImageStatusConflict(image_id=image_id, status=row.status, expected=expected_status)
     if changes.get("size"):
         _check_quota(uow, row.owner, size=changes["size"], without=row.id)
-        if changes.get("status") == "saving" and row.status == "queued":
+        if changes.get("status") == "saving" and row.status in ("queued", "uploading"):
             _check_uploads(uow, row.owner)
     before = {"properties": len(row.properties), "tags": len(row.tags or [])}
     properties = {**row.properties, **changes.get("properties", {})}

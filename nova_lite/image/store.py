@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -157,6 +158,17 @@ class IncompleteFile:
         files.sync_directory(self._store_path)
         return Sums(self.size, self._digest.hexdigest(), self._md5.hexdigest())
 
+    def append(self, first: int) -> None:
+        """Add what was written to the image's file, which has ``first`` bytes that count; others are replaced."""
+        self._file.flush()
+        with open(self._temporary, "rb") as source, open(file_path(self._store_path, self._image_id), "r+b") as target:
+            target.truncate(first)
+            target.seek(first)
+            shutil.copyfileobj(source, target, CHUNK)
+            target.flush()
+            os.fsync(target.fileno())
+        self.discard()
+
     def discard(self) -> None:
         """Close the file, and remove it if it has not got its name."""
         with contextlib.suppress(OSError):  # the disk is full; what could not be written is not needed
@@ -173,6 +185,16 @@ def checksum(path: str) -> str:
     """Return the SHA-256 of a file in hex."""
     with open(path, "rb") as source:
         return hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def sums(path: str) -> tuple[str, str]:
+    """Return the SHA-256 and the MD5 of a file in hex."""
+    digest, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as source:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+            md5.update(chunk)
+    return digest.hexdigest(), md5.hexdigest()
 
 
 def remove(store_path: str, image_id: str) -> None:

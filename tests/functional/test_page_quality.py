@@ -23,6 +23,9 @@ from tests.support.page import Page
 
 PASSWORD = "correct horse"
 SERVERS = 1000
+HOSTS = 4
+#: Hosts of the list that is measured: each one of the cloud stands for several.
+SHOWN_HOSTS = 100
 SEED = f"""
 projects:
 - {{name: large}}
@@ -54,7 +57,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     options = tmp_path_factory.mktemp("options") / "dev.conf"
     options.write_text("[quota]\ninstances = 2000\ncores = -1\nram = -1\n[fake]\nvcpus = 4000\nmemory_mb = 4000000\n")
     command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0", "--json", "--faults"]
-    command += ["--hosts", "4", "--password", PASSWORD, "--seed", str(seed), "--config-file", str(options)]
+    command += ["--hosts", str(HOSTS), "--password", PASSWORD, "--seed", str(seed), "--config-file", str(options)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -94,7 +97,10 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
         "fetch('api/compute/v2.1/servers', {headers: {'X-Nova-Lite-Page': '1'}}).then((response) => response.json())"
         ".then((body) => body.servers[0].id)"
     )
-    tabs = [f"servers/{server}/{tab}" for tab in ("timeline", "network", "disks", "snapshots", "console", "metadata", "diagnostics")]
+    tabs = [
+        f"servers/{server}/{tab}"
+        for tab in ("timeline", "network", "disks", "snapshots", "console", "metadata", "diagnostics")
+    ]
     for place in [*page.places(), "servers/new", *tabs, "hosts/host1", "api/post_servers"]:
         page.go(place)
         if found := violations(page):
@@ -165,7 +171,32 @@ def test_log_in_is_accessible(page: Page) -> None:
     assert violations(page) == []
 
 
-def test_thousand_servers_are_searched_and_sorted_quickly(page: Page) -> None:
+#: Makes the page receive each host several times, by other names.
+_MANY_HOSTS = f"""
+const real = window.fetch;
+window.fetch = async (url, init) => {{
+  const response = await real(url, init);
+  const kind = /\\/os-services/.test(url) ? 'services' : /\\/os-hypervisors/.test(url) ? 'hypervisors' : '';
+  if (!kind) return response;
+  const rows = (await response.json())[kind].filter((row) => (row.service ?? row).host.startsWith('host'));
+  const named = (row, at) => {{
+    const host = 'host' + (Number((row.service ?? row).host.slice(4)) + {HOSTS} * at);
+    const other = {{...row, id: row.id + at}};
+    return row.service ? {{...other, service: {{...row.service, host}}}} : {{...other, host}};
+  }};
+  const many = Array.from({{length: {SHOWN_HOSTS // HOSTS}}}, (_, at) => rows.map((row) => named(row, at))).flat();
+  return new Response(JSON.stringify({{[kind]: many}}), {{status: 200}});
+}};
+true
+"""
+#: Expression: milliseconds until the page has drawn what a piece of script changes.
+_TIMED = (
+    "(async () => {{ const begun = performance.now(); {}; await new Promise((done) => requestAnimationFrame(() =>"
+    " setTimeout(done))); return performance.now() - begun; }})()"
+)
+
+
+def test_thousand_servers_are_searched_and_sorted_quickly(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     """Print the figures. Only their order of magnitude is checked, since the machine may be busy."""
     page.log_in("large", PASSWORD)
     page.browser.resize(1280, 900)
@@ -173,15 +204,24 @@ def test_thousand_servers_are_searched_and_sorted_quickly(page: Page) -> None:
     page.open("servers")
     page.browser.wait("document.querySelectorAll('tbody tr').length === 50")
     first = time.monotonic() - begun
+    paint = page.browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     page.browser.wait(f"document.querySelector('.count').textContent.startsWith('{SERVERS}')", 60)
     complete = time.monotonic() - begun
-    timed = (
-        "(async () => {{ const begun = performance.now(); {}; await new Promise((done) => requestAnimationFrame(() =>"
-        " setTimeout(done))); return performance.now() - begun; }})()"
-    )
-    search = page.browser.run(timed.format("write('Search in this list', 'web-77')"))
+    search = page.browser.run(_TIMED.format("write('Search in this list', 'web-77')"))
     assert page.browser.run("document.querySelectorAll('tbody tr').length") in range(1, 51)
     page.write("Search in this list", "")
-    sort = page.browser.run(timed.format("pressable('Name').click()"))
-    print(f"\nfirst rows {first:.2f} s, all {complete:.2f} s, search {search:.0f} ms, sort {sort:.0f} ms")
+    sort = page.browser.run(_TIMED.format("pressable('Name').click()"))
+    page.log_in("admin", PASSWORD)
+    page.browser.run(_MANY_HOSTS)
+    page.go("hosts")
+    page.browser.wait(f"document.querySelector('.count')?.textContent.startsWith('{SHOWN_HOSTS}')", 60)
+    hosts = [
+        page.browser.run(_TIMED.format(script))
+        for script in ("write('Search in this list', 'host7')", "pressable('Memory').click()")
+    ]
+    with capsys.disabled():
+        print(
+            f"\nservers: first paint {paint / 1000:.2f} s, first rows {first:.2f} s, all {complete:.2f} s, search"
+            f" {search:.0f} ms, sort {sort:.0f} ms; hosts: search {hosts[0]:.0f} ms, sort {hosts[1]:.0f} ms"
+        )
     assert (first, search, sort) < (10, 2000, 2000)

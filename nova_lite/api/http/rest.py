@@ -148,8 +148,7 @@ class ServiceApplication:
 
     @staticmethod
     def _with_headers(response: webob.Response, headers: Mapping[str, str]) -> webob.Response:
-        if "Allow" in headers:
-            response.headers["Allow"] = headers["Allow"]
+        response.headers.update({name: headers[name] for name in ("Allow", "Content-Range") if name in headers})
         return response
 
 

@@ -5,6 +5,7 @@ Image metadata are rows of the conductor's database. Image data are files on thi
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import uuid
@@ -18,7 +19,7 @@ from webob.static import FileIter
 from nova_lite.api.http import deploy, transfers, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.image import imports, listing, metadefs, requests, uploads, views
+from nova_lite.api.image import imports, listing, metadefs, pieces, requests, uploads, views
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.image.store import file_path
@@ -217,19 +218,33 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         return self._receive(req, self._changeable(req, id), uploads.Upload, self.store_path)
 
     def stage(self, req: ServiceRequest, id: str) -> webob.Response:
-        """Receive data that wait for their import. It goes on like an upload, but the image is ``uploading`` then."""
+        """Receive data that wait for their import. It goes on like an upload, but the image is ``uploading`` then.
+
+        With ``Content-Range`` it receives one piece of them (`nova_lite.api.image.pieces`).
+        """
         image = self._changeable(req, id)
         try:
             directory = store.prepare_below(self.store_path, imports.STAGING)
         except OSError as error:
             LOG.error("Data cannot be staged: %s", error)
             raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
-        return self._receive(req, image, imports.StagedUpload, directory)
+        header = req.headers.get("Content-Range")
+        if header is None:
+            return self._receive(req, image, imports.StagedUpload, directory)
+        piece = pieces.parse(header, req.content_length)
+        return self._receive(req, image, functools.partial(pieces.StagedPiece, piece), directory, piece)
 
     def start_import(self, req: ServiceRequest, id: str) -> Response:
         return self.import_data(req, self._changeable(req, id))
 
-    def _receive(self, req: ServiceRequest, image: Image, kind: type[uploads.Upload], directory: str) -> webob.Response:
+    def _receive(
+        self,
+        req: ServiceRequest,
+        image: Image,
+        make: Callable[..., uploads.Upload],
+        directory: str,
+        piece: pieces.Piece | None = None,
+    ) -> webob.Response:
         if req.content_type != DATA_TYPE:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type must be {DATA_TYPE}.")
         if not image.disk_format or not image.container_format:
@@ -238,16 +253,18 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         receive = req.environ.get(transfers.RECEIVE)
         is_chunked = req.content_length is None and (receive is not None or req.headers.get("Transfer-Encoding"))
         length = None if is_chunked else req.content_length or 0
-        uploads.check_length(length, limit)
+        total = piece.total if piece else length
+        uploads.check_length(total, limit)
         self.sweep_if_due()
-        self._require_room(length or 0, floor)
+        expected = pieces.status_before(image, piece, directory) if piece else "queued"
+        self._require_room((total or 0) - (piece.first if piece else 0), floor)
         fault_of = self._fault_of_upload(req)
-        upload = kind(self.conductor, req.context, directory, image, limit, floor, fault_of)
+        upload = make(self.conductor, req.context, directory, image, limit, floor, fault_of)
         if receive is not None:
             receive(upload, req.context.project_id)
         # Its formats cannot change while it is saving.
-        reserved = {"status": "saving", "size": uploads.first_reservation(length, limit)}
-        upload.image = self.conductor.image_update(req.context, image.id, reserved, "queued")
+        reserved = {"status": "saving", "size": uploads.first_reservation(total, limit)}
+        upload.image = self.conductor.image_update(req.context, image.id, reserved, expected)
         if receive is not None:
             return webob.Response(status=202)
         return uploads.receive_now(upload, req.environ["wsgi.input"], length)

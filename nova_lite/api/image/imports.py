@@ -117,6 +117,8 @@ class Imports(rest.ServiceApplication):
         """Move staged data into the store. A repeated request goes on where an earlier one has died."""
         if image.status != STAGED:
             raise exceptions.Conflict(f"Image {image.id} is {image.status}: stage its data first.")
+        if not image.checksum:
+            raise exceptions.Conflict(f"Image {image.id} has only {image.size} bytes of its data: stage the others.")
         store_path = self.conf.image.store_path
         staged, target = store.file_path(staging_path(store_path), image.id), store.file_path(store_path, image.id)
         try:

@@ -160,8 +160,11 @@ class Upload:
         self._requeue()
 
     def _requeue(self) -> None:
+        self._reset({"status": "queued", "size": 0})
+
+    def _reset(self, changes: dict[str, Any]) -> None:
         try:
-            self._conductor.image_update(self._context, self.image.id, {"status": "queued", "size": 0}, "saving")
+            self._conductor.image_update(self._context, self.image.id, changes, "saving")
         except exceptions.NovaLiteException as error:
             LOG.warning("Image %s stays in saving after its upload failed: %s", self.image.id, error)
 

@@ -19,7 +19,11 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
     """Return the page's own applications for authenticated callers: rights, versions of daemons, stream of events."""
     del global_conf, local_conf
     services = deploy.services()
-    apps = {"/rights": RightsApp(services), "/daemons": DaemonsApp(services), "/events": EventsApp(services)}
+    apps: dict[str, deploy.App] = {
+        "/rights": RightsApp(services),
+        "/daemons": DaemonsApp(services),
+        "/events": EventsApp(services),
+    }
     return deploy.UrlMap(apps)
 
 

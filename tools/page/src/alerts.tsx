@@ -94,7 +94,7 @@ function Upgrade(): VNode {
           scope="daemon-" label={t("Upgrade state")} rows={data.rows} idOf={(row) => row.id} nameOf={(row) => row.host} empty={<p>{t("No daemon reports.")}</p>}
           columns={[
             { name: "binary", title: t("Daemon"), narrow: true, text: (row) => row.binary }, { name: "host", title: t("Machine"), narrow: true, text: (row) => row.host },
-            { name: "version", title: t("Version"), narrow: true, text: (row) => row.version ?? "", cell: (row): ComponentChildren => (row.version && row.version !== data.own ? <b class="other">{row.version}</b> : row.version) },
+            { name: "version", title: t("Version"), narrow: true, text: (row) => row.version ?? "", cell: (row): ComponentChildren => (row.version && row.version !== data.own ? <code class="other">{row.version}</code> : <code>{row.version}</code>) },
             { name: "since", title: t("Since"), text: (row) => row.since ?? "", cell: (row) => <Time at={row.since} /> },
           ]}
         />

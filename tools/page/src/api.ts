@@ -138,17 +138,50 @@ export async function all(service: Service, path: string, key: string): Promise<
 export const list = async (service: Service, path: string, key: string, options: Options = {}): Promise<Json[]> =>
   (await call(service, "GET", path, undefined, options))[key];
 
-/** Send a file, and report how much of it has arrived. */
-export function upload(path: string, file: Blob, progress: (share: number) => void): Promise<void> {
-  return new Promise((resolve, reject) => {
+/** Bytes that are sent at once: what a lost connection costs at most. */
+const PIECE = 8 * 1048576;
+/** Attempts at one piece; the wait between them grows to ten seconds. */
+const ATTEMPTS = 40;
+
+/**
+ * Send a file in pieces, and import it. After a lost connection it goes on with the piece that broke. `begun`: data may be
+ * there already. `progress`: share of the file, and whether the connection is lost.
+ */
+export async function upload(image: string, file: Blob, begun: boolean, progress: (share: number, lost: boolean) => void): Promise<void> {
+  let first = 0;
+  for (let attempt = 0; first < file.size; ) {
+    const end = Math.min(file.size, first + PIECE);
+    const { status, text, arrived } = await put(`${ROOTS.image}/images/${image}/stage`, file.slice(first, end), `bytes ${first}-${end - 1}/${file.size}`, (sent) => progress((first + sent) / file.size, false));
+    if (status === 401 && renew) await renew();
+    else if (status === 416 && arrived !== null) first = arrived;
+    else if (status > 0 && status < 300) {
+      first = end;
+      attempt = 0;
+    } else if ([0, 502, 503, 504].includes(status) || (status === 409 && (begun || attempt > 0))) {
+      // The API may not have noticed yet that the last attempt has ended.
+      if (++attempt > ATTEMPTS && status === 0) throw new ApiError("The connection was lost during the upload.", 0);
+      if (attempt > ATTEMPTS) throw new ApiError(reasonOf(text, status), status);
+      progress(first / file.size, true);
+      await new Promise((done) => setTimeout(done, Math.min(10, attempt) * 1000));
+    } else throw new ApiError(reasonOf(text, status), status);
+  }
+  await call("image", "POST", `/images/${image}/import`, { method: { name: "glance-direct" } });
+}
+
+interface Put { status: number; text: string; arrived: number | null }
+
+function put(url: string, data: Blob, range: string, sent: (count: number) => void): Promise<Put> {
+  return new Promise((resolve) => {
     const request = new XMLHttpRequest();
-    request.open("PUT", ROOTS.image + path);
+    request.open("PUT", url);
     request.setRequestHeader("X-Nova-Lite-Page", "1");
     request.setRequestHeader("Content-Type", "application/octet-stream");
-    request.upload.onprogress = (event) => progress(event.loaded / Math.max(1, event.total));
-    request.onload = () =>
-      request.status < 300 ? resolve() : reject(new ApiError(reasonOf(request.responseText, request.status), request.status));
-    request.onerror = () => reject(new ApiError("The connection was lost during the upload.", 0));
-    request.send(file);
+    request.setRequestHeader("Content-Range", range);
+    request.upload.onprogress = (event) => sent(event.loaded);
+    request.onloadend = () => {
+      const found = /^bytes \*\/(\d+)$/.exec(request.getResponseHeader("Content-Range") ?? "");
+      resolve({ status: request.status, text: request.responseText, arrived: found ? Number(found[1]) : null });
+    };
+    request.send(data);
   });
 }

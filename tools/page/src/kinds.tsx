@@ -1,9 +1,9 @@
 // The things of users, besides servers: images, volumes, networks, keys.
 import type { VNode } from "preact";
-import { type Json, all, call, list, upload } from "./api";
+import { type ApiError, type Json, all, call, list, upload } from "./api";
 import type { Kind } from "./listing";
 import { t } from "./messages";
-import { link, shared, useData } from "./state";
+import { link, remember, remembered, shared, useData } from "./state";
 import { type Action, ActionButtons, type Choice, Empty, Failure, Name, Share, Status, Table, Time, Waiting, command, size } from "./ui";
 import { Secret, freeServers } from "./choices";
 import { names } from "./servers";
@@ -15,6 +15,10 @@ const title = (row: Json): string => row.name || short(row.id);
 const bytes = (count: number | null): string => (count ? (count < 1048576 ? `${Math.ceil(count / 1024)} KB` : size(count / 1048576)) : "");
 const owner = () => shared.session?.project?.id ?? "";
 const isOwn = (row: Json): boolean => (row.owner ?? row.project_id) === owner() || shared.session!.roles.includes("admin");
+
+/** By this the page knows a file again, so that an upload goes on with the same one. */
+const mark = (file: File): string => `${file.name} ${file.size} ${file.lastModified}`;
+const sending = (progress: (text: string) => void) => (share: number, lost: boolean) => progress(lost ? t("The connection is lost. The upload goes on when it is back.") : `${t("Sent")}: ${Math.floor(share * 100)} %`);
 
 export const images = (): Kind => ({
   path: "images", title: t("Images"), one: t("image"), rule: "image:get_images", load: () => all("image", "/images", "images"), show: (id) => call("image", "GET", `/images/${id}`), nameOf: title,
@@ -39,10 +43,13 @@ export const images = (): Kind => ({
     run: async (_, values, progress) => {
       if (!values.file) throw new Error(t("Choose a file."));
       const image = await call("image", "POST", "/images", { name: values.name, disk_format: values.format, container_format: "bare", min_disk: Number(values.disk) || 0 });
+      remember(`upload.${image.id}`, mark(values.file));
       try {
-        await upload(`/images/${image.id}/file`, values.file, (share) => progress(`${t("Sent")}: ${Math.floor(share * 100)} %`));
+        await upload(image.id, values.file, false, sending(progress));
+        remember(`upload.${image.id}`, "");
       } catch (error) {
-        await call("image", "DELETE", `/images/${image.id}`).catch(() => undefined); // an image without data is of no use
+        // What the API refuses is of no use. What a lost connection has left goes on later.
+        if ((error as ApiError).status) await call("image", "DELETE", `/images/${image.id}`).catch(() => undefined);
         throw error;
       }
     },
@@ -54,6 +61,16 @@ export const images = (): Kind => ({
       fields: (row) => [{ name: "name", label: t("Name"), required: true, initial: row.name ?? "" }, { name: "visibility", label: t("Visibility"), kind: "select", required: true, initial: row.visibility, choices: ["private", "shared", "community", "public"].map((value) => ({ value, label: value })), help: t("The API says whether you may share an image with all projects.") }],
       run: (row, values) => call("image", "PATCH", `/images/${row.id}`, [...(values.name === row.name ? [] : [{ op: "replace", path: "/name", value: values.name }]), ...(values.visibility === row.visibility ? [] : [{ op: "replace", path: "/visibility", value: values.visibility }])], { headers: { "Content-Type": "application/openstack-images-v2.1-json-patch" } }),
       command: (row, values) => command("openstack image set", ["--name", values.name], `--${values.visibility}`, row.id),
+    },
+    {
+      name: "resume", label: t("Go on with the upload"), rule: "image:upload_image", single: true, when: (row) => isOwn(row) && ["queued", "uploading", "saving"].includes(row.status),
+      confirm: t("Choose the same file again. What has arrived is not sent twice."), fields: [{ name: "file", label: t("File"), kind: "file", required: true }],
+      run: async (row, values, progress) => {
+        const known = remembered(`upload.${row.id}`);
+        if (!values.file || (known && known !== mark(values.file))) throw new Error(t("This is another file than the one that was begun."));
+        await upload(row.id, values.file, true, sending(progress));
+        remember(`upload.${row.id}`, "");
+      },
     },
     { name: "deactivate", label: t("Deactivate"), rule: "image:deactivate", when: (row) => isOwn(row) && row.status === "active", run: (row) => call("image", "POST", `/images/${row.id}/actions/deactivate`), command: (row) => command("openstack image set --deactivate", row.id) },
     { name: "reactivate", label: t("Reactivate"), rule: "image:reactivate", when: (row) => isOwn(row) && row.status === "deactivated", run: (row) => call("image", "POST", `/images/${row.id}/actions/reactivate`), command: (row) => command("openstack image set --activate", row.id) },

@@ -73,7 +73,7 @@ export function Plan({ host, steps }: { host: string; steps: (host: string) => P
   const { data, error, reload } = useData(() => steps(host), ["plan", host]);
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   return (
-    <section class="plan" aria-label={t("Plan")}>
+    <div class="plan">
       <p><b>{t("Plan")}</b>: {data.length ? t("This would happen now. The scheduler chooses again when each move begins.") : t("No servers are on this host.")}</p>
       {data.length > 0 && (
         <Table
@@ -86,6 +86,6 @@ export function Plan({ host, steps }: { host: string; steps: (host: string) => P
           ]}
         />
       )}
-    </section>
+    </div>
   );
 }

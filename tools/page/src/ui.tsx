@@ -52,7 +52,7 @@ const TONES: Record<string, string[]> = {
   good: ["active", "available", "up", "enabled", "success", "in-use", "completed", "complete", "confirmed", "done", "yes"],
   bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no", "critical"],
   busy: ["build", "queued", "saving", "importing", "creating", "deleting", "attaching", "detaching", "resize", "migrating", "running", "reboot",
-    "hard_reboot", "rebuild", "pending"],
+    "hard_reboot", "rebuild", "pending", "uploading"],
   warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down", "warning"],
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.server
 import os
 import socket
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import webob
 
 from nova_lite.api.image import imports
 from nova_lite.base import exceptions, ip
@@ -190,6 +192,84 @@ def test_abandoned_staged_data_are_removed_when_others_arrive(
     monkeypatch.setattr(imports, "time", SimpleNamespace(monotonic=lambda: later, time=time.time))
     last = stage(images)
     assert files_of(images) == sorted([kept, last])
+
+
+# --- pieces
+
+
+def piece(images: ImageService, image_id: str, first: int, end: int, total: int = len(DATA)) -> webob.Response:
+    """Stage the bytes from ``first`` to before ``end``."""
+    headers = {"Content_Range": f"bytes {first}-{end - 1}/{total}"}
+    return images("PUT", f"/images/{image_id}/stage", DATA[first:end], **headers)
+
+
+def test_data_are_staged_in_pieces_and_imported_when_all_are_there(images: ImageService) -> None:
+    image_id = images.made("/images", BODY)["id"]
+    for first in (0, 700, 1400):
+        refused = images("POST", f"/images/{image_id}/import", DIRECT)
+        assert refused.status_code == 409
+        assert piece(images, image_id, first, min(first + 700, len(DATA))).status_code == 204
+    assert piece(images, image_id, 1400, len(DATA)).headers["Content-Range"] == f"bytes */{len(DATA)}", "all is there"
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 202
+    shown = images("GET", f"/images/{image_id}").json
+    assert (shown["status"], shown["size"]) == ("active", len(DATA))
+    assert (shown["os_hash_value"], shown["checksum"]) == (
+        hashlib.sha256(DATA).hexdigest(),
+        hashlib.md5(DATA).hexdigest(),
+    )
+    assert images("GET", f"/images/{image_id}/file").body == DATA
+    assert files_of(images) == [image_id]
+
+
+def test_piece_that_begins_elsewhere_is_told_where_to_go_on(images: ImageService) -> None:
+    image_id = images.made("/images", BODY)["id"]
+    assert piece(images, image_id, 700, 900).status_code == 409, "nothing has arrived"
+    assert piece(images, image_id, 0, 700).status_code == 204
+    for first in (0, 600, 800):
+        response = piece(images, image_id, first, 1000)
+        assert response.status_code == 416
+        assert response.headers["Content-Range"] == "bytes */700"
+
+
+def test_piece_that_breaks_leaves_the_earlier_ones(images: ImageService, monkeypatch: pytest.MonkeyPatch) -> None:
+    image_id = images.made("/images", BODY)["id"]
+    assert piece(images, image_id, 0, 700).status_code == 204
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "sums", lambda path: (_ for _ in ()).throw(OSError("the disk fails")))
+        assert piece(images, image_id, 700, len(DATA)).status_code == 503
+    with open(images.store / "staging" / image_id, "ab") as file:
+        file.write(b"what a daemon wrote before it was killed")
+    assert piece(images, image_id, 700, len(DATA)).status_code == 204
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 202
+    assert images("GET", f"/images/{image_id}/file").body == DATA
+
+
+def test_piece_whose_earlier_ones_are_gone_is_refused(images: ImageService) -> None:
+    image_id = images.made("/images", BODY)["id"]
+    assert piece(images, image_id, 0, 700).status_code == 204
+    os.truncate(images.store / "staging" / image_id, 600)
+    assert "begin again" in fault(piece(images, image_id, 700, 900), "conflictingRequest", 409)
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("bytes 0-9/*", 400),
+        ("bytes 9-0/20", 400),
+        ("bytes 0-9/9", 400),
+        ("bytes 0-8/20", 400),
+        ("bytes -1-8/20", 400),
+        ("bytes \u0660-9/20", 400),
+        ("bytes 0-9/1048577", 413),
+        ("bytes 0-9/999999999999999", 413),
+    ],
+)
+def test_wrong_range_of_a_piece_is_refused(images: ImageService, header: str, status: int) -> None:
+    image_id = images.made("/images", BODY)["id"]
+    response = images("PUT", f"/images/{image_id}/stage", DATA[:10], Content_Range=header)
+    assert response.status_code == status
+    assert files_of(images) == []
+    assert images("GET", f"/images/{image_id}").json["status"] == "queued"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ it. Every error is a `ValueError` that names the wrong text.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
@@ -38,6 +39,16 @@ def parse_network4(text: str, strict: bool = True) -> IPv4Network:
 
 def parse_network6(text: str, strict: bool = True) -> IPv6Network:
     return IPv6Network(_without_zone(text), strict=strict)
+
+
+def within(wanted: Network, ranges: Iterable[str]) -> list[Network]:
+    """Return those of the ranges that have the version of ``wanted``."""
+    return [item for item in map(parse_network, ranges) if item.version == wanted.version]
+
+
+def is_subnet(inner: Network, outer: Network) -> bool:
+    """Check whether ``outer`` has all addresses of ``inner``."""
+    return inner.version == outer.version and inner[0] in outer and inner[-1] in outer
 
 
 def parse_interface4(text: str) -> IPv4Interface:

@@ -670,7 +670,8 @@ class ConductorRPC(Protocol):
         """Set ``name``, ``description``, ``admin_state_up``, ``shared``, names of the subnet, and its settings.
 
         Settings of the subnet are ``gateway`` (None: none), ``dns``, ``pools``, ``host_routes`` and ``enable_dhcp``.
-        An older conductor refuses them.
+        ``subnet6`` has such settings of the IPv6 subnet, and its ``name`` and ``description``. An older conductor
+        refuses them.
         """
 
     @rpc.delete(rpc.API, since="1.8")
@@ -679,11 +680,14 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> NetworkRecord:
-        """Give the network ``subnet.id`` its addresses. Raises a 400 for addresses that it cannot have."""
+        """Give the network ``subnet.id`` its addresses, with ``subnet6`` its IPv6 addresses.
+
+        Raises a 400 for addresses that it cannot have. An older conductor raises it for IPv6.
+        """
 
     @rpc.delete(rpc.API, since="1.8")
     def subnet_delete(self, context: RequestContext, network_id: str) -> None:
-        """Delete a subnet. Raises `NetworkInUse` while it has a port."""
+        """Delete a subnet. Raises `NetworkInUse` while it has a port. ``network_id``: also the id of an IPv6 subnet."""
 
     @rpc.change(rpc.API, since="1.24")
     def network_resources_create(self, context: RequestContext, wanted: NetworkResources) -> NetworkResources:

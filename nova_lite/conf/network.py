@@ -9,11 +9,11 @@ from oslo_config import cfg, types
 from nova_lite.base import ip
 
 
-class Ipv4Range(types.String):
-    """Type of an option: an IPv4 network without host bits."""
+class Range(types.String):
+    """Type of an option: an IPv4 or IPv6 network without host bits."""
 
     def __call__(self, value: object) -> str:
-        return str(ip.parse_network4(super().__call__(value)))
+        return str(ip.parse_network(super().__call__(value)))
 
 
 OPTS = [
@@ -46,11 +46,12 @@ OPTS = [
     ),
     cfg.ListOpt(
         "project_ranges",
-        item_type=Ipv4Range(),
+        item_type=Range(),
         default=[],
         help=(
-            "Conductor: IPv4 ranges for subnets of projects' own networks, like 10.64.0.0/10. Hosts route to "
-            "them, so use ranges that nothing else uses. Without any, only admins create subnets."
+            "Conductor: IPv4 and IPv6 ranges for subnets of projects' own networks, like 10.64.0.0/10 and fd40::/10. "
+            "Hosts route to them, so use ranges that nothing else uses. Without any of an IP version, only admins "
+            "create such subnets. Add IPv6 ranges when no conductor is of an older version any more."
         ),
     ),
     cfg.ListOpt(

@@ -28,6 +28,8 @@ from nova_lite.db.models import (
     Network,
     Port,
     QuotaUsage,
+    RouterInterface,
+    RouterInterface6,
     Volume,
 )
 from nova_lite.db.quota_counts import COUNTED
@@ -217,11 +219,15 @@ def unfree_ports(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def wrong_ipv6(uow: UnitOfWork) -> Iterator[Problem]:
-    """Find ports whose IPv6 address differs from the address that guests derive from the MAC address."""
-    query = sa.select(Port.id, Port.mac_address, Port.address6, Network).join(Network, Network.id == Port.network_id)
-    for port_id, mac_address, address6, row in uow.session.execute(
+    """Find ports whose IPv6 address differs from the address that guests derive from the MAC address, if they do."""
+    columns = (Port.id, Port.mac_address, Port.address, Port.address6, Network)
+    query = sa.select(*columns).join(Network, Network.id == Port.network_id)
+    query = query.where(*(~sa.exists().where(kind.port_id == Port.id) for kind in (RouterInterface, RouterInterface6)))
+    for port_id, mac_address, address, address6, row in uow.session.execute(
         query.where(sa.or_(Network.cidr6 != "", Port.address6.is_not(None)))
     ):
+        if (row.cidr6 and not ipv6.is_derived(row.subnet6)) or (address is None and address6 is None):
+            continue
         right = ipv6.address_on(rows.to_object(NetworkObject, row), mac_address)
         if address6 != right:
             mended = sa.update(Port).where(Port.id == port_id, Port.mac_address == mac_address)

@@ -163,7 +163,8 @@ def _gives_ids(table: sa.Table) -> bool:
 
 
 def _is_json(column: sa.Column[Any]) -> bool:
-    return isinstance(column.type, sa.JSON)
+    kind = column.type
+    return isinstance(kind.impl_instance if isinstance(kind, sa.TypeDecorator) else kind, sa.JSON)
 
 
 def _without_defaults(columns: list[sa.Column[Any]], name: str) -> sa.TableClause:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from nova_lite.objects import Subnet6, ipv6
 
 #: Microseconds on MariaDB, too.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -57,6 +60,19 @@ class Tagged:
 
 
 # --- hosts
+
+
+class Settings6(sa.TypeDecorator[Subnet6]):
+    """Column with the settings of an IPv6 subnet."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Subnet6 | None, dialect: sa.Dialect) -> Any:
+        return None if value is None else msgspec.to_builtins(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Subnet6 | None:
+        return None if value is None else msgspec.convert(value, Subnet6)
 
 
 class Service(Numbered, Changed, Base):
@@ -795,16 +811,21 @@ class ImageMember(Changed, Base):
     status: Mapped[str] = mapped_column(sa.String(16))
 
 
+def _subnet6_id(context: Any) -> str:
+    return ipv6.subnet_id(context.get_current_parameters()["id"])
+
+
 class Network(Tagged, Changed, Base):
     """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet.
 
     ``needs_router``: for its way out. Networks of operators and of older versions (None) need none. ``pools``: None:
     one from ``start`` to ``end``. ``revised``: hosts have to learn of the settings of its subnet, since these have
-    changed.
+    changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet6_id``: id of its IPv6 subnet, also if
+    there is none; None: a conductor of an older version has made the row.
     """
 
     __tablename__ = "networks"
-    __table_args__ = (sa.Index(None, "project_id", "id"),)
+    __table_args__ = (sa.Index(None, "project_id", "id"), sa.Index(None, "subnet6_id", "cidr6"))
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     name: Mapped[str] = mapped_column(Name, index=True)
@@ -822,6 +843,8 @@ class Network(Tagged, Changed, Base):
     is_default: Mapped[bool] = mapped_column(default=False)
     vni: Mapped[int | None] = mapped_column(unique=True, index=True)
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
+    subnet6: Mapped[Subnet6 | None] = mapped_column(Settings6)
+    subnet6_id: Mapped[str | None] = mapped_column(Uuid, default=_subnet6_id)
     needs_router: Mapped[bool | None] = mapped_column()
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
     subnet_pool_id: Mapped[str | None] = mapped_column(Uuid, index=True)
@@ -897,9 +920,22 @@ class Router(Tagged, Changed, Base):
 
 
 class RouterInterface(Base):
-    """The port of a router on a network. A network has at most one, because hosts have one gateway for it."""
+    """The port of a router on a network's IPv4 subnet. A network has at most one router, because hosts have one gateway
+    for it.
+    """
 
     __tablename__ = "router_interfaces"
+
+    port_id: Mapped[str] = mapped_column(sa.ForeignKey("ports.id"), primary_key=True)
+    router_id: Mapped[str] = mapped_column(sa.ForeignKey("routers.id"), index=True)
+    network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"), unique=True)
+
+
+class RouterInterface6(Base):
+    """The port of a router on a network's IPv6 subnet."""
+
+    __tablename__ = "router_interfaces6"
+    __table_args__ = {"sqlite_with_rowid": False}
 
     port_id: Mapped[str] = mapped_column(sa.ForeignKey("ports.id"), primary_key=True)
     router_id: Mapped[str] = mapped_column(sa.ForeignKey("routers.id"), index=True)

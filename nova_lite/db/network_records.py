@@ -1,4 +1,4 @@
-"""Networks for the network API: listed, created and changed by users, each with at most one subnet.
+"""Networks for the network API: listed, created and changed by users, each with at most one subnet of each IP version.
 
 A host has one routing table for all networks of its guests. So no two networks may overlap, and a project's own
 networks stay within the ranges that the operator configured for them.
@@ -6,9 +6,10 @@ networks stay within the ranges that the operator configured for them.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 import msgspec
@@ -19,9 +20,9 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import compute_nodes, networks, paging, quotas, rbac, revisions, rows, subnet_pools
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import FloatingIp, FloatingIpPool, Instance, Network, Port
-from nova_lite.network import factory
-from nova_lite.objects import ListQuery, NetworkRecord, ipv6
+from nova_lite.db.models import FloatingIp, FloatingIpPool, Instance, Network, Port, RouterInterface6
+from nova_lite.network import factory, factory6
+from nova_lite.objects import ListQuery, NetworkRecord, Subnet6, ipv6
 
 #: Fields that `update` may change: names, and settings of the subnet.
 UPDATABLE = (
@@ -29,6 +30,9 @@ UPDATABLE = (
     "shared",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
+#: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
+SUBNET6 = "subnet6"
+_UPDATABLE6 = {*SETTINGS, "name", "description"}
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
 MAX_HOST_ROUTES = 20
@@ -45,9 +49,10 @@ MAX_COLLISIONS = 16
 
 _RANDOM = random.SystemRandom()
 
+_NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None}
+
 _NO_SUBNET: dict[str, Any] = {
     "cidr": "",
-    "cidr6": "",
     "start": "",
     "end": "",
     "gateway": None,
@@ -109,10 +114,29 @@ def _cases(context: RequestContext, conditions: list[sa.ColumnElement[bool]]) ->
 
 
 def _of_subnets(uow: UnitOfWork, ids: list[str], network_ids: list[str] | None) -> list[str]:
-    """Return the ids of the networks of these subnets. The id of an IPv6 subnet is derived from its network's."""
-    with_ipv6 = uow.session.scalars(sa.select(Network.id).where(Network.cidr6 > ""))
-    found = [*ids, *(network_id for network_id in with_ipv6 if ipv6.subnet_id(network_id) in ids)]
+    """Return the ids of the networks of these subnets."""
+    found = [*ids, *_of_subnets6(uow, ids)]
     return [network_id for network_id in found if network_ids is None or network_id in network_ids]
+
+
+def _of_subnets6(uow: UnitOfWork, ids: list[str]) -> list[str]:
+    """Return the ids of the networks of these IPv6 subnets. Rows of conductors of older versions do not name them."""
+    with_ipv6 = sa.select(Network.id).where(Network.cidr6 > "")
+    return [
+        *uow.session.scalars(with_ipv6.where(Network.subnet6_id.in_(ids))),
+        *(
+            network_id
+            for network_id in uow.session.scalars(with_ipv6.where(Network.subnet6_id.is_(None)))
+            if ipv6.subnet_id(network_id) in ids
+        ),
+    ]
+
+
+def subnet_of(uow: UnitOfWork, subnet_id: str) -> tuple[str, int]:
+    """Return network and IP version of a subnet, which perhaps does not exist."""
+    for network_id in _of_subnets6(uow, [subnet_id]):
+        return network_id, 6
+    return subnet_id, 4
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
@@ -126,7 +150,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
     if network.project_id is not None:
         check_quota(uow, conf, network.project_id)
     for _ in range(MAX_COLLISIONS):
-        row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, "created_at": uow.now})
+        row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, **_NO_SUBNET6, "created_at": uow.now})
         row.bridge = "nlbr" + network.id.replace("-", "")[:11]
         row.needs_router = network.project_id is not None
         vni = row.vni = _free_vni(uow, conf)
@@ -177,13 +201,16 @@ def _check_subnet_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) 
 
 def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
     query = sa.select(sa.func.count(Network.id)).where(Network.project_id == project_id)
-    return uow.session.scalar(query.where(Network.cidr != "") if with_subnet else query) or 0
+    if not with_subnet:
+        return uow.session.scalar(query) or 0
+    return sum(uow.session.scalar(query.where(column != "")) or 0 for column in (Network.cidr, Network.cidr6))
 
 
 def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
     """Change some of `UPDATABLE` and `SETTINGS`. Hosts with servers on the network learn of its settings."""
     row = locked(uow, context, network_id)
     changes = dict(changes)
+    of_subnet6 = changes.pop(SUBNET6, None)
     unknown = changes.keys() - {*UPDATABLE, *SETTINGS}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a network cannot be changed")
@@ -196,6 +223,8 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     settings = {name: changes[name] for name in SETTINGS if name in changes}
     if settings:
         _revise(uow, context, row, settings)
+    if of_subnet6:
+        _revise6(uow, context, row, of_subnet6)
     row.updated_at = uow.now
     uow.session.flush()
     return _shown(uow, context, [row])[0]
@@ -226,11 +255,58 @@ def _revise(uow: UnitOfWork, context: RequestContext, row: Network, settings: di
             _check_name_servers(uow, network)
     if "host_routes" in settings:
         network.host_routes = _host_routes(row.id, settings["host_routes"])
+    if settings.get("enable_dhcp", row.enable_dhcp) != row.enable_dhcp and ipv6.is_assigned(network):
+        _require_no_servers(uow, row, "enable_dhcp")  # hosts have one file for both addresses of a server
     network.enable_dhcp = settings.get("enable_dhcp", network.enable_dhcp)
     for name in ("gateway", "host_address", "start", "end", *SETTINGS):
         setattr(row, name, getattr(network, name))
     row.revised = True
     uow.refiltered_projects.update(_projects_on(uow, row.id))
+
+
+def _revise6(uow: UnitOfWork, context: RequestContext, row: Network, changes: dict[str, Any]) -> None:
+    """Change settings and names of a network's IPv6 subnet."""
+    if row.subnet6 is None:
+        raise exceptions.Forbidden("The operator has made this IPv6 subnet with its network.")
+    if unknown := changes.keys() - _UPDATABLE6:
+        raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a subnet cannot be changed")
+    before, network = row.subnet6, rows.to_object(NetworkRecord, row)
+    subnet = network.subnet6 = msgspec.structs.replace(before, **changes)
+    if subnet.gateway is not None:
+        subnet.gateway = factory6.machine(network, "gateway", subnet.gateway)
+    _check_change6(uow, row, before, subnet)
+    factory6.set_settings(network, subnet)
+    if subnet.gateway is None:
+        subnet.host_address = before.gateway or before.host_address
+    if "dns" in changes and not context.is_admin:
+        _check_name_servers(uow, network)
+    row.subnet6 = subnet
+    if changes.keys() & set(SETTINGS):
+        row.revised = True
+        uow.refiltered_projects.update(_projects_on(uow, row.id))
+
+
+def _check_change6(uow: UnitOfWork, row: Network, before: Subnet6, subnet: Subnet6) -> None:
+    """Raise an error for a change that hosts would not carry out below servers, or that takes a used address."""
+    for name in ("gateway", "enable_dhcp"):
+        if getattr(subnet, name) != getattr(before, name):
+            _require_no_servers(uow, row, name)
+    if len(subnet.host_routes or ()) > MAX_HOST_ROUTES:
+        raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id(row.id), quota=MAX_HOST_ROUTES)
+    if subnet.gateway == before.gateway:
+        return
+    users = sa.select(Port.id).where(Port.network_id == row.id)
+    if before.gateway and (port_id := uow.session.scalars(users.where(Port.address6 == before.gateway)).first()):
+        raise exceptions.GatewayIpInUse(ip_address=before.gateway, port_id=port_id)
+    if subnet.gateway and uow.session.scalars(users.where(Port.address6 == subnet.gateway)).first():
+        raise exceptions.FixedIpInUse(address=subnet.gateway, network_id=row.id)
+
+
+def _require_no_servers(uow: UnitOfWork, row: Network, what: str) -> None:
+    """Raise `Conflict` while a server has a port on the network: hosts set up IPv6 with the first server."""
+    ports = sa.select(Port.id).where(Port.network_id == row.id, Port.instance_uuid.is_not(None))
+    if uow.session.scalars(ports.limit(1)).first() is not None:
+        raise exceptions.Conflict(f"Servers use network {row.id}: {what} of its IPv6 subnet cannot change meanwhile.")
 
 
 def _set_gateway(uow: UnitOfWork, network: NetworkRecord, gateway: str | None) -> None:
@@ -240,7 +316,7 @@ def _set_gateway(uow: UnitOfWork, network: NetworkRecord, gateway: str | None) -
         port_id = uow.session.scalars(users.where(Port.address == network.gateway)).first()
         if port_id is not None:
             raise exceptions.GatewayIpInUse(ip_address=network.gateway, port_id=port_id)
-    if network.cidr6 and None in (gateway, network.gateway):
+    if network.cidr6 and network.subnet6 is None and None in (gateway, network.gateway):
         raise exceptions.InvalidInput(reason=f"network {network.id} has its IPv6 gateway with its IPv4 gateway")
     if gateway is None:
         network.gateway, network.host_address = None, network.gateway
@@ -283,11 +359,13 @@ def create_subnet(
     # No project is named "". Its lock makes subnets come one by one, so that no two of them overlap.
     quotas.lock(uow, "")
     row = locked(uow, context, subnet.id)
-    if row.cidr:
-        raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
+    if row.cidr6 if subnet.subnet6 is not None else row.cidr:
+        raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here of each IP version.")
     if row.project_id is not None:
         _check_subnet_quota(uow, conf, row.project_id)
     subnet = msgspec.structs.replace(subnet)
+    if subnet.subnet6 is not None:
+        return _create_subnet6(uow, conf, context, row, subnet)
     if subnet.subnet_pool_id is not None:
         if subnet.subnet_pool_id == DEFAULT_POOL:
             subnet.subnet_pool_id = subnet_pools.default_pool(uow)
@@ -312,18 +390,48 @@ def create_subnet(
     return rows.to_object(NetworkRecord, row)
 
 
+def _create_subnet6(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, row: Network, subnet: NetworkRecord
+) -> NetworkRecord:
+    """Create the IPv6 subnet ``subnet.subnet6`` of the network, with the range ``subnet.cidr6``.
+
+    Ports without a server get the address that they derive. Raises a 400, or `Conflict` if servers use the network.
+    """
+    assert subnet.subnet6 is not None
+    _require_no_servers(uow, row, "the creation")
+    network, settings = rows.to_object(NetworkRecord, row), msgspec.structs.replace(subnet.subnet6)
+    factory6.add_subnet(network, subnet.cidr6, settings, subnet.gateway)
+    if len(settings.host_routes or ()) > MAX_HOST_ROUTES:
+        raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id(row.id), quota=MAX_HOST_ROUTES)
+    if not context.is_admin:
+        _check_range(conf, network.cidr6)
+        _check_hosts(uow, network.cidr6)
+        _check_name_servers(uow, network)
+    _check_overlap(uow, context, row, network.cidr6)
+    row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, ipv6.subnet_id(row.id)
+    if ipv6.is_derived(settings):
+        for port in uow.session.scalars(sa.select(Port).where(Port.network_id == row.id, ~networks.OF_ROUTER)):
+            if port.address is not None:
+                port.address6 = ipv6.address_on(network, port.mac_address)
+    row.updated_at = uow.now
+    uow.session.flush()
+    return rows.to_object(NetworkRecord, row)
+
+
 def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
-    wanted = ip.parse_network4(cidr)
-    ranges = [ip.parse_network4(project_range) for project_range in conf.network.project_ranges]
+    wanted = ip.parse_network(cidr)
+    ranges = ip.within(wanted, conf.network.project_ranges)
     if not ranges:
-        raise exceptions.InvalidInput(reason="this cloud has no addresses for networks of projects' own")
-    if not any(wanted.subnet_of(item) for item in ranges):
+        raise exceptions.InvalidInput(
+            reason=f"this cloud has no IPv{wanted.version} addresses for networks of projects' own"
+        )
+    if not any(ip.is_subnet(wanted, item) for item in ranges):
         raise exceptions.InvalidInput(reason=f"{cidr} is not within {', '.join(map(str, ranges))}, as subnets are here")
 
 
 def _check_hosts(uow: UnitOfWork, cidr: str) -> None:
     """Raise an error for a range with the address of a host: other hosts would not reach it any more."""
-    wanted = ip.parse_network4(cidr)
+    wanted = ip.parse_network(cidr)
     if any(ip.is_address(address) and ip.parse(address) in wanted for address in compute_nodes.addresses(uow)):
         raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses of this cloud's hosts")
 
@@ -335,15 +443,23 @@ def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:
     """
     gateways = uow.session.scalars(sa.select(Network.gateway).where(Network.gateway.in_(subnet.dns)))
     own = {subnet.gateway, subnet.host_address, *gateways, *compute_nodes.addresses(uow)}
-    for address in subnet.dns:
+    servers = list(subnet.dns)
+    if subnet.subnet6 is not None and subnet.subnet6.dns:
+        servers += subnet.subnet6.dns
+        own |= {ipv6.host_address(subnet)}
+        for other in uow.session.scalars(_around6(subnet.subnet6.dns)):
+            own |= {ipv6.host_address(rows.to_object(NetworkRecord, other))}
+    for address in servers:
         if address in own:
             raise exceptions.InvalidInput(reason=f"name server {address} is the address of a host of this cloud")
 
 
 def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr: str) -> None:
     """Raise an error if the range overlaps another network's. Only admins learn whose network it is."""
-    wanted = ip.parse_network4(cidr)
-    query = sa.select(Network.name, Network.cidr).where(_may_overlap(wanted), Network.id != row.id)
+    wanted = ip.parse_network(cidr)
+    column = Network.cidr if wanted.version == 4 else Network.cidr6
+    condition = _may_overlap(wanted) if isinstance(wanted, IPv4Network) else _may_overlap6(wanted)
+    query = sa.select(Network.name, column).where(condition, Network.id != row.id)
     others = [(name, theirs) for name, theirs in uow.session.execute(query)]
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr).where(FloatingIpPool.cidr != ""))
     for name, theirs in others:
@@ -362,15 +478,60 @@ def _may_overlap(wanted: IPv4Network) -> sa.ColumnElement[bool]:
     return sa.or_(Network.cidr.in_(around), Network.cidr.startswith(within, autoescape=True) & (Network.cidr > ""))
 
 
+def _may_overlap6(wanted: IPv6Network) -> sa.ColumnElement[bool]:
+    """Build the same condition for IPv6. The text of an address is unambiguous until its first group of zeros."""
+    around = [str(wanted.supernet(new_prefix=length)) for length in range(wanted.prefixlen + 1)]
+    groups = wanted.network_address.exploded.split(":")[: wanted.prefixlen // 16]
+    known = itertools.takewhile(lambda group: group != "0000", groups)
+    within = "".join(f"{group.lstrip('0')}:" for group in known)
+    return sa.or_(Network.cidr6.in_(around), Network.cidr6.startswith(within, autoescape=True) & (Network.cidr6 > ""))
+
+
+def _around6(addresses: Sequence[str]) -> sa.Select[Network]:
+    """Build the query for networks whose IPv6 subnet has one of these addresses."""
+    whole = [ip.parse_network6(f"{address}/128") for address in addresses]
+    lengths = range(factory6.SHORTEST, factory6.LONGEST + 1)
+    around = {str(item.supernet(new_prefix=length)) for item in whole for length in lengths}
+    return sa.select(Network).where(Network.cidr6.in_(around))
+
+
+def _delete_subnet6(uow: UnitOfWork, row: Network) -> None:
+    """Delete the IPv6 subnet. Ports lose the address that they derive. Raises `NetworkInUse` while a server or a router
+    uses it, or a port has another address of it.
+    """
+    if not row.cidr6:
+        raise exceptions.SubnetNotFound(subnet_id=ipv6.subnet_id(row.id))
+    if row.subnet6 is None:
+        raise exceptions.Forbidden("The operator has made this IPv6 subnet with its network.")
+    query = sa.select(Port).where(Port.network_id == row.id, Port.address6.is_not(None))
+    used = uow.session.scalars(query.with_for_update()).all()
+    of_routers = sa.select(RouterInterface6.port_id).where(RouterInterface6.network_id == row.id)
+    is_derived = ipv6.is_derived(row.subnet6)
+    if uow.session.scalars(of_routers).first() or any(port.instance_uuid or not is_derived for port in used):
+        raise exceptions.NetworkInUse(name=row.name)
+    for port in used:
+        port.address6 = None
+    for name, value in _NO_SUBNET6.items():
+        setattr(row, name, value)
+    row.updated_at = uow.now
+    uow.session.flush()
+
+
 def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
-    """Delete the subnet. Raises `NetworkInUse` while a port has an address of it."""
+    """Delete a subnet. Raises `NetworkInUse` while a port has an address of it. ``network_id``: the subnet's id, which
+    is its network's for IPv4.
+    """
+    network_id, version = subnet_of(uow, network_id)
     row = locked(uow, context, network_id)
+    if version == 6:
+        _delete_subnet6(uow, row)
+        return
     if not row.cidr:
         raise exceptions.SubnetNotFound(subnet_id=network_id)
     ports = sa.select(Port.id).where(Port.network_id == row.id, Port.address.is_not(None))
     if uow.session.scalars(ports.limit(1)).first() is not None:
         raise exceptions.NetworkInUse(name=row.name)
-    for name, value in _NO_SUBNET.items():
+    for name, value in (_NO_SUBNET | (_NO_SUBNET6 if row.subnet6 is None else {})).items():
         setattr(row, name, value)
     row.subnet_tags = row.subnet_pool_id = None
     row.updated_at = uow.now
@@ -393,19 +554,20 @@ def locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network
     return row
 
 
-def locked_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
-    """Return the row of a network with a subnet, locked. Raises `SubnetNotFound`."""
+def locked_subnet(uow: UnitOfWork, context: RequestContext, subnet_id: str) -> tuple[Network, int]:
+    """Return the row of a subnet's network, locked, and the subnet's IP version. Raises `SubnetNotFound`."""
+    network_id, version = subnet_of(uow, subnet_id)
     try:
         row = locked(uow, context, network_id)
     except exceptions.NetworkNotFound as error:
-        raise exceptions.SubnetNotFound(subnet_id=network_id[:64]) from error
-    if not row.cidr:
-        raise exceptions.SubnetNotFound(subnet_id=network_id[:64])
-    return row
+        raise exceptions.SubnetNotFound(subnet_id=subnet_id[:64]) from error
+    if not (row.cidr if version == 4 else row.subnet6):
+        raise exceptions.SubnetNotFound(subnet_id=subnet_id[:64])
+    return row, version
 
 
 def address_counts(uow: UnitOfWork, context: RequestContext, network_ids: list[str]) -> dict[str, int]:
-    """Return the number of used IPv4 addresses of networks and pools, by id; nothing unless for an admin."""
+    """Return the number of used addresses of subnets of networks and pools, by id; nothing unless for an admin."""
     if not context.is_admin:
         return {}
     found = dict.fromkeys(network_ids, 0)
@@ -413,4 +575,7 @@ def address_counts(uow: UnitOfWork, context: RequestContext, network_ids: list[s
     of_pools = sa.select(FloatingIp.pool_id, sa.func.count(FloatingIp.id)).where(FloatingIp.pool_id.in_(network_ids))
     for query in (of_ports.group_by(Port.network_id), of_pools.group_by(FloatingIp.pool_id)):
         found |= {row[0]: row[1] for row in uow.session.execute(query)}
+    of_subnets6 = sa.select(Port.network_id, sa.func.count(Port.address6)).where(Port.network_id.in_(network_ids))
+    for row in uow.session.execute(of_subnets6.group_by(Port.network_id)):
+        found[ipv6.subnet_id(row[0])] = row[1]
     return found

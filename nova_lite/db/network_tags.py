@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import floating_ips, network_records, ports, routers, security_groups, subnet_pools
@@ -17,7 +19,6 @@ MAX_TAGS = 50
 #: Functions that return the locked row of a resource that the caller may change, by kind.
 _ROWS: Mapping[str, Callable[[UnitOfWork, RequestContext, str], Any]] = {
     "networks": network_records.locked,
-    "subnets": network_records.locked_subnet,
     "ports": ports.locked,
     "subnetpools": subnet_pools.locked,
     "routers": routers.locked,
@@ -25,7 +26,7 @@ _ROWS: Mapping[str, Callable[[UnitOfWork, RequestContext, str], Any]] = {
     "security_groups": security_groups.locked,
     "security_group_rules": security_groups.locked_rule,
 }
-_OF_SUBNETS = "subnet_tags"
+_SUBNETS = "subnets"
 
 
 def change(
@@ -33,12 +34,35 @@ def change(
 ) -> list[str]:
     """Remove tags of a resource (None: all), then add tags. Return its tags, in order.
 
-    ``kind``: key of `_ROWS`. Raises the errors of the resource, a 404 for a tag to remove that it does not have, or a
-    400 for too many tags.
+    ``kind``: key of `_ROWS`, or `_SUBNETS`. Raises the errors of the resource, a 404 for a tag to remove that it does
+    not have, or a 400 for too many tags.
     """
+    if kind == _SUBNETS:
+        return _change_subnet(uow, context, resource_id, add, remove)
     row = _ROWS[kind](uow, context, resource_id)
-    column = _OF_SUBNETS if kind == "subnets" else "tags"
-    present = getattr(row, column) or []
+    row.tags = tags = _changed(row.tags, add, remove)
+    if not isinstance(row, SecurityGroupRule):
+        row.updated_at = uow.now
+    uow.session.flush()
+    return tags
+
+
+def _change_subnet(
+    uow: UnitOfWork, context: RequestContext, subnet_id: str, add: list[str], remove: list[str] | None
+) -> list[str]:
+    row, version = network_records.locked_subnet(uow, context, subnet_id)
+    if version == 6 and row.subnet6 is not None:
+        tags = _changed(row.subnet6.tags, add, remove)
+        row.subnet6 = msgspec.structs.replace(row.subnet6, tags=tags)
+    else:
+        row.subnet_tags = tags = _changed(row.subnet_tags, add, remove)
+    row.updated_at = uow.now
+    uow.session.flush()
+    return tags
+
+
+def _changed(present: list[str] | None, add: list[str], remove: list[str] | None) -> list[str]:
+    present = present or []
     for tag in remove or ():
         if tag not in present:
             raise exceptions.NetworkTagNotFound(tag=tag)
@@ -46,10 +70,4 @@ def change(
     tags = sorted(kept | set(add))
     if len(tags) > MAX_TAGS:
         raise exceptions.InvalidInput(reason=f"a resource has at most {MAX_TAGS} tags")
-    setattr(row, column, tags)
-    if isinstance(row, SecurityGroupRule):
-        uow.session.flush()
-        return tags
-    row.updated_at = uow.now
-    uow.session.flush()
     return tags

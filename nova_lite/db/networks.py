@@ -31,8 +31,9 @@ VIF_COLUMNS = (
 )
 
 #: Conditions of a port that only a router may have: it is an interface of one, or has the address of the gateway.
-_OF_ROUTER = sa.or_(
+OF_ROUTER = sa.or_(
     sa.exists().where(models.RouterInterface.port_id == models.Port.id),
+    sa.exists().where(models.RouterInterface6.port_id == models.Port.id),
     sa.exists().where(models.Network.id == models.Port.network_id, models.Network.gateway == models.Port.address),
 )
 
@@ -107,24 +108,25 @@ class Store:
             self._locked |= {row.id: rows.to_object(Network, row) for row in self._session.scalars(query)}
         return {item: self._locked[item] for item in ids if item in self._locked}
 
-    def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
-        query = sa.select(models.Port.address).where(models.Port.network_id == network_id)
+    def taken(self, network_id: str, addresses: Collection[str] | None = None, version: int = 4) -> set[str]:
+        column = models.Port.address if version == 4 else models.Port.address6
+        query = sa.select(column).where(models.Port.network_id == network_id)
         if addresses is not None:
-            query = query.where(models.Port.address.in_(addresses))
+            query = query.where(column.in_(addresses))
         return {address for address in self._session.scalars(query) if address is not None}
 
     def port(self, port_id: str) -> StoredPort | None:
         port, instance = models.Port, models.Instance
         owner = sa.func.coalesce(port.project_id, instance.project_id)
         has_address = port.address.is_not(None)
-        columns = (port.network_id, owner, port.project_id, port.instance_uuid, _OF_ROUTER, has_address)
+        columns = (port.network_id, owner, port.project_id, port.instance_uuid, OF_ROUTER, has_address)
         query = sa.select(*columns).where(port.id == port_id)
         found = self._session.execute(query.outerjoin(instance, instance.uuid == port.instance_uuid)).first()
         return None if found is None else StoredPort(*found)
 
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
         self._uow.refiltered_instances.add(instance_uuid)
-        users = (models.Port.project_id.is_not(None), models.Port.address.is_not(None), ~_OF_ROUTER)
+        users = (models.Port.project_id.is_not(None), models.Port.address.is_not(None), ~OF_ROUTER)
         free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), *users)
         taken = {"instance_uuid": instance_uuid, "position": position, "tag": tag, "updated_at": self._uow.now}
         return self._uow.change(sa.update(models.Port).where(*free).values(**taken)) == 1

@@ -13,12 +13,11 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import fixed_ips, networks, paging, revisions, rows, security_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import FloatingIp, Instance, RouterInterface
+from nova_lite.db.models import FloatingIp, Instance, RouterInterface, RouterInterface6
 from nova_lite.db.models import Port as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
-from nova_lite.network.driver import Addresses
 from nova_lite.objects import ListQuery, Network, Port, ipv6
 from nova_lite.objects.security_group import DEFAULT
 
@@ -42,16 +41,19 @@ _FILTERS: Mapping[str, Any] = {
     "mac_address": Row.mac_address,
     "name": Row.name,
     "address": Row.address,
+    "address6": Row.address6,
 }
 
+_ROUTER = sa.func.coalesce(RouterInterface.router_id, RouterInterface6.router_id)
 _QUERY = (
     sa.select(
         *(getattr(Row, name) for name in _FIELDS),
         *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
-        *(Instance.host, Instance.availability_zone, Instance.power_state, RouterInterface.router_id),
+        *(Instance.host, Instance.availability_zone, Instance.power_state, _ROUTER),
     )
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
     .outerjoin(RouterInterface, RouterInterface.port_id == Row.id)
+    .outerjoin(RouterInterface6, RouterInterface6.port_id == Row.id)
 )
 
 
@@ -73,9 +75,12 @@ def list_(
         at_hosts.append(Row.instance_uuid.in_(_servers(Instance.host, filters.pop("host"))))
     if "device_id" in filters:
         devices = filters.pop("device_id")
-        of_routers = sa.select(RouterInterface.port_id).where(RouterInterface.router_id.in_(devices))
         # Read first: with a subquery in an OR, no database uses the index of either.
-        interfaces = list(uow.session.scalars(of_routers))
+        interfaces = [
+            port_id
+            for kind in (RouterInterface, RouterInterface6)
+            for port_id in uow.session.scalars(sa.select(kind.port_id).where(kind.router_id.in_(devices)))
+        ]
         of_servers = Row.instance_uuid.in_(devices)
         at_hosts.append(sa.or_(of_servers, Row.id.in_(interfaces)) if interfaces else of_servers)
     conditions = [*at_hosts, *(_FILTERS[name].in_(values) for name, values in filters.items())]
@@ -121,7 +126,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     mine = network is not None and (context.is_admin or network.project_id in (None, owner))
     if network is None or not (mine or store.is_shared(network.id, owner)):
         raise exceptions.NetworkNotFound(network_id=port.network_id)
-    if not network.cidr and port.address not in ("", NO_ADDRESS):
+    if not network.cidr and port.address not in ("", NO_ADDRESS):  # the address is IPv4
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     fixed_ips.check_port(uow, conf, owner)
     is_secure = network.port_security_enabled if port.port_security_enabled is None else port.port_security_enabled
@@ -150,18 +155,20 @@ def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any
     """Choose addresses and insert the port; choose again when a concurrent request took them."""
     store = networks.Store(uow)
     has_none = port.address == NO_ADDRESS or not network.cidr
+    wanted6 = NO_ADDRESS if port.address6 is None and port.address == NO_ADDRESS else port.address6
     address = _address(network, port.address, values["project_id"]) if port.address and not has_none else None
     for _ in range(local.MAX_COLLISIONS):
         mac_address = port.mac_address or local.random_mac_address(_RANDOM)
-        chosen: dict[str, Any] = {"address": None, "address6": None, "mac_address": mac_address}
-        if not has_none:
-            free = address or local.free_address(store, network, _RANDOM)
-            chosen = Addresses(free, mac_address, ipv6.address_on(network, mac_address))._asdict()
+        free = None if has_none else address or local.free_address(store, network, _RANDOM)
+        address6 = _address6(store, network, wanted6, mac_address, free)
+        chosen = {"address": free, "address6": address6, "mac_address": mac_address}
         pairs = _address_pairs(port.address_pairs or [], mac_address)
         if insert_unless_taken(uow, Row, {**values, **chosen, "address_pairs": pairs}):
             return
         if address and store.taken(network.id, [address]):
             raise exceptions.FixedIpInUse(address=address, network_id=network.id)
+        if address6 and store.taken(network.id, [address6], version=6) and (port.address6 or port.mac_address):
+            raise exceptions.FixedIpInUse(address=address6, network_id=network.id)
         if port.mac_address:
             raise exceptions.MacAddressInUse(mac_address=port.mac_address)
     raise exceptions.NoMoreFixedIps(network_id=network.id)
@@ -190,17 +197,46 @@ def _address(network: Network, text: str, project_id: str | None) -> str:
     return str(found)
 
 
+def _address6(
+    store: networks.Store, network: Network, wanted: str | None, mac_address: str, address: str | None
+) -> str | None:
+    """Return the IPv6 address of a port. ``wanted``: as in `Port`, or `NO_ADDRESS`. ``address``: its IPv4 address.
+
+    A port with another address has its derived address, too, as in Neutron. Raises a 400, or `NoMoreFixedIps`.
+    """
+    if not network.cidr6:
+        if wanted not in (None, NO_ADDRESS):
+            raise exceptions.InvalidInput(reason=f"network {network.id} has no IPv6 subnet")
+        return None
+    derived = ipv6.address_on(network, mac_address)
+    if derived is not None and derived == ipv6.host_address(network):
+        raise exceptions.InvalidInput(reason=f"MAC address {mac_address} belongs to the hosts on network {network.id}")
+    if wanted == NO_ADDRESS:
+        return None if address is None else derived
+    if not wanted:
+        return derived or local.free_address(store, network, _RANDOM, version=6)
+    found = AddressPool(ipv6.as_subnet(network)).parse(wanted)
+    if found is None:
+        raise exceptions.FixedIpInvalid(address=wanted, network_id=network.id)
+    if derived is not None and str(found) != derived:
+        raise exceptions.InvalidInput(
+            reason=f"IPv6 address {found} can not be directly assigned to a port on subnet "
+            f"{ipv6.subnet_id(network.id)} as the subnet is configured for automatic addresses"
+        )
+    return str(found)
+
+
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, and ``address`` of a port without a server. Raises `PortInUse` and the
-    errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, and ``address`` and ``address6`` of a port without a server. Raises
+    `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
-    unknown = changes.keys() - {"name", "description", "address", "mac_address", *_OF_TRAFFIC}
+    unknown = changes.keys() - {"name", "description", "address", "address6", "mac_address", *_OF_TRAFFIC}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
-    if found.router_id is not None and changes.keys() & {"address", "mac_address", *_OF_TRAFFIC}:
+    if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC}:
         raise exceptions.RouterPort(port_id=port_id)
     _check_security(found, changes)
     if "security_groups" in changes:
@@ -210,8 +246,9 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     if "address_pairs" in changes:
         row.address_pairs = _address_pairs(changes["address_pairs"], row.mac_address)
     row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
-    if "address" in changes and changes["address"] != (row.address or NO_ADDRESS):
-        _move(uow, row, changes["address"])
+    is_moved = "address" in changes and changes["address"] != (row.address or NO_ADDRESS)
+    if is_moved or "address6" in changes:
+        _move(uow, row, changes["address"] if is_moved else None, changes.get("address6"))
     if changes.keys() & set(_OF_TRAFFIC):
         uow.refiltered_projects.add(found.project_id)
     for name in changes.keys() & {"name", "description", "admin_state_up"}:
@@ -239,12 +276,13 @@ def _change_mac_address(uow: UnitOfWork, row: Row, mac_address: str) -> None:
         raise exceptions.PortInUse(port_id=row.id)
     network = networks.Store(uow).locked([row.network_id])[row.network_id]
     row.mac_address = mac_address
-    if row.address is not None:
+    if row.address6 is not None and ipv6.is_derived(network.subnet6):
         row.address6 = ipv6.address_on(network, mac_address)
     rows.insert(uow, row, exceptions.MacAddressInUse(mac_address=mac_address))
 
 
-def _move(uow: UnitOfWork, row: Row, address: str) -> None:
+def _move(uow: UnitOfWork, row: Row, address: str | None, address6: str | None) -> None:
+    """Give a port other addresses. None: it keeps this one, or if it has no IPv4 address any more, has none."""
     if row.instance_uuid is not None:
         raise exceptions.PortInUse(port_id=row.id)
     store = networks.Store(uow)
@@ -252,13 +290,17 @@ def _move(uow: UnitOfWork, row: Row, address: str) -> None:
     if address == NO_ADDRESS:
         if led := uow.session.scalars(sa.select(FloatingIp.address).where(FloatingIp.port_id == row.id)).first():
             raise exceptions.Conflict(f"Floating IP {led} leads to the address of port {row.id}.")
-        row.address = row.address6 = None
-        return
-    if not network.cidr:
-        raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet to take an address from")
-    row.address = _address(network, address, row.project_id) if address else local.free_address(store, network, _RANDOM)
-    row.address6 = ipv6.address_on(network, row.mac_address)
-    rows.insert(uow, row, exceptions.FixedIpInUse(address=address, network_id=network.id))
+        row.address = None
+        address6 = address6 or NO_ADDRESS
+    elif address is not None:
+        if not network.cidr:
+            raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet to take an address from")
+        found = _address(network, address, row.project_id) if address else None
+        row.address = found or local.free_address(store, network, _RANDOM)
+    if address6 is not None or (row.address6 is None and ipv6.is_derived(network.subnet6)):
+        row.address6 = _address6(store, network, address6, row.mac_address, row.address)
+    taken = address or address6 or ""
+    rows.insert(uow, row, exceptions.FixedIpInUse(address=taken, network_id=network.id))
 
 
 def locked(uow: UnitOfWork, context: RequestContext, port_id: str) -> Row:

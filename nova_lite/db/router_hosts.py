@@ -12,20 +12,23 @@ from nova_lite.base import ip
 from nova_lite.db import rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Network as NetworkRow
-from nova_lite.db.models import Port, Router, RouterInterface
+from nova_lite.db.models import Port, Router, RouterInterface, RouterInterface6
 from nova_lite.objects import HostRouter, Network, StaticRoute
 
 _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
-#: Routers that are up, with the networks that they connect.
-_INTERFACES = (
-    sa.select(
-        *(Router.id, Router.pool_id, Router.enable_snat, Router.routes),
-        *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS),
+#: Routers that are up, with the networks that they connect, once for each IP version.
+_INTERFACES = sa.union_all(
+    *(
+        sa.select(
+            *(Router.id.label("router_id"), Router.pool_id, Router.enable_snat, Router.routes),
+            sa.literal(version).label("version"),
+            *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS),
+        )
+        .join(kind, kind.router_id == Router.id)
+        .join(NetworkRow, NetworkRow.id == kind.network_id)
+        .where(Router.id.in_(sa.bindparam("routers", expanding=True)), Router.admin_state_up == sa.true())
+        for version, kind in ((4, RouterInterface), (6, RouterInterface6))
     )
-    .join(RouterInterface, RouterInterface.router_id == Router.id)
-    .join(NetworkRow, NetworkRow.id == RouterInterface.network_id)
-    .where(Router.id.in_(sa.bindparam("routers", expanding=True)), Router.admin_state_up == sa.true())
-    .order_by(Router.id, NetworkRow.id)
 )
 _NETWORKS = sa.select(*(getattr(NetworkRow, name) for name in _NETWORK_FIELDS)).where(
     NetworkRow.id.in_(sa.bindparam("ids", expanding=True))
@@ -46,10 +49,21 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
     if not wanted:
         return {host: [] for host in here}
     complete: dict[str, HostRouter] = {}
-    for router_id, pool_id, snat, routes, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
+    connected: dict[str, dict[str, tuple[Network, set[int]]]] = {}
+    for router_id, pool_id, snat, routes, version, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
         static = [StaticRoute(**route) for route in routes]
-        router = HostRouter(id=router_id, external=pool_id is not None, snat=snat, routes=static)
-        complete.setdefault(router_id, router).networks.append(_network(values))
+        complete[router_id] = HostRouter(id=router_id, external=pool_id is not None, snat=snat, routes=static)
+        network = _network(values)
+        connected.setdefault(router_id, {}).setdefault(network.id, (network, set()))[1].add(version)
+    for router_id, router in complete.items():
+        found = sorted(connected[router_id].values(), key=lambda item: item[0].id)
+        # A network without an IPv4 subnet has no guests. An operator's IPv6 subnet has no interface of its own.
+        router.networks = [network for network, _ in found if network.cidr]
+        router.only = {
+            network.id: min(versions)
+            for network, versions in found
+            if network.cidr and network.subnet6 is not None and len(versions) == 1
+        }
     spanning = {item.id for router in complete.values() for item in router.networks if item.vni is not None}
     neighbours = _neighbours(uow, spanning)
     return {
@@ -83,6 +97,13 @@ def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str,
     spans = any(item.vni is not None and item.id in here for item in router.networks)
     shown = [item for item in router.networks if item.id in here or (spans and item.vni is not None)]
     known = {item.id: neighbours[item.id] for item in shown if item.id in neighbours}
+    connected = {ip.parse_network4(item.cidr) for item in router.networks}
+    only = {item.id: router.only[item.id] for item in shown if item.id in router.only}
     ranges = [ip.parse_network4(item.cidr) for item in shown]
-    static = [route for route in router.routes if any(ip.parse4(route.nexthop) in item for item in ranges)]
-    return msgspec.structs.replace(router, networks=shown, neighbours=known, routes=static)
+    static = [
+        route
+        for route in router.routes
+        if any(ip.parse4(route.nexthop) in item for item in ranges)
+        and ip.parse_network4(route.destination) not in connected
+    ]
+    return msgspec.structs.replace(router, networks=shown, neighbours=known, routes=static, only=only)

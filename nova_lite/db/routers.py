@@ -1,7 +1,8 @@
 """Routers: their rows and their interfaces.
 
-An interface is a port with the gateway's address of its network, and a row that says whose interface it is. A network
-has one router at most, because each host has one gateway for it.
+An interface is a port with the gateway's address of a subnet, and a row that says whose interface it is. A network has
+one router at most, because each host has one gateway for it. In a network of an operator the IPv4 interface connects
+both subnets.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, networks, ports, quotas, rbac, revisions, rows
+from nova_lite.db import fixed_ips, network_records, networks, ports, quotas, rbac, revisions, rows
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RbacPolicy, RouterInterface
+from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RbacPolicy, RouterInterface, RouterInterface6
 from nova_lite.db.models import Network as NetworkRow
 from nova_lite.db.models import Router as Row
 from nova_lite.db.statements import insert_unless_taken
@@ -29,6 +30,9 @@ from nova_lite.objects.network_objects import EXTERNAL
 
 #: Name under which a project's own limit is stored.
 RESOURCE = "routers"
+
+_Interface: TypeAlias = type[RouterInterface] | type[RouterInterface6]
+_KINDS: dict[int, _Interface] = {4: RouterInterface, 6: RouterInterface6}
 
 _RANDOM = random.SystemRandom()
 
@@ -95,7 +99,7 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
     if changes.get("pool_id", row.pool_id) != row.pool_id:
         _check_pool(uow, context, changes["pool_id"])
-        if row.pool_id is not None and _floating(uow, [item.id for item in _connected(uow, row.id)]):
+        if row.pool_id is not None and _floating(uow, [item.id for item in _connected(uow, row.id, RouterInterface)]):
             raise exceptions.RouterGatewayInUseByFloatingIp(router_id=row.id, network_id=row.pool_id)
     for name in changes.keys() & set(_UPDATABLE):
         setattr(row, name, changes[name])
@@ -114,7 +118,7 @@ def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[
     wanted = [route for route in wanted if route not in changes.get("remove_routes", ())]
     if len(wanted) > MAX_ROUTES:
         raise exceptions.RoutesExhausted(router_id=row.id, quota=MAX_ROUTES)
-    networks_of = _connected(uow, row.id)
+    networks_of = _connected(uow, row.id, RouterInterface)
     ranges = [ip.parse_network4(network.cidr) for network in networks_of]
     for route in wanted:
         factory.host_route(route["destination"], route["nexthop"])
@@ -124,15 +128,13 @@ def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is not connected with router")
         if route["nexthop"] in [network.gateway for network in networks_of]:
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is used by router")
-        if ip.parse_network4(route["destination"]) in ranges:
-            raise exceptions.InvalidRoutes(route=route, reason="the destination is a network of the router")
     return [{"destination": route["destination"], "nexthop": route["nexthop"]} for route in wanted]
 
 
 def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
     """Delete a router. Raises `RouterInUse` while it has an interface."""
     row = locked(uow, context, router_id)
-    if _connected(uow, row.id):
+    if any(_connected(uow, row.id, kind) for kind in _KINDS.values()):
         raise exceptions.RouterInUse(router_id=row.id)
     uow.session.delete(row)
     uow.session.flush()
@@ -174,27 +176,31 @@ def add_interface(
     subnet_id: str | None,
     port_id: str | None,
 ) -> PortObject:
-    """Connect a network, named by its subnet or by a free port with the gateway's address. Return the interface's port.
+    """Connect a subnet, named by its id or by a free port with the gateway's address. Return the interface's port.
 
     Raises `SubnetNotFound`, `NoSuchPort`, `PortInUse`, `FixedIpInUse` if another router has the network, `BadRequest`
     for a network that cannot be connected, or `QuotaExceeded`.
     """
     row = locked(uow, context, router_id)
     known = None if port_id is None else _free_port(uow, context, row, port_id)
-    network = _network(uow, row, known.network_id if known is not None else subnet_id or "")
-    if known is not None and known.address != network.gateway:
+    network_id, version = network_records.subnet_of(uow, subnet_id or "")
+    if known is not None:
+        network_id, version = known.network_id, 4 if known.address else 6
+    network = _network(uow, row, network_id, version)
+    gateway = _gateway(network, version)
+    if known is not None and gateway != (known.address or known.address6):
         raise exceptions.InvalidInput(
-            reason=f"port {known.id} has the address {known.address}, and the interface of a router has the address of "
-            f"the subnet's gateway here, {network.gateway}"
+            reason=f"port {known.id} has the address {known.address or known.address6}, and the interface of a router "
+            f"has the address of the subnet's gateway here, {gateway}"
         )
-    pools = _floating(uow, [network.id])
+    pools = _floating(uow, [network.id]) if version == 4 else set()
     if pools - {row.pool_id}:
         raise exceptions.Conflict(
             f"Floating addresses lead to ports of subnet {network.id}: give router {row.id} a gateway to their "
             "external network first."
         )
-    interface = known.id if known is not None else _add_port(uow, conf, row, network)
-    uow.session.add(RouterInterface(port_id=interface, router_id=row.id, network_id=network.id))
+    interface = known.id if known is not None else _add_port(uow, conf, row, network, version)
+    uow.session.add(_KINDS[version](port_id=interface, router_id=row.id, network_id=network.id))
     uow.change(sa.update(Port).where(Port.id == interface).values(security_groups=[], updated_at=uow.now))
     uow.session.flush()
     uow.refiltered_projects.add(row.project_id)
@@ -212,78 +218,115 @@ def _free_port(uow: UnitOfWork, context: RequestContext, row: Row, port_id: str)
     return port
 
 
-def _network(uow: UnitOfWork, row: Row, network_id: str) -> NetworkRow:
-    """Return, locked, a network that the router may connect."""
+def _gateway(network: NetworkRow, version: int) -> str | None:
+    """Return the gateway of a network's subnet of this version, if it has a subnet that a router connects."""
+    if version == 4:
+        return network.gateway if network.cidr else None
+    return network.subnet6.gateway if network.subnet6 is not None else None
+
+
+def _network(uow: UnitOfWork, row: Row, network_id: str, version: int) -> NetworkRow:
+    """Return, locked, a network whose subnet of this version the router may connect."""
     query = sa.select(NetworkRow).where(NetworkRow.id == network_id).with_for_update()
     network = uow.session.scalars(query.execution_options(populate_existing=True)).first()
-    if network is None or not network.cidr or network.project_id not in (None, row.project_id):
-        raise exceptions.SubnetNotFound(subnet_id=network_id[:64])
+    subnet = None if network is None else network.cidr if version == 4 else network.cidr6
+    if network is None or not subnet or network.project_id not in (None, row.project_id):
+        raise exceptions.SubnetNotFound(subnet_id=network_id[:64] if version == 4 else ipv6.subnet_id(network_id))
     if network.project_id is None:
         raise exceptions.InvalidInput(
             reason=f"subnet {network.id} is shared by all projects: it has its way out without a router"
         )
-    if not network.gateway:
+    if version == 6 and network.subnet6 is None:
+        raise exceptions.InvalidInput(
+            reason="the interface of the IPv4 subnet connects this network's IPv6 subnet, too"
+        )
+    gateway = _gateway(network, version)
+    if not gateway:
         raise exceptions.InvalidInput(reason="Subnet for router interface must have a gateway IP")
-    query_of = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == network.id)
-    other = uow.session.scalars(query_of).first()
-    if other == row.id:
+    routers = {
+        item: uow.session.scalars(sa.select(kind.router_id).where(kind.network_id == network.id)).first()
+        for item, kind in _KINDS.items()
+    }
+    if routers[version] == row.id:
         raise exceptions.InvalidInput(reason=f"Router already has a port on subnet {network.id}")
-    if other is not None:
-        raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.id)
+    if routers[version] is not None:
+        raise exceptions.FixedIpInUse(address=gateway, network_id=network.id)
+    if not set(routers.values()) <= {None, row.id}:
+        raise exceptions.Conflict(f"Another router has the other subnet of network {network.id}: a network has one.")
     return network
 
 
-def _add_port(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, network: NetworkRow) -> str:
+def _add_port(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, network: NetworkRow, version: int) -> str:
     """Insert a port with the gateway's address."""
     fixed_ips.check_port(uow, conf, row.project_id)
     values: dict[str, Any] = {
         "id": str(uuid.uuid4()),
         "network_id": network.id,
         "project_id": row.project_id,
-        "address": network.gateway,
+        "address": network.gateway if version == 4 else None,
         "security_groups": [],
         "created_at": uow.now,
     }
     for _ in range(local.MAX_COLLISIONS):
         mac_address = local.random_mac_address(_RANDOM)
-        address6 = ipv6.address_on(rows.to_object(Network, network), mac_address)
+        address6 = _gateway(network, 6) if version == 6 else None
+        if network.subnet6 is None:
+            address6 = ipv6.address_on(rows.to_object(Network, network), mac_address)
         if insert_unless_taken(uow, Port, {**values, "mac_address": mac_address, "address6": address6}):
             return str(values["id"])
-        if networks.Store(uow).taken(network.id, [network.gateway or ""]):
+        if networks.Store(uow).taken(network.id, [_gateway(network, version) or ""], version):
             break
-    raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.id)
+    raise exceptions.FixedIpInUse(address=_gateway(network, version), network_id=network.id)
+
+
+def _interface(
+    uow: UnitOfWork, row: Row, kind: _Interface, which: sa.ColumnElement[bool]
+) -> RouterInterface | RouterInterface6 | None:
+    query: sa.Select[Any] = sa.select(kind).where(kind.router_id == row.id, which)
+    found: RouterInterface | RouterInterface6 | None = uow.session.scalars(query).first()
+    return found
 
 
 def remove_interface(
     uow: UnitOfWork, context: RequestContext, router_id: str, subnet_id: str | None, port_id: str | None
 ) -> PortObject:
-    """Disconnect a network, and delete the interface's port. Return what it was.
+    """Disconnect a subnet, and delete the interface's port. Return what it was.
 
     Raises `RouterInterfaceNotFound`, `RouterInterfaceNotFoundForSubnet`, or `RouterInterfaceInUseByFloatingIp`.
     """
     row = locked(uow, context, router_id)
-    mine = sa.select(RouterInterface).where(RouterInterface.router_id == row.id)
+    found: RouterInterface | RouterInterface6 | None = None
     if port_id is not None:
-        found = uow.session.scalars(mine.where(RouterInterface.port_id == port_id)).first()
+        for kind in _KINDS.values():
+            found = found or _interface(uow, row, kind, kind.port_id == port_id)
         if found is None:
             raise exceptions.RouterInterfaceNotFound(router_id=row.id, port_id=port_id[:64])
-        if subnet_id not in (None, found.network_id):
+        of_port = found.network_id if isinstance(found, RouterInterface) else ipv6.subnet_id(found.network_id)
+        if subnet_id not in (None, of_port):
             raise exceptions.Conflict(f"Port {port_id} is not on subnet {subnet_id}.")
     else:
-        found = uow.session.scalars(mine.where(RouterInterface.network_id == subnet_id)).first()
+        network_id, version = network_records.subnet_of(uow, subnet_id or "")
+        kind = _KINDS[version]
+        found = _interface(uow, row, kind, kind.network_id == network_id)
         if found is None:
             raise exceptions.RouterInterfaceNotFoundForSubnet(router_id=row.id, subnet_id=(subnet_id or "")[:64])
-    (network,) = networks.Store(uow).locked([found.network_id]).values()
-    if any(ip.parse4(route["nexthop"]) in ip.parse_network4(network.cidr) for route in row.routes):
-        raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=found.network_id)
-    if _floating(uow, [found.network_id]):
-        raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=found.network_id)
+    if isinstance(found, RouterInterface):
+        _require_unneeded(uow, row, found)
     port = ports.get(uow, context, found.port_id)
     uow.session.delete(found)
     uow.session.flush()
     uow.change(sa.delete(Port).where(Port.id == port.id))
     uow.refiltered_projects.add(row.project_id)
     return port
+
+
+def _require_unneeded(uow: UnitOfWork, row: Row, found: RouterInterface) -> None:
+    """Raise an error if a static route or a floating address needs an IPv4 interface."""
+    (network,) = networks.Store(uow).locked([found.network_id]).values()
+    if any(ip.parse4(route["nexthop"]) in ip.parse_network4(network.cidr) for route in row.routes):
+        raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=found.network_id)
+    if _floating(uow, [found.network_id]):
+        raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=found.network_id)
 
 
 def _floating(uow: UnitOfWork, network_ids: Collection[str]) -> set[str]:
@@ -310,9 +353,10 @@ def check_way_out(uow: UnitOfWork, network_id: str, port_id: str, pool_id: str) 
         raise exceptions.ExternalGatewayMissing(network_id=pool_id, subnet_id=network.id, port_id=port_id)
 
 
-def _connected(uow: UnitOfWork, router_id: str) -> list[Network]:
-    query = sa.select(NetworkRow).join(RouterInterface, RouterInterface.network_id == NetworkRow.id)
-    found = uow.session.scalars(query.where(RouterInterface.router_id == router_id).order_by(NetworkRow.id))
+def _connected(uow: UnitOfWork, router_id: str, kind: _Interface) -> list[Network]:
+    """Return the networks of a router's interfaces of this kind."""
+    query = sa.select(NetworkRow).join(kind, kind.network_id == NetworkRow.id)
+    found = uow.session.scalars(query.where(kind.router_id == router_id).order_by(NetworkRow.id))
     return [rows.to_object(Network, row) for row in found]
 
 

@@ -34,7 +34,7 @@ from nova_lite.db import (
 )
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.member_versions import MemberCache, Members
-from nova_lite.db.models import FloatingIp, Instance, Network, Port, RouterInterface, Service
+from nova_lite.db.models import FloatingIp, Instance, Network, Port, RouterInterface, RouterInterface6, Service
 from nova_lite.db.models import SecurityGroup as Row
 from nova_lite.db.models import SecurityGroupRule as RuleRow
 from nova_lite.db.statements import holds, insert_unless_taken
@@ -540,7 +540,12 @@ _SERVERS = (
 )
 #: A subquery and no join: for a join PostgreSQL might read all ports in the order of their ids.
 _FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).scalar_subquery()
-_ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id).scalar_subquery()
+_ROUTER = sa.func.coalesce(
+    *(
+        sa.select(kind.router_id).where(kind.network_id == Port.network_id).scalar_subquery()
+        for kind in (RouterInterface, RouterInterface6)
+    )
+)
 _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()

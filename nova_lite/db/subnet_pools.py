@@ -241,7 +241,7 @@ def _usable(conf: cfg.ConfigOpts, context: RequestContext, prefixes: list[IPv4Ne
     """Return the parts of the prefixes in which the caller may make subnets."""
     if context.is_admin:
         return prefixes
-    ranges = [ip.parse_network4(text) for text in conf.network.project_ranges]
+    ranges = [item for item in map(ip.parse_network, conf.network.project_ranges) if isinstance(item, IPv4Network)]
     return [min(prefix, item, key=_size) for prefix in prefixes for item in ranges if prefix.overlaps(item)]
 
 

@@ -221,8 +221,7 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
                 continue
             name_servers = [{"type": "dns", "address": address} for address in fixed.dns]
             described = _subnet(fixed, mode)
-            if fixed is first:
-                described["routes"] += _host_routes(vif)
+            described["routes"] += _host_routes(vif, version_of(fixed.address))
             networks.append({**network, **described, "services": name_servers})
             services.extend(service for service in name_servers if service not in services)
     return {"links": links, "networks": networks, "services": services}
@@ -235,7 +234,7 @@ def _address_mode(vif: VIF, fixed: FixedIp) -> str:
     if vif.vif_type is not None:
         return fixed.address_mode or AddressMode.STATIC
     if version_of(fixed.address) == 6:
-        return AddressMode.SLAAC
+        return fixed.address_mode or AddressMode.SLAAC
     return AddressMode.DHCP if vif.network.enable_dhcp else AddressMode.STATIC
 
 
@@ -245,10 +244,11 @@ def _name_servers(vif: VIF) -> list[str]:
     return vif.network.dns or ([gateway] if gateway and vif.vif_type is None else [])
 
 
-def _host_routes(vif: VIF) -> list[dict[str, str]]:
+def _host_routes(vif: VIF, version: int) -> list[dict[str, str]]:
+    subnet = vif.network if version == 4 else vif.network.subnet6
     found = []
-    for route in vif.network.host_routes or ():
-        cidr = ip.parse_network4(route["destination"])
+    for route in (subnet and subnet.host_routes) or ():
+        cidr = ip.parse_network(route["destination"])
         netmask = str(cidr.netmask)
         found.append({"network": str(cidr.network_address), "netmask": netmask, "gateway": route["nexthop"]})
     return found

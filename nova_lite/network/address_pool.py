@@ -34,6 +34,8 @@ class AddressPool:
             return False
         if self.cidr.num_addresses <= 2:
             return True
+        if address.version == 6:
+            return address != self.cidr.network_address
         return address not in (self.cidr.network_address, self.cidr.broadcast_address)
 
     def parse(self, text: str) -> Address | None:

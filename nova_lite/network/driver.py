@@ -133,8 +133,8 @@ class NetworkStore(Protocol):
         """Return the shared networks and the project's networks, if they have a subnet, sorted by name."""
         ...
 
-    def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
-        """Return the addresses in use on a network, or only the ones among ``addresses``."""
+    def taken(self, network_id: str, addresses: Collection[str] | None = None, version: int = 4) -> set[str]:
+        """Return the addresses of this version in use on a network, or only the ones among ``addresses``."""
         ...
 
     def port(self, port_id: str) -> StoredPort | None: ...

@@ -102,11 +102,11 @@ def _cidr6(text: str) -> str:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv6 network: {error}") from error
     if prefix.prefixlen != 64:
         raise exceptions.InvalidInput(reason=f"{text} is not a /64, which SLAAC needs")
-    _refuse_reserved(prefix)
+    refuse_reserved(prefix)
     return str(prefix)
 
 
-def _refuse_reserved(wanted: ip.Network) -> None:
+def refuse_reserved(wanted: ip.Network) -> None:
     """Raise an error for a range with addresses that no machine of a network can have."""
     for reserved, meaning in _RESERVED.items():
         if reserved.version == wanted.version and wanted.overlaps(reserved):
@@ -194,11 +194,15 @@ def host_address(network: Network) -> str | None:
     return str((outside or ends[::-1])[0])
 
 
-def host_route(destination: str, nexthop: str) -> dict[str, str]:
-    """Return a valid host route of an IPv4 subnet. Raises `InvalidInput`."""
+def host_route(destination: str, nexthop: str, version: int = 4) -> dict[str, str]:
+    """Return a valid host route of a subnet. Raises `InvalidInput`."""
+    network: ip.Network
+    address: ip.Address
     try:
-        network = ip.parse_network4(destination, strict=False)
-        address = ip.parse4(nexthop)
+        if version == 4:
+            network, address = ip.parse_network4(destination, strict=False), ip.parse4(nexthop)
+        else:
+            network, address = ip.parse_network6(destination, strict=False), ip.parse6(nexthop)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"the route to {destination} through {nexthop}: {error}") from error
     if str(network) != destination:
@@ -213,7 +217,7 @@ def _cidr(text: str) -> ipaddress.IPv4Network:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
     if addresses.prefixlen > 30:
         raise exceptions.InvalidInput(reason=f"{text} is too small for a gateway and a server")
-    _refuse_reserved(addresses)
+    refuse_reserved(addresses)
     return addresses
 
 
@@ -223,7 +227,7 @@ def pool_range(text: str) -> ipaddress.IPv4Network:
         addresses = ip.parse_network4(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
-    _refuse_reserved(addresses)
+    refuse_reserved(addresses)
     return addresses
 
 
@@ -241,12 +245,13 @@ def _address(
     return address
 
 
-def name_server(text: str) -> str:
+def name_server(text: str, version: int = 4) -> str:
     """Return the address of a name server. The DHCP servers of hosts forward queries to it. Raises `InvalidInput`."""
+    address: ip.Address
     try:
-        address = ip.parse4(text)
+        address = ip.parse4(text) if version == 4 else ip.parse6(text)
     except ValueError as error:
-        raise exceptions.InvalidInput(reason=f"name server {text!r} is not an IPv4 address") from error
+        raise exceptions.InvalidInput(reason=f"name server {text!r} is not an IPv{version} address") from error
     if not is_remote(address):
         raise exceptions.InvalidInput(reason=f"name server {address} is not the address of another machine")
     return str(address)

@@ -152,7 +152,7 @@ class LocalNetworks(NetworkBackend):
         for _ in range(MAX_COLLISIONS):
             address = request.fixed_ip or free_address(store, network, self._random)
             mac_address = random_mac_address(self._random)
-            address6 = ipv6.address_on(network, mac_address)
+            address6 = free_address6(store, network, mac_address, self._random)
             addresses = Addresses(address, mac_address, address6)
             port_id = store.add_port(instance_uuid, network.id, position, addresses, request.tag)
             if port_id is not None:
@@ -177,23 +177,30 @@ class LocalNetworks(NetworkBackend):
         store.remove_ports(instance_uuid)
 
 
-def free_address(store: NetworkStore, network: Network, rng: random.Random) -> str:
+def free_address6(store: NetworkStore, network: Network, mac_address: str, rng: random.Random) -> str | None:
+    """Return the derived or a random free IPv6 address, None without an IPv6 subnet. Raises `NoMoreFixedIps`."""
+    if not network.cidr6:
+        return None
+    return ipv6.address_on(network, mac_address) or free_address(store, network, rng, version=6)
+
+
+def free_address(store: NetworkStore, network: Network, rng: random.Random, version: int = 4) -> str:
     """Return a random free address. Raises `NoMoreFixedIps`.
 
     Looks up a few random addresses, and all of them only if the pool is nearly full. Other free addresses that it finds
     serve later calls of the same transaction. Random addresses seldom collide between conductors, and a released
     address is seldom used again at once.
     """
-    addresses = store.free.setdefault(network.id, [])
+    addresses = store.free.setdefault(network.id if version == 4 else ipv6.subnet_id(network.id), [])
     if addresses:
         return addresses.pop()
-    pool = AddressPool(network)
+    pool = AddressPool(network if version == 4 else ipv6.as_subnet(network))
     sample = pool.sample(SAMPLE, rng)
-    taken = store.taken(network.id, sample) if sample else set()
+    taken = store.taken(network.id, sample, version) if sample else set()
     addresses += [address for address in sample if address not in taken]
     if addresses:
         return addresses.pop()
-    taken = store.taken(network.id)
+    taken = store.taken(network.id, version=version)
     free = next((address for address in pool.all() if address not in taken), None)
     if free is None:
         raise exceptions.NoMoreFixedIps(network_id=network.id)

@@ -95,7 +95,7 @@ from nova_lite.objects.listing import ImageQuery, ListQuery
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.objects.metadef import MetadefNamespace
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
-from nova_lite.objects.network import Network, NetworkRecord, Port
+from nova_lite.objects.network import Network, NetworkRecord, Port, Subnet6
 from nova_lite.objects.network_objects import AddressGroup, AddressScope, NetworkObject, RbacPolicy, SubnetPool
 from nova_lite.objects.network_resources import NetworkResources
 from nova_lite.objects.numa import (
@@ -273,6 +273,7 @@ __all__ = [
     "StaticRoute",
     "StorageReport",
     "StorageView",
+    "Subnet6",
     "SubnetPool",
     "TrustList",
     "Verdict",

@@ -1,20 +1,26 @@
 """IPv6 addresses of interfaces on built-in networks.
 
-A network's prefix has 64 bits. Each interface derives the rest of its address from its MAC address (SLAAC, EUI-64). So
-the address is known before the guest exists, and is as unique as the MAC address.
+In most modes an interface derives the second half of its address from its MAC address (SLAAC, EUI-64), in a prefix of
+64 bits. So the address is known before the guest exists, and is as unique as the MAC address. In the others the
+conductor takes it from the subnet's pools, and the hosts assign it by DHCPv6.
 """
 
 from __future__ import annotations
 
 import uuid
 
+import msgspec
+
 from nova_lite.base import ip
-from nova_lite.objects.instance import FixedIp
-from nova_lite.objects.network import Network
+from nova_lite.objects.instance import AddressMode, FixedIp
+from nova_lite.objects.network import Network, Subnet6
 
 LINK_LOCAL = "fe80::/64"
 
+SLAAC, STATELESS, STATEFUL = MODES = ("slaac", "dhcpv6-stateless", "dhcpv6-stateful")
+
 _SUBNETS = uuid.UUID("a3f1f0d2-3f0a-4f5c-9a44-6d1f6f0c9b27")
+_DERIVING = {SLAAC, STATELESS}
 
 
 def address_of(prefix: str, mac_address: str) -> str:
@@ -26,18 +32,64 @@ def address_of(prefix: str, mac_address: str) -> str:
     return str(ip.parse_network6(prefix)[int.from_bytes(identifier, "big")])
 
 
+def is_derived(subnet: Subnet6 | None) -> bool:
+    """Check whether interfaces derive their addresses from MAC addresses."""
+    return subnet is None or not _DERIVING.isdisjoint({subnet.ra_mode, subnet.address_mode})
+
+
 def address_on(network: Network, mac_address: str) -> str | None:
-    return address_of(network.cidr6, mac_address) if network.cidr6 else None
+    """Return the address that an interface derives, None if it derives none."""
+    return address_of(network.cidr6, mac_address) if network.cidr6 and is_derived(network.subnet6) else None
 
 
 def host_address(network: Network) -> str:
-    """Return the address of each host's bridge: the first of the prefix, which is never an EUI-64 address."""
-    return str(ip.parse_network6(network.cidr6)[1])
+    """Return the address of each host's bridge. No interface has it."""
+    if network.subnet6 is not None and (known := network.subnet6.gateway or network.subnet6.host_address):
+        return known
+    return first_address(network.cidr6)
+
+
+def first_address(cidr: str) -> str:
+    """Return the first address of a machine, which is never an EUI-64 address."""
+    return str(ip.parse_network6(cidr)[1])
 
 
 def gateway(network: Network) -> str | None:
-    """Return the IPv6 gateway. A network has one if it has an IPv4 gateway."""
+    """Return the IPv6 gateway. In a network of the operator there is one if there is an IPv4 gateway."""
+    if network.subnet6 is not None:
+        return network.subnet6.gateway
     return host_address(network) if network.cidr6 and network.gateway else None
+
+
+def is_advertised(network: Network) -> bool:
+    """Check whether hosts send router advertisements, and answer DHCPv6."""
+    return bool(network.cidr6) and (network.subnet6 is None or network.subnet6.enable_dhcp)
+
+
+def is_assigned(network: Network) -> bool:
+    """Check whether hosts assign addresses by DHCPv6. Neutron's DHCP server does so without modes, too."""
+    return is_advertised(network) and not is_derived(network.subnet6)
+
+
+def is_stateless(network: Network) -> bool:
+    """Check whether hosts answer DHCPv6 without assigning addresses."""
+    modes = network.subnet6
+    return is_advertised(network) and modes is not None and STATELESS in (modes.ra_mode, modes.address_mode)
+
+
+def as_subnet(network: Network) -> Network:
+    """Return a network whose one subnet is the IPv6 subnet, to choose an address of its pools."""
+    settings = network.subnet6 or Subnet6(host_address=host_address(network))
+    last = str(ip.parse_network6(network.cidr6)[-1])
+    return msgspec.structs.replace(
+        network,
+        cidr=network.cidr6,
+        gateway=settings.gateway,
+        host_address=settings.host_address,
+        start=None,
+        end=last,
+        pools=settings.pools or None,
+    )
 
 
 def subnet_id(network_id: str) -> str:
@@ -50,5 +102,23 @@ def further_addresses(network: Network, address6: str | None) -> list[FixedIp]:
     if address6 is None:
         return []
     return [
-        FixedIp(address=address6, subnet_id=subnet_id(network.id), cidr=network.cidr6, gateway=gateway(network), dns=[])
+        FixedIp(
+            address=address6,
+            subnet_id=subnet_id(network.id),
+            cidr=network.cidr6,
+            gateway=gateway(network),
+            dns=list(network.subnet6.dns) if network.subnet6 is not None else [],
+            address_mode=_address_mode(network),
+        )
     ]
+
+
+def _address_mode(network: Network) -> str:
+    """Return how guests get their addresses; "" in an operator's network, as in older records."""
+    if network.subnet6 is None:
+        return ""
+    if not network.subnet6.enable_dhcp:
+        return AddressMode.STATIC
+    if not is_derived(network.subnet6):
+        return AddressMode.DHCPV6_STATEFUL
+    return AddressMode.DHCPV6_STATELESS if is_stateless(network) else AddressMode.SLAAC

@@ -24,13 +24,35 @@ def revision_number(resource: Revised) -> int:
     return 1 + max(0, (resource.updated_at - resource.created_at) // datetime.timedelta(milliseconds=1))
 
 
+class Subnet6(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Settings of a network's IPv6 subnet that the network API has made.
+
+    ``ra_mode`` and ``address_mode``: Neutron's, None or one of `nova_lite.objects.ipv6.MODES`. ``pools``: objects with
+    ``start`` and ``end``. ``host_address``: address of the hosts' bridges, if there is no gateway. The rest is as for
+    an IPv4 subnet in `Network` and `NetworkRecord`.
+    """
+
+    gateway: str | None = None
+    host_address: str | None = None
+    pools: list[dict[str, str]] = msgspec.field(default_factory=list)
+    dns: list[str] = msgspec.field(default_factory=list)
+    host_routes: list[dict[str, str]] | None = None
+    enable_dhcp: bool = True
+    ra_mode: str | None = None
+    address_mode: str | None = None
+    name: str = ""
+    description: str = ""
+    tags: list[str] | None = None
+
+
 class Network(msgspec.Struct, kw_only=True):
     """Network that instances get addresses from. ``project_id`` None: all projects share it.
 
     ``cidr`` is "" while the network has no subnet; then no instance can use it. ``start`` and ``end`` bound the address
     pool. ``bridge``: name of the bridge on hosts, which the virt driver creates if it can. ``vni``: number of the VXLAN
-    that connects the bridges of hosts; None: guests of different hosts do not reach each other. ``cidr6``: an IPv6
-    prefix of 64 bits, in which interfaces derive their addresses from MAC addresses; "": none. ``address_mode``: see
+    that connects the bridges of hosts; None: guests of different hosts do not reach each other. ``cidr6``: the range
+    of its IPv6 subnet; "": none. ``subnet6``: the settings of that; None: an operator has made it, interfaces derive
+    their addresses from MAC addresses, and it has a gateway if the IPv4 subnet has one. ``address_mode``: see
     `nova_lite.objects.instance.AddressMode`; "": unknown. ``needs_router``: for its way out; None: hosts give
     it one without a router. ``pools``: objects with ``start`` and ``end``, if there is more than one pool.
     ``host_routes``: objects with ``destination`` and ``nexthop``. ``host_address``: address of the hosts' bridges,
@@ -50,6 +72,7 @@ class Network(msgspec.Struct, kw_only=True):
     is_default: bool = False
     vni: int | None = None
     cidr6: str = ""
+    subnet6: Subnet6 | None = None
     address_mode: str = ""
     needs_router: bool | None = None
     enable_dhcp: bool = True
@@ -83,6 +106,7 @@ class NetworkRecord(Network, kw_only=True):
 class Port(msgspec.Struct, kw_only=True):
     """Interface as a resource of its own. ``kept``: a user made it, so it outlives its instance.
 
+    ``address6``: IPv6 address. In a request "": any one; None: as its network says, or none without an IPv4 address.
     ``security_groups``: ids; in a request also names, and None for the default group. ``power_state``, ``host`` and
     ``availability_zone`` are those of its instance, None without one. ``router_id``: router whose interface it is.
     ``admin_state_up`` False: it sends and receives nothing but DHCP. ``port_security_enabled``: None in a request: as

@@ -181,9 +181,9 @@ class Cast(SimpleNamespace):
         }
 
 
-def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict[str, list[str]]:
-    """Create one resource of every kind in the user's project. ``mark`` is part of all names; ``cidr``: range of the
-    project's network.
+def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: str) -> dict[str, list[str]]:
+    """Create one resource of every kind in the user's project. ``mark`` is part of all names; ``cidr`` and ``cidr6``:
+    ranges of the project's network.
     """
     make = user.made
     flavor = {"name": mark, "ram": 64, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": False}
@@ -270,13 +270,17 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     named = {"name": mark, "description": mark}
     network_id = make("network", "/networks", {"network": named})["network"]["id"]
     make("network", "/subnets", {"subnet": {**named, "network_id": network_id, "cidr": cidr, "ip_version": 4}})
+    slaac = {"ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    body = {"subnet": {**named, "network_id": network_id, "cidr": cidr6, **slaac}}
+    subnet6_id = make("network", "/subnets", body)["subnet"]["id"]
     port = {**named, "network_id": network_id, "security_groups": [group_id]}
     port_id = make("network", "/ports", {"port": port})["port"]["id"]
     (pool,) = user("network", "GET", "/networks?router:external=true").json()["networks"]
     router = {**named, "external_gateway_info": {"network_id": pool["id"]}}
     router_id = make("network", "/routers", {"router": router})["router"]["id"]
-    added = user("network", "PUT", f"/routers/{router_id}/add_router_interface", {"subnet_id": network_id})
-    assert added.status_code == 200, added.text
+    for subnet_id in (network_id, subnet6_id):
+        added = user("network", "PUT", f"/routers/{router_id}/add_router_interface", {"subnet_id": subnet_id})
+        assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
     leading = make("network", "/floatingips", {"floatingip": leads})["floatingip"]
     values = {"subnetpool": {"prefixes": ["10.99.0.0/24"]}, "address_group": {"addresses": ["10.99.0.0/24"]}}
@@ -290,7 +294,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
     for path, tagged in (
         *(("networks", network_id), ("subnets", network_id), ("ports", port_id), ("routers", router_id)),
-        ("subnetpools", pool_id),
+        *(("subnetpools", pool_id), ("subnets", subnet6_id)),
         *(("floatingips", leading["id"]), ("security-groups", group_id), ("security-group-rules", rule_id)),
     ):
         assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
@@ -341,6 +345,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "floating_ip": [str(address["id"]), leading["id"]],
         "address": [address["ip"], leading["floating_ip_address"]],
         "network": [network_id],
+        "subnet": [network_id, subnet6_id],
         "router": [router_id],
         "subnet_pool": [pool_id],
         "address_scope": [scope_id],
@@ -394,7 +399,7 @@ def cast(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cas
 enabled_apis = osapi_compute, identity, image, volume, network, placement, metadata
 metadata_listen_port = {port}
 [network]
-project_ranges = 10.98.0.0/16
+project_ranges = 10.98.0.0/16, fd98::/16
 [server_backups]
 interval = 86400
 """
@@ -406,8 +411,8 @@ interval = 86400
         admin, victim, attacker = (User(cloud, name) for name in ("admin", "demo", "other"))
         # The first address of a pool is public, as its start.
         admin.made("compute", "/os-floating-ips", {"pool": "public"})
-        things = furnish(cloud, victim, admin, MARK, "10.98.1.0/24")
-        own = furnish(cloud, attacker, admin, "mine", "10.98.2.0/24")
+        things = furnish(cloud, victim, admin, MARK, "10.98.1.0/24", "fd98:1::/64")
+        own = furnish(cloud, attacker, admin, "mine", "10.98.2.0/24", "fd98:2::/64")
         (pool,) = attacker("network", "GET", "/networks?router:external=true").json()["networks"]
         whose = {"victim": victim, "attacker": attacker, "things": things, "own": own}
         yield Cast(cloud=cloud, pool=pool["id"], metadata_port=port, **whose)
@@ -620,7 +625,12 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     on_mine = {"network_id": mine["network"]}
     yield ask("network", {"name": "mine", **whose})
     yield ask("subnet", {"network_id": theirs["network"], "cidr": "10.98.7.0/24", "ip_version": 4})
+    yield ask("subnet", {"network_id": theirs["network"], "cidr": "fd98:7::/64", "ip_version": 6})
     yield ask("port", {"network_id": theirs["network"]})
+    yield ask("port", {**on_mine, "fixed_ips": [{"subnet_id": theirs["subnet"]}]})
+    for which in cast.things["subnet"]:
+        path = f"/routers/{mine['router']}/add_router_interface"
+        yield "network", path, {"subnet_id": which}, None, "PUT"
     yield ask("port", {**on_mine, **whose})
     yield ask("port", {**on_mine, "fixed_ips": [{"subnet_id": theirs["network"]}]})
     yield ask("port", {**on_mine, "security_groups": [theirs["security_group"]]})

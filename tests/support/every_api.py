@@ -42,7 +42,7 @@ metadata_requests_per_minute = 0
 [identity]
 users_file = {path}/users.yaml
 [network]
-project_ranges = 10.64.0.0/10
+project_ranges = 10.64.0.0/10, fd40::/10
 networks_per_project = -1
 [quota]
 instances = 100000

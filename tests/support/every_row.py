@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.db.models import Base
+from nova_lite.db.models import Base, Settings6
+from nova_lite.objects import Subnet6
 
 _EPOCH = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)
 
@@ -33,6 +34,8 @@ def _value(connection: sa.Connection, column: sa.Column[Any], row: int, number: 
         target = key.column
         return connection.scalars(sa.select(target).order_by(*target.table.primary_key.columns)).all()[row]
     match column.type:
+        case Settings6():
+            return Subnet6(gateway=f"fd00::{number}", dns=["fd00::5"])
         case sa.JSON():
             return sa.JSON.NULL if column.nullable and number % 2 else {"é": [number, None, "\u2028"]}
         case sa.Boolean():

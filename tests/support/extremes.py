@@ -511,8 +511,22 @@ ACTIONS: dict[tuple[str, str, str], list[Any]] = {
     ],
     **{
         ("network", "POST", path): [{f"{key}s": [one, one]} for key, one in BODIES["network", "POST", path].items()]
-        for path in ("/networks", "/subnets", "/ports", "/routers", "/security-groups", "/security-group-rules")
+        for path in ("/networks", "/ports", "/routers", "/security-groups", "/security-group-rules")
     },
+    ("network", "POST", "/subnets"): [
+        {"subnets": [BODIES["network", "POST", "/subnets"]["subnet"]] * 2},
+        {
+            "subnet": {
+                "network_id": "{network}",
+                "cidr": "fd40:1::/64",
+                "ip_version": 6,
+                "ipv6_ra_mode": "slaac",
+                "ipv6_address_mode": "slaac",
+                "gateway_ip": "fd40:1::1",
+                "allocation_pools": [{"start": "fd40:1::2", "end": "fd40:1::9"}],
+            }
+        },
+    ],
 }
 #: Query parameters of the services, which declare none, besides the attributes of their resources.
 QUERY = (

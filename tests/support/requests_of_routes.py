@@ -68,7 +68,7 @@ KINDS = {
     "os-simple-tenant-usage": "project",
     "os-interface": "port",
     "networks": "network",
-    "subnets": "network",
+    "subnets": "subnet",
     "ports": "port",
     "security-groups": "security_group",
     "security-group-rules": "security_group_rule",

@@ -28,13 +28,13 @@ class AvailabilityResource(NetworkResource):
         """Return the counts of a page of networks. ``versions``: of IP, if only these count."""
         items = self._items(req, False, query)
         used = self.conductor.network_address_counts_get(req.context, [item.id for item in items])
-        shown = [listing.Shown(item.id, views.ip_availability(item, used.get(item.id, 0))) for item in items]
+        shown = [listing.Shown(item.id, views.ip_availability(item, used)) for item in items]
         return [item._replace(view=_of_versions(item.view, versions)) for item in shown] if versions else shown
 
     def ip_availability(self, req: ServiceRequest, id: str) -> Response:
         item = self._find(req, id)
         used = self.conductor.network_address_counts_get(req.context, [item.id])
-        return listing.shown(req, "network_ip_availability", views.ip_availability(item, used.get(item.id, 0)))
+        return listing.shown(req, "network_ip_availability", views.ip_availability(item, used))
 
     def service_providers(self, req: ServiceRequest) -> Response:
         """List the one provider of routers: the hosts of the guests."""

@@ -23,6 +23,7 @@ _KNOWN = {
     "extraroute": ("Neutron Extra Route", "Routers have static routes"),
     "extraroute-atomic": ("Atomically add/remove extra routes", "Routes are added and removed one by one"),
     "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses show the port they lead to"),
+    "ip-substring-filtering": ("IP address substring filtering", "Ports are found by a part of an address"),
     "net-mtu": ("Network MTU", "Networks have an MTU"),
     "network_availability_zone": ("Network Availability Zone", "Networks are in all zones"),
     "network-ip-availability": (
@@ -51,6 +52,7 @@ _KNOWN = {
     "standard-attr-tag": ("Tag support for resources with standard attribute", "Resources have tags"),
     "subnet_allocation": ("Subnet Allocation", "Subnets get a prefix of a pool"),
     "subnetpool-prefix-ops": ("Subnet Pool Prefix Operations", "Prefixes are added to and removed from pools"),
+    "tag": ("Tag support", "Networks have tags"),
     "tag-creation": ("Tag creation extension", "Several tags are added to a resource at once"),
     "tag-ports-during-bulk-creation": ("Tag Ports During Bulk Creation", "Resources have tags from their creation on"),
     "standard-attr-timestamp": ("Resource timestamps", "Resources have times of creation and of the last change"),

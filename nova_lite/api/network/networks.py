@@ -1,6 +1,6 @@
 """Networks and subnets.
 
-A network has at most one IPv4 subnet, whose id is the network's id. It may have an IPv6 subnet from its creation on.
+A network has at most one IPv4 subnet, whose id is the network's id, and one IPv6 subnet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions, ip
 from nova_lite.network import factory
-from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord
+from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord, Subnet6, ipv6
+from nova_lite.objects.instance import version_of
 from nova_lite.policies import network_service as policies
 
 _NETWORK = (
@@ -29,18 +30,16 @@ _NETWORK_ONLY_DEFAULT = (
 )
 _SUBNET = (
     *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
-    *("project_id", "tenant_id", "enable_dhcp", "host_routes"),
+    *("project_id", "tenant_id", "enable_dhcp", "host_routes", "ip_version", "ipv6_ra_mode", "ipv6_address_mode"),
 )
 _NEW_SUBNET = (*_SUBNET, "tags", "prefixlen", "subnetpool_id", "use_default_subnetpool")
-_SUBNET_ONLY_DEFAULT = (
-    *("ip_version", "service_types", "segment_id"),
-    *("ipv6_ra_mode", "ipv6_address_mode"),
-)
+_SUBNET_ONLY_DEFAULT = ("service_types", "segment_id")
 #: Attributes that an external network does not have, because it has no ports, with the only value.
 _OF_PORTS = {"shared": False, "admin_state_up": True, "port_security_enabled": True, "mtu": 1500, "tags": []}
 _Item: TypeAlias = NetworkRecord | FloatingIpPool
 #: Number of allocation pools of a subnet.
 MAX_POOLS = 100
+_MODES = ("ipv6_ra_mode", "ipv6_address_mode")
 #: Settings of a subnet that can be changed.
 _SETTINGS = {"gateway_ip", "allocation_pools", "dns_nameservers", "enable_dhcp", "host_routes"}
 _UNCHANGEABLE = "Hosts already use it: make another one instead"
@@ -210,16 +209,19 @@ class NetworkResource(Resource):
                     return view
         raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
-    def _find_subnet(self, req: ServiceRequest, id: str) -> _Item:
-        """Return the network or pool of an IPv4 subnet. Raises `Forbidden` for an IPv6 subnet, which cannot change."""
-        try:
-            network = self._find(req, id)
-        except exceptions.NetworkNotFound as error:
-            self._subnet(req, id)
-            raise exceptions.Forbidden("An IPv6 subnet is created and deleted with its network.") from error
-        if not network.cidr:
-            raise exceptions.SubnetNotFound(subnet_id=id[:64])
-        return network
+    def _find_subnet(self, req: ServiceRequest, id: str) -> tuple[_Item, int]:
+        """Return the network or pool of a subnet, and its IP version.
+
+        Raises `Forbidden` for an operator's IPv6 subnet, which cannot change.
+        """
+        for item in self._items(req, False, ListQuery(filters={"subnet_id": [id]})):
+            if item.id == id and item.cidr:
+                return item, 4
+            if isinstance(item, NetworkRecord) and item.cidr6 and ipv6.subnet_id(item.id) == id:
+                if item.subnet6 is None:
+                    raise exceptions.Forbidden("An operator's IPv6 subnet is created and deleted with its network.")
+                return item, 6
+        raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
     def create_subnet(self, req: ServiceRequest) -> Response:
         bodies, is_bulk = requests.bodies(req, "subnet", _NEW_SUBNET, _SUBNET_ONLY_DEFAULT)
@@ -227,7 +229,8 @@ class NetworkResource(Resource):
             return self._create_external_subnet(req, bodies[0])
         wanted = [self._new_subnet(req, fields) for fields in bodies]
         create = functools.partial(self.conductor.subnet_create, req.context)
-        return self.created(req, "subnet", (wanted, is_bulk), create, views.subnet)
+        shown = iter([views.subnet if subnet.subnet6 is None else views.subnet6 for subnet in wanted])
+        return self.created(req, "subnet", (wanted, is_bulk), create, lambda network: next(shown)(network))
 
     def _create_external_subnet(self, req: ServiceRequest, fields: dict[str, Any]) -> Response:
         unknown = ("dns_nameservers", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool")
@@ -236,6 +239,8 @@ class NetworkResource(Resource):
                 detail=f"Invalid input for {found[0]}. Addresses of an external network are floating addresses only."
             )
         subnet = self._subnet_of(fields, requests.required_id(fields, "network_id"))
+        if subnet.subnet6 is not None:
+            raise exceptions.ValidationError(detail="Invalid input for ip_version. Floating addresses are IPv4.")
         created = self.conductor.external_subnet_create(req.context, subnet)
         return Response({"subnet": views.subnet_of_pool(created)}, 201)
 
@@ -255,6 +260,8 @@ class NetworkResource(Resource):
             raise exceptions.ValidationError(
                 detail="Invalid input for prefixlen. It needs a subnetpool_id, and no cidr."
             )
+        if _version(fields, cidr) == 6:
+            return _subnet6_of(fields, network_id, cidr or "", pool_id)
         pools = _pools(fields)
         only = pools[0] if len(pools) == 1 else {}
         return NetworkRecord(
@@ -277,7 +284,9 @@ class NetworkResource(Resource):
 
     def update_subnet(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
-        network = self._find_subnet(req, id)
+        network, version = self._find_subnet(req, id)
+        if version == 6 and isinstance(network, NetworkRecord):
+            return self._update_subnet6(req, network, fields)
         if isinstance(network, FloatingIpPool):
             if network.project_id is not None:
                 return self._update_external_subnet(req, network, fields)
@@ -288,6 +297,12 @@ class NetworkResource(Resource):
         }
         changes |= _settings(fields)
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
+
+    def _update_subnet6(self, req: ServiceRequest, network: NetworkRecord, fields: dict[str, Any]) -> Response:
+        _require_same({name: fields[name] for name in fields.keys() - _SETTINGS}, views.subnet6(network))
+        changes = dict(requests.texts(fields, "name", "description")) | _settings(fields)
+        updated = self.conductor.network_update(req.context, network.id, {"subnet6": changes})
+        return Response({"subnet": views.subnet6(updated)})
 
     def _update_external_subnet(self, req: ServiceRequest, pool: FloatingIpPool, fields: dict[str, Any]) -> Response:
         _require_same(fields, views.subnet_of_pool(pool))
@@ -301,11 +316,11 @@ class NetworkResource(Resource):
 
     def require_changeable_subnet(self, req: ServiceRequest, id: str) -> None:
         """Raise an error for a subnet that is not there or that users do not change."""
-        if isinstance(self._find_subnet(req, id), FloatingIpPool):
+        if isinstance(self._find_subnet(req, id)[0], FloatingIpPool):
             self._changeable(req, id)
 
     def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
-        network = self._find_subnet(req, id)
+        network, _ = self._find_subnet(req, id)
         if isinstance(network, FloatingIpPool) and network.project_id is not None:
             self.conductor.external_subnet_delete(req.context, id)
             return Response(status=204)
@@ -336,6 +351,45 @@ def _require_same(fields: dict[str, Any], now: dict[str, Any]) -> None:
     for name in fields.keys() & now.keys() - {"name", "description"}:
         if fields[name] != now[name]:
             raise exceptions.ValidationError(detail=f"{name} cannot be changed. {_UNCHANGEABLE}.")
+
+
+def _version(fields: dict[str, Any], cidr: str | None) -> int:
+    """Return the IP version of a new subnet. Raises a 400 for what Neutron refuses with the other one."""
+    version = requests.number(fields, "ip_version", 4, 6)
+    found = None if cidr is None else version_of(cidr)
+    if version == 5 or (None not in (version, found) and version != found):
+        raise exceptions.InvalidInput(reason=f"cidr {cidr} does not match the ip_version '{version}'.")
+    version = version or found or 4
+    if version == 4 and any(fields.get(name) is not None for name in _MODES):
+        raise exceptions.ValidationError(detail="Invalid input for ipv6_ra_mode. Only an IPv6 subnet has such modes.")
+    return version
+
+
+def _subnet6_of(fields: dict[str, Any], network_id: str, cidr: str, pool_id: str | None) -> NetworkRecord:
+    """Return the request for an IPv6 subnet."""
+    if pool_id is not None:
+        raise exceptions.ValidationError(
+            detail="Invalid input for subnetpool_id. Subnet pools give IPv4 prefixes only: name the cidr."
+        )
+    ra_mode, address_mode = (requests.text(fields, name) for name in _MODES)
+    return NetworkRecord(
+        id=network_id,
+        name="",
+        cidr="",
+        cidr6=_network_of(cidr),
+        gateway=_gateway(fields),
+        subnet6=Subnet6(
+            name=requests.text(fields, "name") or "",
+            description=requests.text(fields, "description") or "",
+            tags=requests.tags(fields),
+            pools=_pools(fields),
+            dns=_name_servers(fields),
+            host_routes=_host_routes(fields),
+            enable_dhcp=requests.flag(fields, "enable_dhcp", default=True),
+            ra_mode=ra_mode,
+            address_mode=address_mode,
+        ),
+    )
 
 
 def _network_of(cidr: str) -> str:

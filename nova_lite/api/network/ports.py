@@ -62,13 +62,15 @@ class PortResource(Resource):
     def _new_port(self, req: ServiceRequest, fields: dict[str, Any]) -> Port:
         _require_no_device(fields, "", "", "")
         network_id = requests.required_id(fields, "network_id")
+        address, address6 = requests.fixed_addresses(fields, network_id) or ("", None)
         port = Port(
             id=str(uuid.uuid4()),
             network_id=network_id,
             project_id=requests.project(req, fields),
             name=requests.text(fields, "name") or "",
             description=requests.text(fields, "description") or "",
-            address=requests.fixed_address(fields, network_id) or "",
+            address=address,
+            address6=address6,
             mac_address=requests.mac_address(fields),
             security_groups=requests.ids(fields, "security_groups"),
             tags=requests.tags(fields),
@@ -78,7 +80,7 @@ class PortResource(Resource):
         )
         chosen = {
             policies.PORT_CREATE_MAC: port.mac_address,
-            policies.PORT_CREATE_ADDRESS: port.address.removeprefix(requests.NO_ADDRESS),
+            policies.PORT_CREATE_ADDRESS: {address, address6} - {"", None, requests.NO_ADDRESS},
             policies.PORT_CREATE_SECURITY: port.port_security_enabled is False,
             policies.PORT_CREATE_PAIRS: port.address_pairs,
         }
@@ -108,11 +110,10 @@ class PortResource(Resource):
         if mac_address and mac_address != port.mac_address:
             self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_MAC: mac_address})
             changes["mac_address"] = mac_address
-        address = requests.fixed_address(fields, port.network_id)
-        if address == requests.NO_ADDRESS:
-            changes["address"] = address
-        elif address is not None and (address or not port.address) and address != (port.address or None):
-            changes["address"] = chosen[policies.PORT_UPDATE_ADDRESS] = address
+        if (wanted := requests.fixed_addresses(fields, port.network_id)) is not None:
+            moved = _moved(port, *wanted)
+            changes |= moved
+            chosen[policies.PORT_UPDATE_ADDRESS] = set(moved.values()) - {"", requests.NO_ADDRESS}
         self._authorize_choice(req, port.network_id, chosen)
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 
@@ -134,6 +135,16 @@ class PortResource(Resource):
     def delete_port(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.port_delete(req.context, id)
         return Response(status=204)
+
+
+def _moved(port: Port, address: str, address6: str) -> dict[str, str]:
+    """Return the changes of a port's addresses to the requested ones."""
+    changes = {}
+    for name, wanted, present in (("address", address, port.address), ("address6", address6, port.address6)):
+        is_same = wanted in ("", present) if present else wanted == requests.NO_ADDRESS
+        if not is_same:
+            changes[name] = wanted
+    return changes
 
 
 def _port_security(fields: dict[str, Any]) -> bool | None:

@@ -10,6 +10,7 @@ from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions, ip
 from nova_lite.objects import ipv6
+from nova_lite.objects.instance import version_of
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
@@ -42,11 +43,8 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "distributed": (False, True),
     "flavor_id": (),
     "service_type_id": (),
-    "ip_version": (4,),
     "service_types": ([],),
     "segment_id": (),
-    "ipv6_ra_mode": (),
-    "ipv6_address_mode": (),
     "stateful": (True,),
     "propagate_uplink_status": (False,),
     "numa_affinity_policy": (),
@@ -55,7 +53,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
 #: Reasons to refuse other values.
 _WHY = {
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
-    "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
     "stateful": "Security groups of this cloud are always stateful",
 }
 
@@ -341,28 +338,36 @@ def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
     return requested or own
 
 
-def fixed_address(fields: dict[str, Any], network_id: str | None) -> str | None:
-    """Return the IPv4 address that ``fixed_ips`` requests, "" for any address, `NO_ADDRESS` for none, or None without
-    ``fixed_ips``.
+def fixed_addresses(fields: dict[str, Any], network_id: str) -> tuple[str, str] | None:
+    """Return the IPv4 and the IPv6 address that ``fixed_ips`` requests, or None without ``fixed_ips``.
 
-    ``network_id``: network of the port, whose IPv4 subnet has the same id. A request for its IPv6 subnet is accepted
-    without effect, since the IPv6 address follows from the MAC address.
+    Each is an address, "" for any one, or `NO_ADDRESS` for none. ``network_id``: network of the port. An item without a
+    subnet is about the one of the address's version, or about IPv4.
     """
     items = fields.get("fixed_ips")
     if items is None:
         return None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It must be a list of objects.")
-    if network_id is not None and {"subnet_id": ipv6.subnet_id(network_id)} in items:
-        items = [item for item in items if item != {"subnet_id": ipv6.subnet_id(network_id)}] or [{}]
-    if not items:
-        return NO_ADDRESS
-    if len(items) != 1:
-        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. A port has one IPv4 address.")
-    (item,) = items
-    subnet_id = an_id(item, "subnet_id")
-    if subnet_id is not None and network_id is not None and subnet_id != network_id:
-        raise exceptions.SubnetNotFound(subnet_id=subnet_id)
-    if item.keys() - {"subnet_id", "ip_address"}:
-        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. Allowed are subnet_id and ip_address.")
-    return address(item["ip_address"], "fixed_ips") if item.get("ip_address") else ""
+    found: dict[int, str] = {}
+    versions = {network_id: 4, ipv6.subnet_id(network_id): 6}
+    for item in items:
+        if item.keys() - {"subnet_id", "ip_address"}:
+            raise exceptions.ValidationError(
+                detail="Invalid input for fixed_ips. Allowed are subnet_id and ip_address."
+            )
+        wanted = address(item["ip_address"], "fixed_ips") if item.get("ip_address") else ""
+        subnet_id = an_id(item, "subnet_id")
+        version = version_of(wanted) if subnet_id is None else versions.get(subnet_id)
+        if version is None:
+            raise exceptions.SubnetNotFound(subnet_id=subnet_id)
+        if wanted and version != version_of(wanted):
+            raise exceptions.ValidationError(
+                detail=f"Invalid input for fixed_ips. IP address {wanted} is not a valid IP for the specified subnet."
+            )
+        if version in found:
+            raise exceptions.ValidationError(
+                detail=f"Invalid input for fixed_ips. A port has one IPv{version} address."
+            )
+        found[version] = wanted
+    return found.get(4, NO_ADDRESS), found.get(6, NO_ADDRESS)

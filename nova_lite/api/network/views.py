@@ -22,6 +22,7 @@ from nova_lite.objects import (
     SecurityGroup,
     SecurityGroupRule,
     Service,
+    Subnet6,
     SubnetPool,
     ipv6,
 )
@@ -116,16 +117,23 @@ def subnets(shown: NetworkRecord) -> list[View]:
 def subnet6(shown: NetworkRecord) -> View:
     """Return the IPv6 subnet of a network."""
     prefix = ip.parse_network6(shown.cidr6)
-    values = (f"{shown.name}-ipv6", "", shown.project_id, shown.cidr6, ipv6.gateway(shown))
+    settings = shown.subnet6 or Subnet6(
+        name=f"{shown.name}-ipv6",
+        ra_mode=ipv6.SLAAC,
+        address_mode=ipv6.SLAAC,
+        pools=[{"start": str(prefix[2]), "end": str(prefix[-1])}],
+    )
+    values = (settings.name, settings.description, shown.project_id, shown.cidr6, ipv6.gateway(shown))
     return _subnet(shown.id, *values) | {
         "id": ipv6.subnet_id(shown.id),
         "ip_version": 6,
-        "ipv6_ra_mode": "slaac",
-        "ipv6_address_mode": "slaac",
-        "enable_dhcp": True,
-        "dns_nameservers": [],
-        "allocation_pools": [{"start": str(prefix[2]), "end": str(prefix[-1])}],
-        **_standard(shown, []),
+        "ipv6_ra_mode": settings.ra_mode,
+        "ipv6_address_mode": settings.address_mode,
+        "enable_dhcp": settings.enable_dhcp,
+        "dns_nameservers": settings.dns,
+        "host_routes": settings.host_routes or [],
+        "allocation_pools": settings.pools,
+        **_standard(shown, settings.tags or []),
     }
 
 
@@ -203,9 +211,7 @@ def port(shown: Port, for_admin: bool) -> View:
 
 
 def _fixed_ips(shown: Port) -> list[View]:
-    if not shown.address:
-        return []
-    fixed_ips = [{"subnet_id": shown.network_id, "ip_address": shown.address}]
+    fixed_ips = [{"subnet_id": shown.network_id, "ip_address": shown.address}] if shown.address else []
     if shown.address6 is not None:
         fixed_ips.append({"subnet_id": ipv6.subnet_id(shown.network_id), "ip_address": shown.address6})
     return fixed_ips
@@ -405,8 +411,8 @@ def project_quota(limits: ProjectLimits) -> View:
     return quota(limits) | _project(limits.project_id)
 
 
-def ip_availability(shown: NetworkRecord | FloatingIpPool, used: int) -> View:
-    """Return the number of addresses of a network that can be allocated, and of those in use."""
+def ip_availability(shown: NetworkRecord | FloatingIpPool, used: dict[str, int]) -> View:
+    """Return the number of addresses of a network that can be allocated, and of those in use, by id of the subnet."""
     shown_subnets = subnets_of_pool(shown) if isinstance(shown, FloatingIpPool) else subnets(shown)
     counted = [
         {
@@ -415,7 +421,7 @@ def ip_availability(shown: NetworkRecord | FloatingIpPool, used: int) -> View:
             "cidr": view["cidr"],
             "ip_version": view["ip_version"],
             "total_ips": sum(_size(allocation) for allocation in view["allocation_pools"]),
-            "used_ips": used,
+            "used_ips": used.get(view["id"], 0),
         }
         for view in shown_subnets
     ]
@@ -495,7 +501,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "extensions": {"alias", "name", "description", "updated", "links"},
     "routers": set(router(Router(id="", project_id=""))),
     "quotas": set(project_quota(ProjectLimits(project_id="", quotas={}))),
-    "network_ip_availabilities": {*ip_availability(NetworkRecord(id="", name="", cidr=""), 0), "ip_version"},
+    "network_ip_availabilities": {*ip_availability(NetworkRecord(id="", name="", cidr=""), {}), "ip_version"},
     "service_providers": set(SERVICE_PROVIDER),
     "subnetpools": set(subnet_pool(SubnetPool(id="", project_id=""))),
     "address_scopes": set(address_scope(AddressScope(id="", project_id=""))),

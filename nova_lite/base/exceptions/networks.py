@@ -186,7 +186,7 @@ class FloatingIpNotAssociated(Conflict):
 
 
 class NetworkInUse(Conflict):
-    msg_fmt = "Network %(name)s still has addresses in use."
+    msg_fmt = "Network %(name)s still has addresses in use. There are one or more ports still in use on the network."
 
 
 class OverlappingAllocationPools(Conflict):

@@ -27,8 +27,8 @@ _HELP = {
     "place of address. It needs a database that all controllers reach: mariadb (then a Galera cluster) or a URL",
     "region": "name of the region in the catalog; default: %(default)s",
     "cloud": "name of the cloud in /etc/openstack/clouds.yaml; default: %(default)s",
-    "project_ranges": "IPv4 ranges, separated by commas, for the networks of projects. Hosts route to them, so nothing "
-    "else may use them; default: %(default)s",
+    "project_ranges": "IPv4 and IPv6 ranges, separated by commas, for the networks of projects. Hosts route to them, "
+    "so nothing else may use them; default: %(default)s",
 }
 _DEFAULTS = {
     "address": "127.0.0.1",
@@ -36,7 +36,7 @@ _DEFAULTS = {
     "virtual_address": "",
     "region": "RegionOne",
     "cloud": "nova-lite",
-    "project_ranges": "10.64.0.0/10",
+    "project_ranges": "10.64.0.0/10,fd40::/10",
 }
 NAMES = tuple(_DEFAULTS)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -135,7 +135,7 @@ def _check(wanted: Settings) -> None:
             )
     for text in wanted.project_ranges.split(","):
         try:
-            ip.parse_network4(text.strip())
+            ip.parse_network(text.strip())
         except ValueError as error:
             raise exceptions.ConfigurationError(reason=f"project_ranges: {text}: {error}.") from error
     if wanted.database not in DATABASES:

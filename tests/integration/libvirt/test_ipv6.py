@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from nova_lite.objects import VIF, Network, PortFilters, SecurityGroupRule, ipv6
+from nova_lite.objects import VIF, Network, PortFilters, SecurityGroupRule, Subnet6, ipv6
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net import nft
 from tests.integration.libvirt.conftest import (
     Images,
     boot,
@@ -123,3 +127,80 @@ def test_guest_has_both_addresses_and_its_groups_filter_them(
     assert pinged(mine.more[0].address)
     let_in()
     wait_for_answer("no")
+
+
+#: A DHCPv6 client (RFC 8415). It prints the address that it is assigned, and the link's routers and other addresses.
+_CLIENT = """
+import json, socket, struct, subprocess, time
+mac = bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", ""))
+client, ia = struct.pack("!HHHH", 1, 10, 3, 1) + mac, struct.pack("!HHIII", 3, 12, 7, 0, 0)
+index = socket.if_nametoindex("eth0")
+
+def ask(kind, more):
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:
+        s.settimeout(1)
+        s.bind(("::", 546, 0, index))
+        for _ in range(20):
+            s.sendto(struct.pack("!I", kind << 24 | 5) + client + more, ("ff02::1:2", 547, 0, index))
+            try:
+                return s.recvfrom(2000)[0]
+            except TimeoutError:
+                continue
+
+def options(data):
+    found = {}
+    while data:
+        code, size = struct.unpack("!HH", data[:4])
+        found[code], data = data[4:4 + size], data[4 + size:]
+    return found
+
+def shown(*words):
+    return json.loads(subprocess.check_output(["ip", "-6", "-json", *words, "dev", "eth0"]))
+
+for _ in range(100):
+    if any(not a.get("tentative") for link in shown("addr", "show") for a in link["addr_info"]):
+        break
+    time.sleep(0.2)
+offer = options(ask(1, ia)[4:])
+server = struct.pack("!HH", 2, len(offer[2])) + offer[2]
+given = options(options(ask(3, server + ia)[4:])[3][12:])[5]
+for _ in range(100):
+    if routes := shown("route", "show", "default"):
+        break
+    time.sleep(0.2)
+derived = [a["local"] for link in shown("addr", "show") for a in link["addr_info"] if a["scope"] == "global"]
+print(json.dumps([socket.inet_ntop(socket.AF_INET6, given[:16]), [r["gateway"][:6] for r in routes], derived]))
+"""
+
+
+def test_member_subnet_assigns_addresses_by_dhcpv6_after_a_change_of_modes(
+    driver: LibvirtDriver, dual: Network, request: pytest.FixtureRequest
+) -> None:
+    """The host's network runs with SLAAC before. It is started again, since no guest is there."""
+    networks = driver._networks
+    networks.start(dual)
+    pool, address = dual.cidr6.replace("::/64", "::{}"), dual.cidr6.replace("::/64", "::55")
+    settings = Subnet6(
+        gateway=pool.format(1),
+        pools=[{"start": pool.format(10), "end": pool.format(99)}],
+        ra_mode=ipv6.STATEFUL,
+        address_mode=ipv6.STATEFUL,
+    )
+    network = msgspec.structs.replace(dual, subnet6=settings)
+    vif = msgspec.structs.replace(port(network, 3), more=ipv6.further_addresses(network, address))
+    networks.plug(vif, "server")
+    nft.apply(networks.rules([network]))
+    space, outside = f"nlt{network.id[:8]}", f"nlc{network.id[:8]}"
+    request.addfinalizer(lambda: networks.unplug(vif))
+    request.addfinalizer(lambda: subprocess.run(["ip", "netns", "delete", space], check=False) and None)
+    for command in (
+        f"ip netns add {space}",
+        f"ip link add {outside} type veth peer name eth0 netns {space}",
+        f"ip link set {outside} master {network.bridge} up",
+        f"ip -n {space} link set eth0 address {vif.mac_address}",
+        f"ip netns exec {space} sysctl -qw net.ipv6.conf.eth0.accept_ra=2",
+        f"ip -n {space} link set eth0 up",
+    ):
+        subprocess.run(command.split(), check=True)
+    text = subprocess.check_output(["ip", "netns", "exec", space, sys.executable, "-c", _CLIENT], text=True, timeout=90)
+    assert json.loads(text) == [address, ["fe80::"], []]

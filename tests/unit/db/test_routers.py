@@ -157,6 +157,16 @@ def test_peers_of_hosts_without_routers_are_unchanged() -> None:
     assert spanning._connected({"h1": [HostRouter(id="r")]}) == {}
 
 
+def test_hosts_deliver_to_a_network_of_the_router_without_a_static_route(db: Database, conf: cfg.ConfigOpts) -> None:
+    node = host(db, "h1", "10.9.9.1")
+    one = network(db, conf, 1, spans=False)
+    made = router(db, conf, one)
+    db.write(routers.update, ME, made.id, {"routes": [{"destination": "10.64.1.0/24", "nexthop": "10.64.1.9"}]})
+    guest(db, one, 5, node, host="h1", project_id="p1")
+    (shown,) = filters(db, "h1").routers or ()
+    assert shown.routes == []
+
+
 def test_host_has_static_routes_through_networks_that_it_has(db: Database, conf: cfg.ConfigOpts) -> None:
     node = host(db, "h1", "10.9.9.1")
     one, two = network(db, conf, 1, spans=False), network(db, conf, 2, spans=False)

@@ -45,11 +45,12 @@ class MemoryStore:
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         return {network.id: network for network in self.networks(ids)}
 
-    def addresses(self, network_id: str) -> list[str]:
-        return [vif.address for vifs in self.ports.values() for vif in vifs if vif.network.id == network_id]
+    def addresses(self, network_id: str, version: int = 4) -> list[str]:
+        found = [vif for vifs in self.ports.values() for vif in vifs if vif.network.id == network_id]
+        return [vif.address if version == 4 else vif.more[0].address for vif in found]
 
-    def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
-        found = set(self.addresses(network_id))
+    def taken(self, network_id: str, addresses: Collection[str] | None = None, version: int = 4) -> set[str]:
+        found = set(self.addresses(network_id, version))
         found = found if addresses is None else found & set(addresses)
         self.reads += len(found)
         return found

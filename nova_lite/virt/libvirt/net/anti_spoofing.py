@@ -138,7 +138,7 @@ def guards(vifs: Iterable[VIF], served: Collection[str]) -> dict[str, Guard]:
     for vif in mine:
         found[tap_name(vif)] = Guard(None, None, False)
         for sent, received in nft.usable("interface", [vif], rules, lambda vif: vif.id):
-            is_served = vif.network.enable_dhcp or bool(vif.network.cidr6)
+            is_served = vif.network.enable_dhcp or ipv6.is_advertised(vif.network)
             found[tap_name(vif)] = Guard(sent, received, is_served and vif.network.id in served)
     return found
 
@@ -192,6 +192,9 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
             *(_sent(pair) for pair in pairs if pair.prefix.version == 6),
             f"ip6 saddr :: icmpv6 type {{ {_UNADDRESSED} }} accept",
         ]
+        if not ipv6.is_advertised(vif.network):
+            # The host's dnsmasq advertises every IPv6 subnet.
+            received.append("icmpv6 type nd-router-advert drop")
         received.append(f"ip6 daddr {{ {text}, ff00::/8 }} accept")
     # QEMU announces a guest that has arrived by RARP: operation 3, and the guest's MAC address as the sender's.
     sent.append(f"ether type {_RARP} @nh,48,16 3 @nh,64,48 0x{mac.replace(':', '')} accept")
@@ -200,7 +203,8 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _not_of_hosts(vif: VIF) -> list[str]:
     """Return rules that no pair includes the addresses of the hosts: guests would send to another one instead."""
-    hosts = [text for text in (vif.network.gateway or vif.network.host_address, ipv6.gateway(vif.network)) if text]
+    of_hosts6 = ipv6.host_address(vif.network) if vif.network.subnet6 is not None else ipv6.gateway(vif.network)
+    hosts = [text for text in (vif.network.gateway or vif.network.host_address, of_hosts6) if text]
     lines = []
     for address in map(ip.parse, hosts):
         text = nft.address(address)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
-from nova_lite.objects import HostRouter, Network
+from nova_lite.objects import HostRouter, Network, ipv6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.names import bridge_name
@@ -38,12 +38,24 @@ class Routing(NamedTuple):
     ``static``: its router has static routes, perhaps through machines on this network.
 
     ``snat``: without it others may open connections from outside, since guests show their own addresses there.
+    ``connected6``: as ``connected``, for IPv6; None: the same bridges. ``only``: version of the subnet that the router
+    connects, if it connects one of both.
     """
 
     connected: tuple[str, ...] = ()
     external: bool = True
     snat: bool = True
     static: bool = False
+    connected6: tuple[str, ...] | None = None
+    only: int | None = None
+
+    def bridges(self, version: int) -> tuple[str, ...]:
+        """Return the bridges of the networks that packets of this IP version reach."""
+        return self.connected if version == 4 or self.connected6 is None else self.connected6
+
+    def leaves(self, version: int) -> bool:
+        """Check whether packets of this IP version have a way out."""
+        return self.external and self.only in (None, version)
 
 
 def default_routing(network: Network) -> Routing:
@@ -56,14 +68,32 @@ def routings(routers: Iterable[HostRouter]) -> dict[str, Routing]:
     found = {}
     for router in routers:
         for network in router.networks:
-            others = sorted(bridge_name(other) for other in router.networks if other.id != network.id)
-            found[network.id] = Routing(tuple(others), router.external, router.snat, bool(router.routes))
+            by_version = {version: _reached(router, network, version) for version in (4, 6)}
+            found[network.id] = Routing(
+                by_version[4],
+                router.external,
+                router.snat,
+                bool(router.routes),
+                by_version[6] if by_version[6] != by_version[4] else None,
+                router.only.get(network.id),
+            )
     return found
+
+
+def _reached(router: HostRouter, network: Network, version: int) -> tuple[str, ...]:
+    """Return the bridges of the networks that a router connects with this one for an IP version."""
+    connected = [item for item in router.networks if router.only.get(item.id, version) == version]
+    if network not in connected:
+        return ()
+    return tuple(sorted(bridge_name(other) for other in connected if other.id != network.id))
 
 
 def connected_bridges(routers: Iterable[HostRouter]) -> dict[str, list[str]]:
     """Return, by network, the bridges of the networks that a router connects it with."""
-    return {network_id: list(routing.connected) for network_id, routing in routings(routers).items()}
+    return {
+        network_id: sorted({*routing.bridges(4), *routing.bridges(6)})
+        for network_id, routing in routings(routers).items()
+    }
 
 
 class Firewall:
@@ -122,6 +152,11 @@ class Firewall:
     def knows(self, network: Network) -> bool:
         """Check whether the table of a network was made."""
         return network.id in self._known
+
+    def is_outdated6(self, network: Network) -> bool:
+        """Check whether the table of a network was made for another IPv6 subnet."""
+        known = self._known.get(network.id)
+        return known is not None and (known[0].cidr6, known[0].subnet6) != (network.cidr6, network.subnet6)
 
     def is_outdated(self, network: Network) -> bool:
         """Check whether the table of a network was made for other settings."""
@@ -187,6 +222,8 @@ def ruleset(
     sent, received = _passing(default_routing(network) if routing is None else routing)
     table, bridge = f"inet {table_name(network)}", nft.interface(bridge_name(network))
     to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
+    if ipv6.is_assigned(network) or ipv6.is_stateless(network):
+        to_host.append("meta nfproto ipv6 udp dport 547 accept")
     if host_ports:
         to_host.append(f"tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept")
     leads, only_led = "", ""
@@ -240,12 +277,19 @@ table {table} {{
 def _passing(routing: Routing) -> tuple[str, str]:
     """Return the rules for packets of a network's guests to other networks, and for packets from there."""
     sent, received = [], []
-    if routing.connected:
-        bridges = ", ".join(map(nft.interface, routing.connected))
-        sent.append(f"oifname {{ {bridges} }} accept")
-        received.append(f"iifname {{ {bridges} }} accept")
-    if routing.external:
-        received += ["ct state established,related accept", "ct status dnat accept"]
-    sent.append("accept" if routing.external else "reject with icmpx admin-prohibited")
-    received.append("accept" if routing.external and not routing.snat else "reject with icmpx admin-prohibited")
+    is_same = routing.connected6 is None and routing.only is None
+    for version in (4,) if is_same else (4, 6):
+        family = "" if is_same else f"meta nfproto ipv{version} "
+        if routing.bridges(version):
+            bridges = ", ".join(map(nft.interface, routing.bridges(version)))
+            sent.append(f"{family}oifname {{ {bridges} }} accept")
+            received.append(f"{family}iifname {{ {bridges} }} accept")
+        if routing.leaves(version):
+            received += [f"{family}ct state established,related accept", f"{family}ct status dnat accept"]
+            sent.append(f"{family}accept")
+        if routing.leaves(version) and not routing.snat:
+            received.append(f"{family}accept")
+    for chain in (sent, received):
+        if chain[-1:] != ["accept"]:
+            chain.append("reject with icmpx admin-prohibited")
     return "\n    ".join(sent), "\n    ".join(received)

@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import signal
+import threading
 import time
 import uuid
 import xml.etree.ElementTree as ET
@@ -32,6 +33,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, files, ip
 from nova_lite.network import factory
 from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.objects.instance import version_of
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import dhcp, existing, neutron, nft
@@ -48,6 +50,10 @@ RESOLV_CONF = "/etc/resolv.conf"
 
 _DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
 _OPTION = f"{{{_DNSMASQ}}}option"
+#: dnsmasq's option for advertisements without a way out, and the beginning of that for DHCPv6 without addresses.
+_NO_ROUTER, _STATELESS = "ra-param=*,0,0", "dhcp-range="
+#: Identifier of a DHCPv6 client that does not exist.
+_NOBODY = "00:04:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00"
 _HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _MAC_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
@@ -66,6 +72,8 @@ class HostNetworks:
         self._older: set[str] = set()
         self._resolvers = _own_name_servers()
         self._uses = NetworkUses()
+        #: Held while a network of another IPv6 subnet is removed.
+        self._replacing = threading.Lock()
 
     def init_host(self, vifs: list[VIF]) -> set[str]:
         """Restore the rules of existing networks, which do not survive a reboot. ``vifs``: of this host's guests.
@@ -96,7 +104,8 @@ class HostNetworks:
     def start(self, network: Network) -> bool:
         """Start a network that a router needs here. Return False if its bridge is the operator's own."""
         with self._uses.use(network.id):
-            if not os.path.exists(f"{existing.NET}/{bridge_name(network)}") or not self._firewall.knows(network):
+            is_there = os.path.exists(f"{existing.NET}/{bridge_name(network)}") and self._firewall.knows(network)
+            if not is_there or self._firewall.is_outdated6(network):
                 if not self._ensure(network):
                     return False
                 nft.apply(self._firewall.rules([network]))
@@ -197,7 +206,7 @@ class HostNetworks:
         if current == self._resolvers:
             return
         for network, _ in self._firewall.routed():
-            if not network.dns and _write_settings(network, self._host):
+            if not _name_servers(network) and _write_settings(network, self._host):
                 self._reload(network)
         self._resolvers = current
 
@@ -225,7 +234,8 @@ class HostNetworks:
 
     def _ensure(self, network: Network) -> bool:
         """Define and start the network. Return False if its bridge is the operator's own, who then provides DHCP."""
-        found = self._lookup(network)
+        with self._replacing:
+            found = self._current(network)
         if found is None and existing.has_bridge(network):
             found = self._lookup(network)  # another daemon may have started the network since the first look
             if found is None:
@@ -255,6 +265,26 @@ class HostNetworks:
             self._connection.call(found.setAutostart, 1)
         return True
 
+    def _current(self, network: Network) -> Any:
+        """Return libvirt's network, if there is one. One of another IPv6 subnet is removed, as no guest uses it."""
+        found = self._lookup(network)
+        if found is None or ipv6_settings(existing.parsed(self._connection, found)) == ipv6_settings(
+            ET.fromstring(network_xml(network))  # noqa: S314 our own
+        ):
+            return found
+        if _has_reservations(network_name(network)) or not existing.remove_unless_used(
+            self._connection, network_name(network)
+        ):
+            LOG.warning(
+                "Network %s was started without its present IPv6 subnet, and guests use it: remove it when none does "
+                "(virsh net-destroy %s)",
+                *(network.id, network_name(network)),
+            )
+            return found
+        LOG.info("Network %s is started again, since its IPv6 subnet has changed", network.id)
+        self._defined.pop(network.id, None)
+        return None
+
     @staticmethod
     def _reload(network: Network) -> None:
         """Make dnsmasq read its reservations again. It notices new files itself, but not removed ones."""
@@ -270,12 +300,12 @@ def network_xml(network: Network) -> str:
     """Return the network's XML. It is the same on each host: name, uuid and bridge follow from the network's id.
 
     A network without a gateway is one with NAT, too, so that it can get one: its firewall decides what passes. With
-    IPv6 libvirt would advertise a way out.
+    IPv6 of an operator libvirt would advertise a way out.
     """
     root = ET.Element("network")
     _text(root, "name", network_name(network))
     _text(root, "uuid", _network_uuid(network.id))
-    if network.gateway or not network.cidr6:
+    if network.gateway or not network.cidr6 or network.subnet6 is not None:
         forward = ET.SubElement(root, "forward", mode="nat")
         if network.cidr6:
             ET.SubElement(forward, "nat", ipv6="yes")
@@ -288,9 +318,14 @@ def network_xml(network: Network) -> str:
     ET.SubElement(root, "ip", address=host_address(network), netmask=str(cidr.netmask))
     if network.cidr6:
         # dnsmasq advertises the prefix, and itself as the router if the network has a gateway.
-        ET.SubElement(root, "ip", family="ipv6", address=ipv6.host_address(network), prefix="64")
+        prefix = ip.parse_network6(network.cidr6).prefixlen
+        address = ET.SubElement(root, "ip", family="ipv6", address=ipv6.host_address(network), prefix=str(prefix))
+        if ipv6.is_assigned(network):
+            # libvirt's dnsmasq assigns reserved addresses if there is one, and lets guests derive none.
+            ET.SubElement(ET.SubElement(address, "dhcp"), "host", id=_NOBODY, ip=ipv6.host_address(network))
     options = ET.SubElement(root, f"{{{_DNSMASQ}}}options")
     for option in (
+        *_options6(network),
         f"dhcp-range={cidr.network_address},static,{cidr.netmask}",
         f"dhcp-hostsdir={reservations_directory(network)}",
         f"dhcp-optsfile={_settings_path(network, 'options')}",
@@ -304,6 +339,26 @@ def network_xml(network: Network) -> str:
     ):
         ET.SubElement(options, f"{{{_DNSMASQ}}}option", value=option)
     return ET.tostring(root, encoding="unicode")
+
+
+def _options6(network: Network) -> list[str]:
+    """Return dnsmasq's options for an IPv6 subnet that are not libvirt's."""
+    if network.subnet6 is None:
+        return []
+    options = [_NO_ROUTER] if network.subnet6.gateway is None else []
+    if ipv6.is_stateless(network):
+        options.append(f"{_STATELESS}{ip.parse_network6(network.cidr6).network_address},ra-stateless,64")
+    return options
+
+
+def ipv6_settings(root: ET.Element) -> set[tuple[str, ...]]:
+    """Return how a network of libvirt does IPv6, which does not change while it runs."""
+    subnets = {
+        (element.get("address", ""), element.get("prefix", ""), str(element.find("dhcp") is not None))
+        for element in root.iterfind("ip[@family='ipv6']")
+    }
+    options = {str(option.get("value")) for option in root.iter(_OPTION)}
+    return subnets | {(option,) for option in options if option == _NO_ROUTER or option.endswith(",ra-stateless,64")}
 
 
 def _cidr(network: Network) -> ipaddress.IPv4Network:
@@ -373,15 +428,16 @@ def _name_servers(network: Network) -> list[str]:
 
     dnsmasq would send queries of guests to services that only this machine may use. Only an operator may want that.
     """
-    here = set() if network.project_id is None or not network.dns else own_addresses()
+    dns = [*network.dns, *(network.subnet6.dns if network.subnet6 is not None else ())]
+    here = set() if network.project_id is None or not dns else own_addresses()
 
     def remote(text: str) -> str:
-        address = ip.parse4(text)
+        address = ip.parse(text)
         if not factory.is_remote(address) or str(address) in here:
             raise ValueError("it is not the address of another machine")
         return str(address)
 
-    return nft.usable("name server", network.dns, remote, str)
+    return nft.usable("name server", dns, remote, str)
 
 
 def own_addresses() -> set[str]:
@@ -480,7 +536,8 @@ def _reservation_path(vif: VIF, is_served: bool = True) -> str:
 
 def _place_reservations(network: Network) -> bool:
     """Move all reservations to where dnsmasq reads them, or does not without DHCP. Return whether there were any."""
-    source, target = (reservations_directory(network, flag) for flag in (not network.enable_dhcp, network.enable_dhcp))
+    is_served = _is_served(network)
+    source, target = (reservations_directory(network, flag) for flag in (not is_served, is_served))
     os.makedirs(target, mode=0o755, exist_ok=True)
     moved = False
     with contextlib.suppress(FileNotFoundError):
@@ -492,15 +549,24 @@ def _place_reservations(network: Network) -> bool:
     return moved
 
 
+def _is_served(network: Network) -> bool:
+    """Check whether dnsmasq assigns addresses."""
+    return network.enable_dhcp or ipv6.is_assigned(network)
+
+
 def reservation(vif: VIF, hostname: str) -> str:
-    """Return a line in dnsmasq's format: MAC address, address, host name (its first label), lease time."""
+    """Return a line in dnsmasq's format: MAC address, addresses, host name (its first label), lease time."""
     mac_address = vif.mac_address.lower()
     if not _MAC_ADDRESS.fullmatch(mac_address):
         raise exceptions.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
     try:
         fields = [mac_address, str(ip.parse4(vif.address))]
+        if ipv6.is_assigned(vif.network):
+            addresses = [] if not vif.network.enable_dhcp else fields[1:]
+            assigned = [ip.parse6(item.address) for item in vif.more if version_of(item.address) == 6]
+            fields = [mac_address, *addresses, *(f"[{address}]" for address in assigned)]
     except ValueError as error:
-        raise exceptions.VirtDriverError(reason=f"{vif.address!r} is not an IPv4 address") from error
+        raise exceptions.VirtDriverError(reason=f"port {vif.id} has an invalid address: {error}") from error
     name = hostname.partition(".")[0]
     if _HOSTNAME.fullmatch(name):
         fields.append(name)
@@ -510,7 +576,7 @@ def reservation(vif: VIF, hostname: str) -> str:
 def _reserve(vif: VIF, hostname: str, host: str) -> None:
     """Write the reservation, and remove outdated ones of the same address or MAC address. ``host``: this host."""
     line = reservation(vif, hostname)
-    path = _reservation_path(vif, vif.network.enable_dhcp)
+    path = _reservation_path(vif, _is_served(vif.network))
     keys = set(line.split(",")[:2])
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o755, exist_ok=True)

@@ -169,12 +169,12 @@ def accepting(
         bridge, source = bridge_name(network), nft.network(ip.parse_network(cidr, strict=False))
         if routing.static:
             leaving.append(f"-s {source} -o {bridge} -j ACCEPT")
-        for other in routing.connected:
+        for other in routing.bridges(version):
             forward.append(f"-i {bridge} -o {other} -j ACCEPT")
             leaving.append(f"-s {source} -o {other} -j ACCEPT")
-        if routing.external:
+        if routing.leaves(version):
             forward.append(f"-o {bridge} -m conntrack --ctstate DNAT -j ACCEPT")
-        if routing.external and not routing.snat:
+        if routing.leaves(version) and not routing.snat:
             forward.append(f"-o {bridge} -j ACCEPT")
             leaving.append(f"-s {source} -j ACCEPT")
     if not (forward or leaving) and not even_empty:
@@ -187,7 +187,7 @@ def accepting(
 
 def _valid(item: tuple[Network, Routing]) -> tuple[Network, Routing]:
     network, routing = item
-    for bridge in (bridge_name(network), *routing.connected):
+    for bridge in (bridge_name(network), *routing.bridges(4), *routing.bridges(6)):
         nft.interface(bridge)
     ip.parse_network4(network.cidr, strict=False)
     return item

@@ -28,7 +28,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.security_group import (
     EGRESS,
@@ -445,8 +445,20 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
     name = nft.identifier(vif.id)
     both = ["ct state established,related accept", "ct state invalid drop"]
     own6 = dual_stack.addresses(vif)
-    inward = [*(_NEIGHBOURS_IN if own6 else []), "udp sport 67 udp dport 68 accept", *both]
-    outward = [*_neighbour_rules(vif), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
+    assigned = own6 and (ipv6.is_assigned(vif.network) or ipv6.is_stateless(vif.network))
+    inward = [
+        *(_NEIGHBOURS_IN if own6 else []),
+        "udp sport 67 udp dport 68 accept",
+        *(["meta nfproto ipv6 udp sport 547 udp dport 546 accept"] if assigned else []),
+        *both,
+    ]
+    outward = [
+        *_neighbour_rules(vif),
+        "udp sport 67 drop",
+        "udp sport 68 udp dport 67 accept",
+        *(["meta nfproto ipv6 udp sport 546 udp dport 547 accept"] if assigned else []),
+        *both,
+    ]
     accepted = [f"jump in_{nft.identifier(group)}" for group in groups]
     return [
         _chain(f"port_in_{name}", [*inward, *accepted, "drop"]),

@@ -79,7 +79,7 @@ def test_host_name_is_shortened_to_its_first_label() -> None:
 
 
 def test_reservation_of_an_ipv6_address_is_rejected() -> None:
-    with pytest.raises(exceptions.VirtDriverError, match="not an IPv4 address"):
+    with pytest.raises(exceptions.VirtDriverError, match="has an invalid address"):
         networks.reservation(make_vif(address="fd00::1"), "web")
 
 

@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -391,11 +392,33 @@ def test_operator_sees_the_plan_before_a_host_gives_its_servers_away(
         shown = page.browser.run(plan)
         assert ("with a new disk of its image" if is_lost else "while it runs") in shown
         assert other in shown
-        page.press("Cancel")
-        admin.compute.update_service_forced_down(service, host, "nova-compute", False)
-        assert admin.compute.get_server(made.id).compute_host == host
+        if is_lost:
+            page.press("Cancel")
+            admin.compute.update_service_forced_down(service, host, "nova-compute", False)
+            assert admin.compute.get_server(made.id).compute_host == host
+        else:
+            page.submit()
+            page.browser.wait("!document.querySelector('dialog[open]') || /stay where/.test(seen().innerText)")
+            assert wait_until(lambda: admin.compute.get_server(made.id).compute_host == other)
+            page.open(f"hosts/{host}")
+            page.press("End the maintenance")
+            page.sees("planned")
+            page.submit()
+            assert wait_until(lambda: admin.compute.get_server(made.id).compute_host == host)
+            page.open(f"hosts/{host}")
+            page.sees("Disable")
         sdk.compute.delete_server(made)
     page.complaints()
+
+
+def wait_until(check: Callable[[], bool]) -> bool:
+    """Wait until a check holds."""
+    deadline = time.monotonic() + 60
+    while not check():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def test_api_explorer_offers_and_sends_what_the_roles_allow(page: Page) -> None:

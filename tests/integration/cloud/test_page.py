@@ -337,7 +337,6 @@ def drain(cloud: StackedCloud, newcomer: Newcomer) -> None:
         page.press("Drain")
         page.sees("This would happen now.")
         newcomer.shot("16-plan")
-        page.write("Reason", "new memory")
         page.submit()
         page.browser.wait("!document.querySelector('dialog[open]')", 60)
         page.sees("No servers are on this host.", PATIENCE)

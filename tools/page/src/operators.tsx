@@ -6,7 +6,7 @@ import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, may, useData, useParameter } from "./state";
 import { type Action, Command, Empty, Failure, Head, Name, Share, Status, Table, Time, Waiting, command, size, words } from "./ui";
-import { Plan, type Step, drainSteps, evacuateSteps } from "./plan";
+import { Plan, type Step, drainSteps, evacuateSteps, isMaintained, maintenanceReason, returnSteps } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
 
 // Memory, CPUs and disk are in the view of a hypervisor until 2.87.
@@ -22,17 +22,30 @@ const stateOf = (row: Json): string => (row.forced_down ? "forced down" : row.st
 const update = (row: Json, values: Json) => call("compute", "PUT", `/os-services/${row.id}`, values);
 
 const hostActions = (): Action[] => [
-  { name: "enable", label: t("Enable"), rule: "os_compute_api:os-services:update", when: (row) => row.status === "disabled", confirm: t("The host gets new servers again."), run: (row) => update(row, { status: "enabled" }), command: (row) => command("openstack compute service set --enable", row.host, "nova-compute") },
+  { name: "enable", label: t("Enable"), rule: "os_compute_api:os-services:update", when: (row) => row.status === "disabled" && !isMaintained(row), confirm: t("The host gets new servers again."), run: (row) => update(row, { status: "enabled" }), command: (row) => command("openstack compute service set --enable", row.host, "nova-compute") },
   { name: "disable", label: t("Disable"), rule: "os_compute_api:os-services:update", when: (row) => row.status === "enabled", confirm: t("The host gets no new servers. Those that it has go on."), fields: [{ name: "reason", label: t("Reason"), required: true }], run: (row, values) => update(row, { status: "disabled", disabled_reason: values.reason }), command: (row, values) => command("openstack compute service set --disable --disable-reason", values.reason || "REASON", row.host, "nova-compute") },
   {
     name: "drain", label: t("Drain"), rule: ["os_compute_api:os-services:update", "os_compute_api:os-migrate-server:migrate_live", "os_compute_api:os-migrate-server:migrate"], single: true, when: (row) => row.state === "up",
     confirm: t("The host is disabled, and gives its servers to others as the plan says."), above: (row) => <Plan host={row.host} steps={drainSteps} />,
-    fields: [{ name: "reason", label: t("Reason"), required: true, initial: "maintenance" }],
+    fields: [
+      { name: "back", label: t("A maintenance: its servers come back afterwards"), kind: "checkbox", initial: true },
+      { name: "reason", label: t("Reason"), required: true, when: (values) => !values.back },
+    ],
     run: async (row, values, progress) => {
-      await update(row, { status: "disabled", disabled_reason: values.reason });
-      return begin(await drainSteps(row.host), progress, (step) => (step.way === "live" ? { "os-migrateLive": { host: null, block_migration: "auto" } } : { migrate: null }));
+      await update(row, { status: "disabled", disabled_reason: values.back ? await maintenanceReason(row) : values.reason });
+      return begin(await drainSteps(row.host), progress, (step) => move(step, null));
     },
-    command: (row) => command("nova-lite-manage host drain", row.host), result: refusals,
+    command: (row, values) => command("nova-lite-manage host", values.back ? "maintenance" : "drain", row.host), result: refusals,
+  },
+  {
+    name: "back", label: t("End the maintenance"), rule: ["os_compute_api:os-services:update", "os_compute_api:os-migrations:index", "os_compute_api:os-migrate-server:migrate_live", "os_compute_api:os-migrate-server:migrate"], single: true, when: (row) => row.state === "up" && isMaintained(row),
+    confirm: t("The host is enabled, and the servers come back that have left it for the maintenance."), above: (row) => <Plan host={row.host} steps={returnSteps} />,
+    run: async (row, _, progress) => {
+      const steps = await returnSteps(row.host);
+      await update(row, { status: "enabled" });
+      return begin(steps, progress, (step) => move(step, row.host));
+    },
+    command: (row) => command("nova-lite-manage host maintenance", row.host, "--end"), result: refusals,
   },
   {
     name: "evacuate", label: t("Evacuate"), rule: "os_compute_api:os-evacuate", danger: true, single: true, when: (row) => row.forced_down,
@@ -48,6 +61,8 @@ const hostActions = (): Action[] => [
     run: (row) => call("compute", "DELETE", `/os-services/${row.id}`), command: (row) => command("openstack compute service delete", row.id), after: () => { location.hash = link("hosts"); },
   },
 ];
+
+const move = (step: Step, host: string | null): Json => (step.way === "live" ? { "os-migrateLive": { host, block_migration: "auto" } } : { migrate: host ? { host } : null });
 
 /** Begin the steps of a plan, and return the servers that stay with the reason of each. */
 async function begin(steps: Step[], progress: (text: string) => void, act: (step: Step) => Json): Promise<Refused[]> {

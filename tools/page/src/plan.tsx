@@ -66,6 +66,30 @@ export function planned(servers: Json[], how: (server: Json) => [Way, string], r
 
 const serversOf = (host: string): Promise<Json[]> => list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers");
 
+/** The reason of a host in maintenance, as nova-lite-manage host maintenance writes and reads it. */
+const MAINTENANCE = /^nova-lite-manage host maintenance(?: --end)?, after migration (\d+)$/;
+const MOVED = ["completed", "confirmed", "done"];
+export const isMaintained = (row: Json): boolean => MAINTENANCE.test(row.disabled_reason ?? "");
+
+export async function maintenanceReason(row: Json): Promise<string> {
+  if (isMaintained(row)) return row.disabled_reason;
+  const [newest] = await list("compute", "/os-migrations?limit=1", "migrations");
+  return `nova-lite-manage host maintenance, after migration ${newest?.id ?? 0}`;
+}
+
+/** Servers whose last move, in the maintenance, was from this host. */
+export async function returnSteps(host: string): Promise<Step[]> {
+  const [service] = await list("compute", `/os-services?binary=nova-compute&host=${encodeURIComponent(host)}`, "services");
+  const after = Number(MAINTENANCE.exec(service?.disabled_reason ?? "")?.[1] ?? Infinity);
+  const [moves, servers] = await Promise.all([list("compute", "/os-migrations?limit=1000", "migrations"), list("compute", "/servers/detail?all_tenants=1&limit=1000", "servers")]);
+  const last = new Map<string, Json>();
+  for (const move of moves.filter((row) => row.id > after && MOVED.includes(row.status)).sort((left, right) => left.id - right.id)) last.set(move.instance_uuid, move);
+  return servers.filter((server) => last.get(server.id)?.source_compute === host && last.get(server.id).migration_type !== "evacuation").map((server) => {
+    const [way, note] = leaves(server);
+    return { server, way, to: way === "stay" ? "" : host, note };
+  });
+}
+
 export const drainSteps = async (host: string): Promise<Step[]> => planned(await serversOf(host), leaves, await rooms(host));
 export const evacuateSteps = async (host: string): Promise<Step[]> => planned(await serversOf(host), returns, await rooms(host));
 
@@ -74,7 +98,7 @@ export function Plan({ host, steps }: { host: string; steps: (host: string) => P
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   return (
     <div class="plan">
-      <p><b>{t("Plan")}</b>: {data.length ? t("This would happen now. The scheduler chooses again when each move begins.") : t("No servers are on this host.")}</p>
+      <p><b>{t("Plan")}</b>: {data.length ? t("This would happen now. The scheduler chooses again when each move begins.") : t("No server moves.")}</p>
       {data.length > 0 && (
         <Table
           scope="plan-" label={t("Plan")} rows={data} idOf={(row) => row.server.id} nameOf={(row) => row.server.name} empty={null}

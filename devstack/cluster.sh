@@ -1,9 +1,16 @@
 #!/bin/bash
 # cluster.sh N: a controller and N hosts as containers with systemd, made with nova-lite-setup. A cloud to play with, until Ctrl-C.
+#
+#   cluster.sh N [--debian DIRECTORY] [--guests] [--alert DIRECTORY] [--once]
+#
+# --debian starts with empty Debian machines, which install the packages that devstack/packages.sh made in DIRECTORY (debootstrap is
+# needed). --guests boots a server for each host. --alert runs Prometheus with the files of the set-up, cuts off the last host until
+# its alerts fire, and stores pictures of the dashboards in DIRECTORY. --once ends without waiting. It prints the seconds of each step.
 # It needs root, systemd-nspawn, and what devstack/test.sh installs. Nothing of it reaches this machine's own interfaces.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+top=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 [[ $EUID == 0 ]] || { echo "cluster.sh needs root." >&2; exit 1; }
-PYTHON=.venv/bin/python
+PYTHON=$top/.venv/bin/python
 [[ -x $PYTHON ]] || PYTHON=$(command -v python3)
-exec "$PYTHON" -W ignore -m tests.integration.systemd.cluster "$@"
+# The caller's directory stays, as the arguments name others from there.
+PYTHONPATH=$top exec "$PYTHON" -W ignore -m tests.integration.systemd.cluster "$@"

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Loses parts of a cloud under load, as root, and measures what fails (docs/howto/high-availability.md).
 #
-#   ha.sh [--only TEXT]... [--stay]
+#   ha.sh [--only TEXT]... [--interrupt] [--stay]
 #
 # Three controllers and two hosts are containers with systemd. Each controller is killed, cut off and paused, and a broker
-# and a database's node are lost. --only chooses losses by their titles. With --stay, a failure leaves the machines until
-# Ctrl-C. It prints failed requests and seconds as a table (half an hour). Nothing of it reaches this machine's interfaces.
+# and a database's node are lost. --only chooses losses by their titles. With --interrupt, the set-up of the second
+# controller is first killed at each of its steps, and run again. With --stay, a failure leaves the machines until Ctrl-C.
+# It prints failed requests and seconds as a table (half an hour). Nothing of it reaches this machine's interfaces.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 for component in packages python rabbitmq database config libvirt guest services testing; do
     source "$TOP/devstack/lib/$component.sh"

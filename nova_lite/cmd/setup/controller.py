@@ -34,6 +34,8 @@ BROKER_CLUSTER_CERTIFICATES = BROKER_CERTIFICATES / "cluster"
 CLOUDS = Path("/etc/openstack/clouds.yaml")
 STATE = Path("/var/lib/nova-lite")
 
+#: Debian packages of every controller.
+PACKAGES = ("rabbitmq-server", "novnc")
 #: APIs with the option of their address and their port.
 APIS = {
     "osapi_compute": ("listen", 8774),
@@ -159,7 +161,7 @@ def _check_cluster(wanted: Settings) -> None:
 
 
 def _install_packages(wanted: Settings) -> str:
-    names = ["rabbitmq-server", "novnc"]
+    names = [*PACKAGES]
     if wanted.database == MARIADB:
         names += galera.PACKAGES if wanted.virtual_address else ["mariadb-server"]
     if wanted.virtual_address:

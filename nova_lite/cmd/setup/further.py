@@ -38,7 +38,7 @@ from nova_lite.cmd.setup import (
     units,
 )
 from nova_lite.cmd.setup.compute import Host
-from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, REGISTRAR
+from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, PACKAGES, REGISTRAR
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
 from nova_lite.objects import JoinReply, JoinState
@@ -282,7 +282,7 @@ class Setup:
 
 
 def _install_packages() -> str:
-    installed = machine.install_packages("rabbitmq-server", "novnc", *balancer.PACKAGES)
+    installed = machine.install_packages(*PACKAGES, *balancer.PACKAGES)
     return f"installed {', '.join(installed)}" if installed else "all are there"
 
 

@@ -13,11 +13,13 @@ import sysconfig
 import time
 from collections.abc import Sequence
 
-from tests.integration.systemd.machine import DEADLINE, SOURCE, Machine
+from tests.integration.systemd.machine import DEADLINE, SOURCE, Machine, inside
 
 VENV = "/opt/nova-lite/venv"
 #: Seconds that a whole set-up may take on a busy machine.
 SET_UP_SECONDS = 600
+#: Seconds for the commands of one block of a page.
+COMMANDS_SECONDS = 1200
 PROGRAMS = (
     *(
         "api",
@@ -35,7 +37,12 @@ PROGRAMS = (
 
 
 class BareMachine(Machine):
-    """A machine with Debian's packages, but without users, directories, units and settings of ours."""
+    """A machine with Debian's packages, but without users, directories, units and settings of ours.
+
+    ``programs``: directory of ours, and of the command line client.
+    """
+
+    programs = f"{VENV}/bin"
 
     def __init__(self, tree: pathlib.Path, name: str = "controller", shared: Sequence[str] = ()) -> None:
         self.name = name
@@ -48,7 +55,7 @@ class BareMachine(Machine):
         (self.tree / f"{VENV}/bin".lstrip("/")).mkdir(parents=True)
         (self.tree / f"{VENV}/bin/python".lstrip("/")).symlink_to(python)
         libraries = f"{VENV}/lib/{python.name}/site-packages"
-        self.write(f"{libraries}/here.pth", f"{SOURCE}\n{sysconfig.get_path('purelib')}\n")
+        self.write(f"{libraries}/here.pth", f"{SOURCE}\n{inside(sysconfig.get_path('purelib'))}\n")
         for name in PROGRAMS:
             text = f"#!{VENV}/bin/python\nimport sys\nfrom nova_lite.cmd.{name} import main\nsys.exit(main())\n"
             self.write(f"{VENV}/bin/nova-lite-{name}", text, 0o755)
@@ -97,6 +104,29 @@ class BareMachine(Machine):
     def allow_guests(self) -> None:
         """Let libvirt do without cgroups, which it cannot write in a container on a machine with their version 1."""
         self.run("sh", "-c", "grep -o '/sys/fs/cgroup/[a-z,_]*' /proc/mounts | grep -v systemd | xargs -r umount")
+
+    def install(self, *packages: str) -> None:
+        """Install packages. Here nothing is missing, as this machine has them."""
+
+    def execute(self, commands: Sequence[str], seconds: float = COMMANDS_SECONDS) -> str:
+        """Run commands of a page in root's shell, until one fails. Returns what they print."""
+        paths = f"{self.programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        lines = ["set -euo pipefail", f"export PATH={paths} HOME=/root", "cd /root", *commands]
+        return self.run("bash", "-c", "\n".join(lines), seconds=seconds)
+
+    def beside(self, *command: str) -> str:
+        """Run a program of this machine in the container's network. Returns its output."""
+        enter = ["nsenter", "--target", str(self.init), "-n", "--"]
+        done = subprocess.run(
+            enter + list(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE,
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        return done.stdout
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a command, whose output can be read while it runs, and which `kill` of the result ends."""

@@ -1,58 +1,191 @@
 """A cloud of containers to play with: a controller and N hosts, made with the commands that operators run.
 
-``devstack/cluster.sh N`` starts it. It lasts until the command is interrupted.
+``devstack/cluster.sh N`` starts it, and prints the seconds of each step. It lasts until the command is interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import pathlib
+import shutil
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 
-from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine
+from nova_lite.cmd.setup import compute, controller
+from tests.integration import guest_image
+from tests.integration.systemd.alert import PROMETHEUS, Alert
+from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
+from tests.integration.systemd.debian import Debian, DebianMachine
+from tests.support import pages
 
 CONTROLLER = "192.0.2.10"
 FIRST_HOST = 11
 MAX_HOSTS = 20
-_SETUP, _MANAGE = f"{VENV}/bin/nova-lite-setup", f"{VENV}/bin/nova-lite-manage"
+#: Debian's package of the command line client.
+CLIENT = "python3-openstackclient"
+#: Words of the test guest when it has booted, and the seconds that it may take.
+BOOTED, BOOT_SECONDS = "nova-lite-guest: instance=", 600.0
+_OPENSTACK = "openstack --os-cloud nova-lite"
+
+
+class Cluster:
+    """The machines of a cloud. ``debian``: they are empty ones, which install packages.
+
+    ``seconds``: what was measured, by its title.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, directory: pathlib.Path, debian: Debian | None) -> None:
+        self._stack, self._directory, self._debian = stack, directory, debian
+        self.hosts: list[BareMachine] = []
+        self.seconds: dict[str, float] = {}
+        self.controller = self._machine("controller")
+        self.controller.add_address(CONTROLLER)
+        self._install(self.controller, "nova-lite-common", "nova-lite-controller", CLIENT)
+        with self._measured(f"{self.controller.name}: set-up"):
+            setup = f"{self.controller.programs}/nova-lite-setup"
+            self.controller.run(setup, "controller", "--address", CONTROLLER, seconds=SET_UP_SECONDS)
+
+    def add_host(self) -> None:
+        host = self._machine(f"h{len(self.hosts) + 1}")
+        host.allow_guests()
+        self.controller.connect(host, self.address(host))
+        self.hosts.append(host)
+        self._install(host, "nova-lite-common", "nova-lite-compute")
+        with self._measured(f"{host.name}: set-up"):
+            token = self.controller.run(f"{self.controller.programs}/nova-lite-manage", "host", "token").strip()
+            host.run(f"{host.programs}/nova-lite-setup", "compute", token, seconds=SET_UP_SECONDS)
+
+    def add_image(self, disk: pathlib.Path) -> None:
+        """Run the commands of the page that make a flavor, a network and an image."""
+        shutil.copy(disk, self.controller.tree / "root/debian.qcow2")
+        (commands,) = pages.blocks("howto/install.md", "9. Add the first host, a flavor, a network and an image")
+        with self._measured("flavor, network, image"):
+            self.controller.execute(commands)
+
+    def add_guest(self, name: str) -> None:
+        """Create a server, and wait until its guest has booted."""
+        with self._measured(f"{name}: booted"):
+            self.openstack(f"server create --image debian --flavor m1.small --wait {name}")
+            deadline = time.monotonic() + BOOT_SECONDS
+            while BOOTED not in (said := self.openstack(f"console log show {name}")):
+                assert time.monotonic() < deadline, said[-1000:]
+                time.sleep(0.5)
+
+    def openstack(self, command: str) -> str:
+        return self.controller.execute([f"{_OPENSTACK} {command}"])
+
+    @property
+    def machines(self) -> list[BareMachine]:
+        return [self.controller, *self.hosts]
+
+    def address(self, host: BareMachine) -> str:
+        return f"192.0.2.{FIRST_HOST - 1 + int(host.name.removeprefix('h'))}"
+
+    def sums(self) -> dict[str, float]:
+        """Return the seconds until the first guest, and those of each host, from the start of empty machines."""
+        if self._debian is None:
+            return {}
+        found = {f"host {host.name}, from an empty machine": self._sum(f"{host.name}:") for host in self.hosts}
+        if "g1: booted" in self.seconds:
+            parts = ("controller:", "h1:", "flavor", "g1:")
+            found = {"from empty machines to the first guest": sum(map(self._sum, parts))} | found
+        return found
+
+    def _sum(self, beginning: str) -> float:
+        return sum(took for title, took in self.seconds.items() if title.startswith(beginning))
+
+    def _machine(self, name: str) -> BareMachine:
+        (self._directory / f"of-{name}").mkdir()
+        tree = self._directory / f"of-{name}" / name
+        machine = BareMachine(tree, name) if self._debian is None else DebianMachine(tree, name, self._debian)
+        self._stack.callback(machine.stop)
+        return machine
+
+    def _install(self, machine: BareMachine, *packages: str) -> None:
+        if self._debian is not None:
+            with self._measured(f"{machine.name}: packages"):
+                machine.install(*packages)
+
+    @contextlib.contextmanager
+    def _measured(self, title: str) -> Iterator[None]:
+        print(f"{title} ...", end=" ", flush=True)
+        began = time.monotonic()
+        yield
+        self.seconds[title] = time.monotonic() - began
+        print(f"{self.seconds[title]:.0f} s", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="devstack/cluster.sh", description=__doc__)
     parser.add_argument("hosts", metavar="N", type=int, choices=range(MAX_HOSTS + 1), help="number of hosts")
-    hosts = parser.parse_args().hosts
+    parser.add_argument(
+        "--debian",
+        metavar="DIRECTORY",
+        type=pathlib.Path,
+        help="start with empty Debian machines, which install the packages that devstack/packages.sh made there",
+    )
+    parser.add_argument("--guests", action="store_true", help="boot a server for each host")
+    parser.add_argument(
+        "--alert",
+        metavar="DIRECTORY",
+        type=pathlib.Path,
+        help="boot servers, run Prometheus, cut off the last host until its alert fires, and store pictures there",
+    )
+    parser.add_argument("--once", action="store_true", help="end without waiting for Ctrl-C")
+    args = parser.parse_args()
+    if (args.guests or args.alert) and not args.hosts:
+        parser.error("servers need a host.")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))
     with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-cluster.")))
-        _make(stack, directory, hosts)
-        print("\nThe cloud lasts until you press Ctrl-C.", flush=True)
-        signal.pause()
+        _run(stack, directory, args)
+        if not args.once:
+            print("\nThe cloud lasts until you press Ctrl-C.", flush=True)
+            signal.pause()
     return 0
 
 
-def _make(stack: contextlib.ExitStack, directory: pathlib.Path, hosts: int) -> None:
-    print("controller ...", flush=True)
-    controller = BareMachine(directory / "controller")
-    stack.callback(controller.stop)
-    controller.add_address(CONTROLLER)
-    controller.run(_SETUP, "controller", "--address", CONTROLLER, seconds=SET_UP_SECONDS)
-    machines = [controller]
-    for number in range(hosts):
-        name = f"h{number + 1}"
-        print(f"{name} ...", flush=True)
-        host = BareMachine(directory / name, name)
-        stack.callback(host.stop)
-        host.allow_guests()
-        controller.connect(host, f"192.0.2.{FIRST_HOST + number}")
-        token = controller.run(_MANAGE, "host", "token").strip()
-        host.run(_SETUP, "compute", token, seconds=SET_UP_SECONDS)
-        machines.append(host)
-    print(controller.run(_MANAGE, "service", "list"), "Enter a machine:", sep="\n")
-    for machine in machines:
+def _run(stack: contextlib.ExitStack, directory: pathlib.Path, args: argparse.Namespace) -> None:
+    has_guests = args.guests or args.alert
+    disk = guest_image.build(directory) / "disk.qcow2" if has_guests else None
+    debian = None
+    if args.debian:
+        print("debootstrap and downloads, which do not count ...", end=" ", flush=True)
+        names = (*controller.PACKAGES, *compute.PACKAGES, CLIENT, *([PROMETHEUS] if args.alert else []))
+        debian = Debian(directory, args.debian, names)
+        print(f"{debian.megabytes()} MiB of packages", flush=True)
+    cluster = Cluster(stack, directory, debian)
+    # The first guest comes as early as it can.
+    for number in range(1, args.hosts + 1):
+        cluster.add_host()
+        if number == 1 and disk is not None:
+            cluster.add_image(disk)
+            cluster.add_guest("g1")
+    for number in range(2, args.hosts + 1) if has_guests else ():
+        cluster.add_guest(f"g{number}")
+    print(cluster.controller.execute(["nova-lite-manage service list"]))
+    for title, took in cluster.sums().items():
+        print(f"{title}: {took:.0f} s")
+    print(
+        "load of this machine: {:.0f} in the last minute, {:.0f} in the last quarter of an hour".format(
+            *os.getloadavg()[::2]
+        )
+    )
+    if args.alert:
+        alert = Alert(cluster.controller, {host: cluster.address(host) for host in cluster.hosts})
+        alert.prepare()
+        for number in range(1, 4):  # Something to see in the dashboards.
+            cluster.openstack(f"server create --image debian --flavor m1.small --wait busy{number}")
+            cluster.openstack(f"server delete --wait busy{number}")
+        print(alert.run(cluster.hosts[-1], args.alert))
+    print("Enter a machine:")
+    for machine in cluster.machines:
         print(f"    {machine.name}: nsenter --target {machine.init} -m -u -i -n -p -C bash")
 
 

@@ -342,17 +342,9 @@ def main() -> int:
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-ha.")))
         cloud = Cloud(directory)
         stack.callback(cloud.stop)
-        for name in ADDRESSES:
-            began = time.monotonic()
-            print(f"{name} ...", end=" ", flush=True)
-            if name == "ha1":
-                cloud.set_up_first()
-            else:
-                cloud.set_up_further(name, range(2, 13) if args.interrupt and name == "ha2" else ())
-            print(f"{time.monotonic() - began:.0f} s", flush=True)
-        flavor, image = set_up_hosts(cloud)
         try:
-            print(measure(cloud, chosen, flavor, image))
+            _set_up(cloud, args.interrupt)
+            print(measure(cloud, chosen, *set_up_hosts(cloud)))
         except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
             if not args.stay:
                 raise
@@ -361,6 +353,18 @@ def main() -> int:
                 print(f"    {machine.name}: nsenter --target {machine.init} -m -u -i -n -p -C bash", flush=True)
             signal.pause()
     return 0
+
+
+def _set_up(cloud: Cloud, interrupt: bool) -> None:
+    """Set the controllers up, and print the seconds of each. ``interrupt``: kill that of ha2 at each step."""
+    for name in ADDRESSES:
+        began = time.monotonic()
+        print(f"{name} ...", end=" ", flush=True)
+        if name == "ha1":
+            cloud.set_up_first()
+        else:
+            cloud.set_up_further(name, range(2, 13) if interrupt and name == "ha2" else ())
+        print(f"{time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from typing import ClassVar
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = "/opt/nova-lite/source"
@@ -26,8 +27,19 @@ SETTINGS = (
 DEADLINE = 120.0
 
 
+def inside(path: str | pathlib.Path) -> str:
+    """Return where a container has a path of this machine. The checkout may be in /tmp, which units hide."""
+    path = pathlib.Path(path)
+    return f"{SOURCE}/{path.relative_to(TOP)}" if path.is_relative_to(TOP) else str(path)
+
+
 class Machine:
-    """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE."""
+    """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE.
+
+    ``environment``: variables of systemd-nspawn.
+    """
+
+    environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, tree: pathlib.Path, shared: Sequence[str] = ()) -> None:
         self.tree, self._shared = tree, shared
@@ -35,18 +47,18 @@ class Machine:
         self._boot()
 
     def _boot(self) -> None:
-        tree, prefix = self.tree, pathlib.Path(sys.prefix)
-        binds = [f"{TOP}:{SOURCE}", *([] if prefix.is_relative_to("/usr") else [str(prefix)])]
+        tree = self.tree
         with open(tree.parent / "console.log", "wb") as log:
             self._process = subprocess.Popen(
                 ["systemd-nspawn", "--quiet", "--directory", str(tree), "--boot", "--register=no", "--keep-unit"]
                 + ["--private-network", "--console=pipe", "--capability=CAP_SYS_MODULE,CAP_NET_ADMIN,CAP_SYS_NICE"]
-                + [f"--bind-ro={path}" for path in binds]
                 + self._usr()
+                + self._programs()
                 + [f"--bind={path}" for path in self._shared],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **self.environment},
             )
         try:
             self._init = self._find_init()
@@ -108,6 +120,12 @@ class Machine:
         """Return the options of systemd-nspawn that mount /usr."""
         return ["--bind-ro=/usr"]
 
+    def _programs(self) -> list[str]:
+        """Return the options of systemd-nspawn that mount the checkout and its libraries."""
+        prefix = pathlib.Path(sys.prefix)
+        libraries = [] if prefix.is_relative_to("/usr") or prefix.is_relative_to(TOP) else [str(prefix)]
+        return [f"--bind-ro={path}" for path in (f"{TOP}:{SOURCE}", *libraries)]
+
     def _make_tree(self) -> None:
         for name in ("usr", "etc/systemd/system", "var/lib", "var/log", "run", "tmp", "proc", "sys", "dev", "root"):
             (self.tree / name).mkdir(parents=True)
@@ -130,14 +148,17 @@ class Machine:
     def _make_units_and_programs(self) -> None:
         for unit in (TOP / "etc/systemd").glob("*.service"):
             shutil.copy(unit, self.tree / "etc/systemd/system")
+        python = inside(sys.executable)
         for script in ("api", "compute", "conductor", "novncproxy", "registrar", "scheduler", "serialproxy"):
             self.write(
                 f"/opt/nova-lite/venv/bin/nova-lite-{script}",
-                f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} -W ignore -m nova_lite.cmd.{script} "$@"\n',
+                f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {python} -W ignore -m nova_lite.cmd.{script} "$@"\n',
                 0o755,
             )
         self.write(
-            "/opt/nova-lite/venv/bin/python", f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} "$@"\n', 0o755
+            "/opt/nova-lite/venv/bin/python",
+            f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {python} "$@"\n',
+            0o755,
         )
 
     def _make_users(self) -> None:

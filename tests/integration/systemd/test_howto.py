@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration import guest_image, ssh_guest
-from tests.integration.systemd.bare_machine import VENV, BareMachine
+from tests.integration.systemd.bare_machine import COMMANDS_SECONDS, BareMachine
 from tests.support import pages
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason=
 INSTALL, JOIN = "howto/install.md", "howto/join-a-host.md"
 CONTROLLER = "192.0.2.10"
 HOSTS = {"h1": "192.0.2.11", "h2": "192.0.2.12"}
-#: Seconds for the commands of one block.
-SECONDS = 1200.0
 
 
 class Cloud:
@@ -51,12 +49,6 @@ class Cloud:
             machine.stop()
 
 
-def execute(machine: BareMachine, commands: list[str]) -> str:
-    """Run the commands of a block in root's shell, until one fails."""
-    script = "\n".join(["set -euo pipefail", f"export PATH={VENV}/bin:$PATH HOME=/root", "cd /root", *commands])
-    return machine.run("bash", "-c", script, seconds=SECONDS)
-
-
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     path = tmp_path_factory.mktemp("howto")
@@ -69,15 +61,15 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 def host_of(cloud: Cloud, server: str) -> str:
     command = f"openstack --os-cloud nova-lite server show -f value -c OS-EXT-SRV-ATTR:host {server}"
-    return execute(cloud.controller, [command]).split()[-1]
+    return cloud.controller.execute([command]).split()[-1]
 
 
 def log_in(cloud: Cloud, command: str) -> str:
     """Log in by the page's command, again until the guest has booted. Returns what the guest prints."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + COMMANDS_SECONDS
     while True:
         said = cloud.controller.run(
-            "bash", "-c", f"cd /root; HOME=/root timeout 60 {command}", check=False, seconds=SECONDS
+            "bash", "-c", f"cd /root; HOME=/root timeout 60 {command}", check=False, seconds=COMMANDS_SECONDS
         )
         if "web1" in said:
             return said
@@ -89,16 +81,16 @@ def test_controller_is_made_by_the_page(cloud: Cloud) -> None:
     set_up, look = pages.blocks(INSTALL, "A controller with one command")
     assert len(set_up) == 1 and CONTROLLER in set_up[0]
     cloud.commands["controller"] += len(set_up)
-    execute(cloud.controller, set_up)
-    assert "compute" in execute(cloud.controller, look)
+    cloud.controller.execute(set_up)
+    assert "compute" in cloud.controller.execute(look)
 
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_host_joins_by_the_page(cloud: Cloud, name: str) -> None:
     ((on_the_controller, on_the_host),) = pages.blocks(JOIN, "With two commands")
     host = cloud.add_host(name, HOSTS[name])
-    token = execute(cloud.controller, [on_the_controller]).strip()
-    assert f"Host {name} is up" in execute(host, [on_the_host.replace("TOKEN", token)])
+    token = cloud.controller.execute([on_the_controller]).strip()
+    assert f"Host {name} is up" in host.execute([on_the_host.replace("TOKEN", token)])
     cloud.commands["host"] = 2
     assert not list((host.tree / "root/.ssh").glob("*")), "Nobody logs in to a host by SSH."
 
@@ -112,13 +104,13 @@ def test_guests_run_on_both_hosts_and_one_moves_while_its_user_logs_in(cloud: Cl
     disk = ssh_guest.build(guest_image.build(cloud.path), cloud.path)
     shutil.copy(disk, cloud.controller.tree / "root/debian.qcow2")
     (catalogue,) = pages.blocks(INSTALL, "9. Add the first host, a flavor, a network and an image")
-    execute(cloud.controller, catalogue)
+    cloud.controller.execute(catalogue)
     (*start, log_in_first), (*move, log_in_again) = pages.blocks(JOIN, "First servers")
-    execute(cloud.controller, start)
+    cloud.controller.execute(start)
     before = host_of(cloud, "web1")
     assert {before, host_of(cloud, "web2")} == set(HOSTS)
     log_in(cloud, log_in_first)
-    execute(cloud.controller, move)
+    cloud.controller.execute(move)
     assert host_of(cloud, "web1") == ({*HOSTS} - {before}).pop()
     log_in(cloud, log_in_again)
 
@@ -126,12 +118,12 @@ def test_guests_run_on_both_hosts_and_one_moves_while_its_user_logs_in(cloud: Cl
 def test_purge_of_a_host_leaves_nothing(cloud: Cloud) -> None:
     """Servers move away first, as the page says."""
     openstack = "openstack --os-cloud nova-lite server"
-    execute(cloud.controller, [f"{openstack} delete --wait web1 web2"])
+    cloud.controller.execute([f"{openstack} delete --wait web1 web2"])
     (remove,) = pages.blocks(JOIN, "Remove a host")
     on_the_controller, on_the_machine = (line.replace("HOST", "h2") for line in remove)
-    execute(cloud.controller, [on_the_controller])
+    cloud.controller.execute([on_the_controller])
     host = cloud.machines[-1]
-    execute(host, [on_the_machine])
+    host.execute([on_the_machine])
     ours = "find /etc /root /run /var -xdev -name '*nova*lite*' ! -path '/run/nova-lite-setup.lock'"
     left = host.run(
         "sh", "-c", f"{ours}; ls /etc/pki; nft list tables | grep nova_lite; ip -brief link | grep ^nl; true"

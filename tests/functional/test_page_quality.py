@@ -195,6 +195,14 @@ _TIMED = (
     " setTimeout(done))); return performance.now() - begun; }})()"
 )
 
+#: Script that sorts a table by a column.
+_SORT = "[...document.querySelectorAll('.sort')].find((item) => item.innerText.startsWith('{}')).click()"
+
+
+def fastest(page: Page, scripts: list[str]) -> float:
+    """Return the milliseconds of the fastest script, which tell more than the others on a busy machine."""
+    return min(page.browser.run(_TIMED.format(script)) for script in scripts)
+
 
 def test_thousand_servers_are_searched_and_sorted_quickly(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     """Print the figures. Only their order of magnitude is checked, since the machine may be busy."""
@@ -207,18 +215,18 @@ def test_thousand_servers_are_searched_and_sorted_quickly(page: Page, capsys: py
     paint = page.browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     page.browser.wait(f"document.querySelector('.count').textContent.startsWith('{SERVERS}')", 60)
     complete = time.monotonic() - begun
-    search = page.browser.run(_TIMED.format("write('Search in this list', 'web-77')"))
+    search = fastest(page, [f"write('Search in this list', 'web-7{number}')" for number in range(5)])
     assert page.browser.run("document.querySelectorAll('tbody tr').length") in range(1, 51)
     page.write("Search in this list", "")
-    sort = page.browser.run(_TIMED.format("pressable('Name').click()"))
+    sort = fastest(page, [_SORT.format("Name")] * 5)
     page.log_in("admin", PASSWORD)
     page.browser.run(_MANY_HOSTS)
     page.go("hosts")
     page.browser.wait(f"document.querySelector('.count')?.textContent.startsWith('{SHOWN_HOSTS}')", 60)
-    hosts = [
-        page.browser.run(_TIMED.format(script))
-        for script in ("write('Search in this list', 'host7')", "pressable('Memory').click()")
-    ]
+    hosts = (
+        fastest(page, [f"write('Search in this list', 'host{number}')" for number in range(5, 10)]),
+        fastest(page, [_SORT.format("Memory")] * 5),
+    )
     with capsys.disabled():
         print(
             f"\nservers: first paint {paint / 1000:.2f} s, first rows {first:.2f} s, all {complete:.2f} s, search"

@@ -51,6 +51,7 @@ class Firefox(Browser):
         self._buffer = b""
         self._numbers = itertools.count(1)
         self._events: list[Any] = []
+        self._ends: tuple[str, ...] = ()
         self._blocked: str | None = None
         self._ask("session.new", capabilities={})
         # The first window has no focus without a screen, and keys press no button in it.
@@ -106,10 +107,10 @@ class Firefox(Browser):
             self._ask("network.removeIntercept", intercept=self._blocked)
             self._blocked = None
         if urls:
-            patterns = [{"type": "pattern", "pathname": url.rpartition("*")[2]} for url in urls]
+            self._ends = tuple(url.rpartition("*")[2] for url in urls)
             self._ask("session.subscribe", events=["network.beforeRequestSent"])
-            answer = self._ask("network.addIntercept", phases=["beforeRequestSent"], urlPatterns=patterns)
-            self._blocked = answer["intercept"]
+            # Its patterns have whole paths only.
+            self._blocked = self._ask("network.addIntercept", phases=["beforeRequestSent"])["intercept"]
 
     def forget(self) -> None:
         self._ask("storage.deleteCookies")
@@ -138,7 +139,9 @@ class Firefox(Browser):
 
     def _notice(self, event: Any) -> None:
         if event["params"].get("isBlocked"):
-            self._send("network.failRequest", {"request": event["params"]["request"]["request"]})
+            request = event["params"]["request"]
+            way = "failRequest" if request["url"].endswith(self._ends) else "continueRequest"
+            self._send(f"network.{way}", {"request": request["request"]})
         self._events.append(event)
 
     def _send(self, method: str, parameters: dict[str, Any]) -> int:

@@ -164,6 +164,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="failover.sh")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--guests", default="6", help="a number of fake guests, or real: two qemu guests")
+    parser.add_argument("--how", default="", metavar="TEXT", help="of real guests: only losses with this in their name")
     parser.add_argument("--computes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
@@ -171,7 +172,7 @@ def main(arguments: list[str]) -> int:
     if args.nemesis:
         return storm.main(args.nemesis, args.seed)
     if args.guests == "real":
-        return real_failover.main(args.runs, 2, args.computes)
+        return real_failover.main(args.runs, 2, args.computes, args.how)
     chance = random.Random(args.seed)
     print(
         f"Seed {args.seed}. Real daemons, broker and database; fake hypervisors; one guard for each host.", flush=True

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nova_lite import objects
+from nova_lite.compute import guard
 from nova_lite.db import host_storage, images
 from nova_lite.db.engine import Database
 from tests.functional import cloud
@@ -49,7 +50,11 @@ backend = none
 PROTECTED = {"ha:restart": "always"}
 
 CUT_POWER, PAUSE, CUT = "power cut (host and guests killed)", "daemon stopped (SIGSTOP)", "cut off the broker"
-WAYS = (PAUSE, CUT_POWER, CUT)
+HANG, FULL = "kernel hangs, and its watchdog resets it", "disk full, then cut off the broker"
+WAYS = (PAUSE, CUT_POWER, CUT, HANG, FULL)
+
+#: Size of a host's own disk, which has its state.
+OWN_DISK = 64 << 20
 
 LIMIT, LOOK = 300.0, 0.05
 
@@ -84,6 +89,7 @@ for pair in run:/run/libvirt etc:/etc/libvirt lib:/var/lib/libvirt cache:/var/ca
     mkdir -p "${pair#*:}"
     mount --bind "$BASE/${pair%%:*}" "${pair#*:}"
 done
+mount -o loop "$BASE/disk.img" "$STATE"
 mkdir -p "$DISKS"
 mount --bind "$SHARED" "$DISKS"
 hostname "$NAME"
@@ -101,8 +107,9 @@ class Machine:
     def __init__(self, running: cloud.Cloud, name: str, shared: Path) -> None:
         self.name = name
         self.base = running.path / f"{name}-machine"
-        self._environment = {"BASE": self.base, "SHARED": shared, "NAME": name}
-        self._environment["DISKS"] = running.path / name / "instances"
+        self._state = running.path / name
+        self._environment = {"BASE": self.base, "SHARED": shared, "NAME": name, "STATE": self._state}
+        self._environment["DISKS"] = self._state / "instances"
         self._process: subprocess.Popen[bytes] | None = None
         for part in ("run", "lib/dnsmasq", "lib/images", "lib/boot", "cache", "log/qemu"):
             (self.base / part).mkdir(parents=True)
@@ -115,6 +122,12 @@ class Machine:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         (self.base / "lib/qemu").mkdir()
         shutil.chown(self.base / "lib/qemu", "libvirt-qemu", "libvirt-qemu")
+        self._state.mkdir(exist_ok=True)
+        with (self.base / "disk.img").open("wb") as file:
+            file.truncate(OWN_DISK)
+        subprocess.run(
+            ["mkfs.ext4", "-q", "-m", "0", "-d", str(self._state), str(self.base / "disk.img")], check=True, timeout=60
+        )
         with (self.base / "etc/libvirtd.conf").open("a") as file:
             file.write(f'host_uuid = "{uuid.uuid4()}"\n')
         with (self.base / "etc/qemu.conf").open("a") as file:
@@ -146,11 +159,36 @@ class Machine:
     def enter(self) -> list[str]:
         return ["nsenter", "--target", str(self.first), "--mount", "--uts", "--pid", "--"]
 
-    def cut_power(self) -> None:
+    def cut_power(self, keeper: subprocess.Popen[bytes] | None = None) -> None:
+        """End all processes. ``keeper``: parent of one of them, which may have stopped with it."""
         if self._process is not None and self._process.poll() is None:
             os.kill(self.first, signal.SIGKILL)
+            if keeper is not None:
+                keeper.send_signal(signal.SIGCONT)
             self._process.wait(60)
         self._process = None
+
+    def hang(self, daemon: subprocess.Popen[bytes]) -> None:
+        """Let all processes stand still, and reset the machine as its watchdog would."""
+        subprocess.run([*self.enter, "sh", "-c", "kill -STOP -1"], check=True, timeout=60)
+        time.sleep(guard.WATCHDOG_SECONDS)
+        self.cut_power(daemon)
+
+    def fill_disk(self) -> None:
+        """Write to the host's own disk until it is full."""
+        with self._filling.open("wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 9, 1):
+                with contextlib.suppress(OSError):
+                    while file.write(b"0" * size):
+                        pass
+        assert os.statvfs(self._filling).f_bavail == 0, "the disk is not full"
+
+    def empty_disk(self) -> None:
+        self._filling.unlink(missing_ok=True)
+
+    @property
+    def _filling(self) -> Path:
+        return Path(f"/proc/{self.first}/root", *self._state.parts[1:], "filling")
 
     @property
     def is_on(self) -> bool:
@@ -273,7 +311,11 @@ class RealCloud:
             self.machines[host].cut_power()
         elif how == PAUSE:
             os.kill(child_of(self.cloud.processes[host].pid), signal.SIGSTOP)
+        elif how == HANG:
+            self.machines[host].hang(self.cloud.processes[host])
         else:
+            if how == FULL:
+                self.machines[host].fill_disk()
             self.links[host].cut()
 
     def bring_back(self, host: str) -> None:
@@ -285,7 +327,9 @@ class RealCloud:
             machine.boot()
             self.cloud.prefixes[host] = machine.enter
             self.cloud.start(host)
-        elif process.poll() is None:
+        else:
+            machine.empty_disk()
+        if process.poll() is None:
             os.kill(child_of(process.pid), signal.SIGCONT)
             self.cloud.signal(host, signal.SIGCONT)  # nsenter stops with its command.
 
@@ -341,8 +385,8 @@ def run(real: RealCloud, observer: Observer, count: int, how: str, host: str) ->
     before = {guest: pids for guest, pids in observer.guests().items() if guest in lost}
     observer.twice.clear()
     outcome = Outcome(how, len(lost))
-    real.lose(host, how)
     began = time.monotonic()
+    real.lose(host, how)
 
     def back() -> set[str]:
         return {guest for guest, pids in observer.guests().items() if guest in lost and pids - before[guest]}
@@ -386,7 +430,11 @@ def clouds(computes: int) -> Iterator[RealCloud]:
             real.stop()
 
 
-def main(runs: int, guests: int, computes: int) -> int:
+def main(runs: int, guests: int, computes: int, how: str) -> int:
+    ways = [way for way in WAYS if how in way]
+    if not ways:
+        print(f"No loss has {how!r} in its name: {'; '.join(WAYS)}", flush=True)
+        return 2
     print("Real daemons, broker and database; real qemu guests with their disks in one directory.", flush=True)
     print("| Run | Host is lost by | Guests | Came back | Seconds to running | To counting | Twice | Wrong counter |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
@@ -396,7 +444,7 @@ def main(runs: int, guests: int, computes: int) -> int:
         try:
             for number in range(1, runs + 1):
                 host = real.cloud.computes[(number - 1) % computes]
-                item = run(real, observer, guests, WAYS[(number - 1) % len(WAYS)], host)
+                item = run(real, observer, guests, ways[(number - 1) % len(ways)], host)
                 outcomes.append(item)
                 row = (number, item.how, item.guests, item.back, f"{item.running:.0f}", f"{item.counting:.0f}")
                 print(f"| {' | '.join(map(str, (*row, item.twice, item.wrong)))} |", flush=True)

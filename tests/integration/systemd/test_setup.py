@@ -248,7 +248,10 @@ def test_rotated_keys_reach_the_other_machine_and_a_removed_host_is_shut_out(
     assert services(controller) == {}
     assert "h1" not in controller.run("cat", "/etc/nova-lite/keys/trusted.json")
     as_broker = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups", "rabbitmqctl", "--quiet")
-    assert "h1" not in controller.run(*as_broker, "list_users") + controller.run(*as_broker, "list_connections")
+    assert "h1" not in controller.run(*as_broker, "list_users")
+    # The broker lists a connection for a moment after it has closed it.
+    connections = controller.run(*as_broker, "list_connections").splitlines()
+    assert [line for line in connections if "h1" in line and not line.endswith("closed")] == []
     assert services(controller) == {}
 
 

@@ -11,43 +11,18 @@ concurrency.setup(concurrency.THREADING)
 
 # isort: split
 import argparse  # noqa: E402
+import importlib  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
-from types import ModuleType  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite.base import version  # noqa: E402
 from nova_lite.base.timing import TIMING, ManageTiming  # noqa: E402
-from nova_lite.cmd.manage import api, broker, certificates, configuration, keys, policy  # noqa: E402
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, App, Commands, Parser, explain  # noqa: E402
-
-if HAS_SQL:
-    from nova_lite.cmd.manage import (
-        aggregates,
-        audit,
-        audit_log,
-        backup,
-        backup_policies,
-        controllers,
-        database,
-        flavors,
-        floating_pools,
-        front_ends,
-        hosts,
-        identity,
-        images,
-        networks,
-        quotas,
-        scheduler,
-        server_groups,
-        top,
-        trace,
-        upgrades,
-        volume_keys,
-    )
 
 PROG = "nova-lite-manage"
 
@@ -59,32 +34,54 @@ CONFIG_FILES = (
     "/etc/nova-lite/manage.conf",
 )
 
-if HAS_SQL:
-    NOUNS: tuple[ModuleType, ...] = (
-        *(
-            database,
-            flavors,
-            images,
-            networks,
-            floating_pools,
-            hosts,
-            controllers,
-            front_ends,
-            aggregates,
-            server_groups,
-            scheduler,
-            backup_policies,
-        ),
-        *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
-        *(trace, top, volume_keys),
-        upgrades,
-    )
-else:
-    NOUNS = (keys, certificates, broker, policy, api, configuration)
+#: Module of each noun, in this package. A command loads the module of its noun only, since most of them load the
+#: database's or the message bus's.
+WITHOUT_SQL = {
+    "keys": "keys",
+    "certificates": "certificates",
+    "broker": "broker",
+    "policy": "policy",
+    "api": "api",
+    "commands": "api",
+    "config": "configuration",
+}
+NOUNS = (
+    {
+        "db": "database",
+        "flavor": "flavors",
+        "image": "images",
+        "network": "networks",
+        "floating-pool": "floating_pools",
+        "service": "hosts",
+        "host": "hosts",
+        "controller": "controllers",
+        "frontend": "front_ends",
+        "aggregate": "aggregates",
+        "server-group": "server_groups",
+        "scheduler": "scheduler",
+        "backup-policy": "backup_policies",
+        "quota": "quotas",
+        "user": "identity",
+        "project": "identity",
+        **{noun: module for noun, module in WITHOUT_SQL.items() if noun != "config"},
+        "audit": "audit",
+        "audit-log": "audit_log",
+        "backup": "backup",
+        "config": "configuration",
+        "trace": "trace",
+        "top": "top",
+        "volume-key": "volume_keys",
+        "upgrade": "upgrades",
+    }
+    if HAS_SQL
+    else WITHOUT_SQL
+)
+#: Options with a value before the noun.
+_WITH_VALUE = ("--config-file", "--format")
 
 
 def main(argv: list[str] | None = None, timing: ManageTiming = TIMING.manage) -> int:
-    args = parser().parse_args(argv)
+    args = parser(_noun(sys.argv[1:] if argv is None else argv)).parse_args(argv)
     logging.disable(logging.WARNING)
     try:
         return _run(args, timing)
@@ -126,11 +123,24 @@ def _run_recorded(app: App, args: argparse.Namespace) -> int:
         raise
     finally:
         if app.has_written and app.conf.audit.enabled:
+            from nova_lite.cmd.manage import audit_log
+
             audit_log.record(app, args.command, error)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Build the whole command line; ``run`` in the result is the function to call."""
+def _noun(arguments: Sequence[str]) -> str | None:
+    """Return the noun of a command line, or None if it has none that exists, or is about all of them."""
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word in NOUNS and word != "commands" else None
+    return None
+
+
+def parser(noun: str | None = None) -> argparse.ArgumentParser:
+    """Build the whole command line, or that of one noun. ``run`` in the result is the function to call."""
     common = _common_options(argparse.SUPPRESS, argparse.SUPPRESS)
     top = Parser(
         prog=PROG,
@@ -141,8 +151,9 @@ def parser() -> argparse.ArgumentParser:
     top.hint_on_nouns = "" if HAS_SQL else NO_SQL
     top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
     nouns = top.add_subparsers(metavar="NOUN", required=True)
-    for noun in NOUNS:
-        noun.register(Commands(top, nouns, common))
+    modules = NOUNS.values() if noun is None else [NOUNS[noun]]
+    for module in dict.fromkeys(modules):
+        importlib.import_module(f"{__name__}.{module}").register(Commands(top, nouns, common))
     return top
 
 

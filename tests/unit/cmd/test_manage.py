@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import struct
@@ -551,3 +552,22 @@ def test_a_server_that_is_at_work_is_not_moved(tool: Tool) -> None:
     for _ in range(2):
         placed(tool, "h1", task_state="rebooting")
     assert tool.json("host", "rebalance", "--dry-run")[0]["server"] is None
+
+
+def test_command_loads_the_module_of_its_noun_only() -> None:
+    code = "import sys; from nova_lite.cmd import manage; manage.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-W", "ignore", "-c", code, "--format", "json", "policy", "list"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr.split()
+    assert "nova_lite.cmd.manage.policy" in loaded
+    assert {"nova_lite.cmd.manage.hosts", "sqlalchemy", "oslo_messaging"}.isdisjoint(loaded)
+
+
+def test_each_noun_is_registered_by_the_module_of_its_row() -> None:
+    for noun, module in manage.NOUNS.items():
+        assert noun in _nouns(manage.parser(noun)), module
+    assert _nouns(manage.parser()) == set(manage.NOUNS)
+
+
+def _nouns(parser: argparse.ArgumentParser) -> set[str]:
+    (nouns,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return set(nouns.choices)

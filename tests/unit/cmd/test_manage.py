@@ -555,7 +555,9 @@ def test_a_server_that_is_at_work_is_not_moved(tool: Tool) -> None:
 
 
 def test_command_loads_the_module_of_its_noun_only() -> None:
-    code = "import sys; from nova_lite.cmd import manage; manage.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    code = (
+        "import sys; from nova_lite.cmd import manage as m; m.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    )
     command = [sys.executable, "-W", "ignore", "-c", code, "--format", "json", "policy", "list"]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr.split()
     assert "nova_lite.cmd.manage.policy" in loaded

@@ -47,9 +47,11 @@ def broker() -> None:
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     seed = tmp_path_factory.mktemp("seed") / "seed.yaml"
     seed.write_text(SEED)
+    options = seed.with_name("options.conf")
+    options.write_text("[DEFAULT]\nreport_intervall = 10\n")
     command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0", "--json", "--faults"]
     process = subprocess.Popen(
-        [*command, "--hosts", "2", "--password", PASSWORD, "--seed", str(seed)],
+        [*command, "--hosts", "2", "--password", PASSWORD, "--seed", str(seed), "--config-file", str(options)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -365,6 +367,7 @@ def test_operator_disables_a_host_and_enables_it(page: Page) -> None:
     page.go("alerts")
     page.sees("host1: gets no new servers")
     page.sees("All daemons have the version")
+    page.sees("options.conf: [DEFAULT] has no option report_intervall; did you mean report_interval?")
     page.go("hosts/host1")
     page.press("Enable")
     page.press("Enable")
@@ -393,6 +396,11 @@ def test_operator_sees_the_plan_before_a_host_gives_its_servers_away(
         assert ("with a new disk of its image" if is_lost else "while it runs") in shown
         assert other in shown
         if is_lost:
+            page.press("Cancel")
+            page.press("More")
+            page.press("Remove from the cloud")
+            page.sees("Evacuate it.")
+            page.sees(f"nova-lite-manage host retire {host} --with-instances")
             page.press("Cancel")
             admin.compute.update_service_forced_down(service, host, "nova-compute", False)
             assert admin.compute.get_server(made.id).compute_host == host

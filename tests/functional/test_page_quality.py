@@ -101,6 +101,8 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
         f"servers/{server}/{tab}"
         for tab in ("timeline", "network", "disks", "snapshots", "console", "metadata", "diagnostics")
     ]
+    page.go("alerts")
+    page.sees("Nothing is wrong with the API's configuration.")
     for place in [*page.places(), "servers/new", *tabs, "hosts/host1", "api/post_servers"]:
         page.go(place)
         if found := violations(page):
@@ -110,6 +112,19 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
             name = f"{place.replace('/', '-').replace(server, 'server')}-{width}{'-dark' if dark else ''}.png"
             page.browser.screenshot(Path(directory) / name)
     assert wrong == {}
+
+
+def declare_down(page: Page, host: str, is_down: bool) -> None:
+    """Declare a host down, or take the declaration back, as the user of the page."""
+    headers = {"X-Nova-Lite-Page": "1", "OpenStack-API-Version": "compute 2.53", "Content-Type": "application/json"}
+    change = {"method": "PUT", "headers": headers, "body": json.dumps({"forced_down": is_down})}
+    status = page.browser.run(
+        f"fetch('api/compute/v2.1/os-services?binary=nova-compute&host={host}', {json.dumps({'headers': headers})})"
+        ".then((response) => response.json()).then((body) => "
+        f"fetch(`api/compute/v2.1/os-services/${{body.services[0].id}}`, {json.dumps(change)}))"
+        ".then((response) => response.status)"
+    )
+    assert status == 200
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -132,6 +147,15 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
         if found := violations(page):
             wrong[f"{place} {button}"] = found
         page.press("Cancel")
+    declare_down(page, "host1", True)
+    page.open("hosts/host1")
+    page.press("More")
+    page.press("Remove from the cloud")
+    page.sees("nova-lite-manage host retire host1 --with-instances")
+    if found := violations(page):
+        wrong["Remove from the cloud"] = found
+    page.press("Cancel")
+    declare_down(page, "host1", False)
     page.browser.press("/", "/")
     page.write("Find any name or id", "host")
     if found := violations(page):

@@ -6,6 +6,7 @@
 - `providers`: log-ins by OpenID Connect providers
 - `rights`: what the caller's token allows
 - `daemons`: the versions of the daemons
+- `configuration`: problems of this daemon's configuration files
 - `events`: the stream of changes
 - `consoles`: the console proxies that the page may reach
 """

@@ -61,8 +61,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PageApp:
 class PageApp:
     """WSGI application. ``apis``: by their names in the page's URLs. They authenticate each request themselves.
 
-    ``own``: the page's rights, daemons and events, which does the same. ``console_origins``: those of the console
-    proxies' WebSockets.
+    ``own``: the page's rights, daemons, configuration and events, which does the same. ``console_origins``: those of
+    the console proxies' WebSockets.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class PageApp:
             return self._providers.respond(req)
         if path == providers.CALLBACK and req.method == "GET":
             return self._providers.finish(req)
-        if path in ("/rights", "/daemons") and req.method == "GET":
+        if path in ("/rights", "/daemons", "/configuration") and req.method == "GET":
             sessions.check_origin(req)
             return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._own)
         raise exceptions.NotFound("The page has no such file.")

@@ -10,18 +10,20 @@ import webob
 from nova_lite import policies
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.page import consoles
+from nova_lite.api.page.configuration import ConfigurationApp
 from nova_lite.api.page.daemons import DaemonsApp
 from nova_lite.api.page.events import EventsApp
 from nova_lite.operations import OPERATIONS, Operation
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
-    """Return the page's own applications for authenticated callers: rights, versions of daemons, stream of events."""
+    """Return the page's own applications for authenticated callers."""
     del global_conf, local_conf
     services = deploy.services()
     apps: dict[str, deploy.App] = {
         "/rights": RightsApp(services),
         "/daemons": DaemonsApp(services),
+        "/configuration": ConfigurationApp(services),
         "/events": EventsApp(services),
     }
     return deploy.UrlMap(apps)

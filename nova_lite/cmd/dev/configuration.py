@@ -124,6 +124,7 @@ def write(directory: str, large: str, url: str, driver: str, console_ports: Mapp
         **console_ports,
     )
     path = Path(directory, "nova-lite.conf")
+    path.touch(0o600)  # URLs of database and broker have passwords.
     path.write_text(text)
     return str(path)
 

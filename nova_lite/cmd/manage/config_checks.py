@@ -22,6 +22,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.timing import HealthTiming
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, explain
+from nova_lite.conf import config_files
 from nova_lite.daemon.health import Health
 
 Problems = Iterator[str]
@@ -59,14 +60,12 @@ def problems(conf: cfg.ConfigOpts, role: Role) -> Problems:
 
 
 def _plugins(conf: cfg.ConfigOpts) -> Problems:
-    for option, namespace, names in (
-        ("[DEFAULT] compute_driver", "nova_lite.virt.drivers", [conf.compute_driver]),
-        ("[image] backend", "nova_lite.image.backends", [conf.image.backend]),
-        ("[network] backend", "nova_lite.network.backends", [conf.network.backend]),
-        ("[scheduler] enabled_filters", "nova_lite.scheduler.filters", conf.scheduler.enabled_filters),
-        ("[scheduler] weight_classes", "nova_lite.scheduler.weights", conf.scheduler.weight_classes),
-    ):
-        yield from _choices(option, names, [entry.name for entry in metadata.entry_points(group=namespace)])
+    for (group, option), namespace in config_files.PLUGINS.items():
+        value = (conf if group == "DEFAULT" else conf[group])[option]
+        names = value if isinstance(value, list) else [value]
+        yield from _choices(
+            f"[{group}] {option}", names, [entry.name for entry in metadata.entry_points(group=namespace)]
+        )
 
 
 def _choices(option: str, names: list[str], known: list[str]) -> Problems:

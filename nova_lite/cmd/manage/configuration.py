@@ -14,9 +14,10 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.cmd.manage import config_checks, config_files
+from nova_lite.cmd.manage import config_checks
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.cmd.manage.config_checks import ROLES, Role
+from nova_lite.conf import config_files
 
 #: Seconds after which the check of one daemon is given up.
 _ROLE_SECONDS = 60
@@ -78,21 +79,10 @@ def _of_files(conf: cfg.ConfigOpts, args: argparse.Namespace) -> Iterator[str]:
 
 def _static(paths: list[str]) -> Iterator[str]:
     """Check files without loading them."""
-    known = config_files.known_options()
-    for path in paths:
-        try:
-            sections = config_files.read(path)
-        except OSError as error:
-            yield f"{path}: {error.strerror}."
-        except cfg.ConfigFileParseError as error:
-            yield f"{path}: {' '.join(str(error).split())}"
-        else:
-            yield from config_files.unknown(path, sections, known)
-            yield from config_files.exposed(path, sections, known)
-            yield from _misplaced(path, sections)
+    return config_files.examine(paths, (config_files.unknown, config_files.exposed, _misplaced))
 
 
-def _misplaced(path: str, sections: Any) -> Iterator[str]:
+def _misplaced(path: str, sections: config_files.Sections, known: config_files.Known) -> Iterator[str]:
     """Report a database URL where no conductor reads it. On a compute host it would be a secret too many."""
     role = config_checks.role_of_file(path)
     if role is not None and role.name not in ("conductor", "manage") and "connection" in sections.get("database", {}):

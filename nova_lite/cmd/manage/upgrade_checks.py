@@ -16,8 +16,9 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, version
-from nova_lite.cmd.manage import config_files, configuration
+from nova_lite.cmd.manage import configuration
 from nova_lite.cmd.manage.app import HAS_SQL, App, explain
+from nova_lite.conf import config_files
 from nova_lite.operations import OPERATIONS
 from nova_lite.rpc import keys
 from nova_lite.rpc.signing import OFF, REQUIRED

@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.cmd import manage
-from nova_lite.cmd.manage import config_files
+from nova_lite.conf import config_files
 from tests.support.manage import Tool
 from tests.support.ports import free_port
 
@@ -78,6 +78,24 @@ def test_sample_configuration_has_only_known_options(tmp_path: Path) -> None:
     sections = config_files.read(path)
     assert len(sections) > 20
     assert list(config_files.unknown(path, sections, config_files.known_options())) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"[DEFAULT]\nhost = a\nsecret\n", "line 3: No ':' or '=' found in assignment."),
+        (b"[DEFAULT]\nhost = secret\xff\n", "it is not text in UTF-8."),
+    ],
+)
+def test_file_that_cannot_be_parsed_is_reported_without_its_content(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    path = tmp_path / "api.conf"
+    path.write_bytes(content)
+    assert list(config_files.report([str(path), str(tmp_path / "none")])) == [
+        f"{path}: {problem}",
+        f"{tmp_path}/none: No such file or directory.",
+    ]
 
 
 def test_file_with_a_secret_that_everybody_can_read_is_reported(tool: Tool) -> None:

@@ -99,9 +99,28 @@ function Upgrade(): VNode {
           ]}
         />
       )}
-      <h2>{t("Checks")}</h2>
-      <p>{t("Configuration files, database and keys are on the machines of the daemons, and are checked there.")}</p>
-      <Command text={"nova-lite-manage config check\nnova-lite-status upgrade check\nnova-lite-manage upgrade status"} />
+      {may("os_compute_api:os-services:update") && <Configuration />}
+      <h2>{t("Checks on other machines")}</h2>
+      <p>{t("The files of the other daemons, the database and the keys are on their machines, and are checked there.")}</p>
+      <Command label={t("Commands")} text={"nova-lite-manage config check\nnova-lite-status upgrade check\nnova-lite-manage upgrade status"} />
+    </>
+  );
+}
+
+/** What is wrong with the configuration files of the API daemon that serves this page, in its own words. */
+function Configuration(): VNode {
+  const { data, error, reload } = useData(() => send("GET", "configuration"), ["configuration"], 60);
+  return (
+    <>
+      <h2>{t("Configuration of the API daemon")}</h2>
+      <Failure error={error} retry={reload} />
+      {!data && !error && <Waiting />}
+      {data && (
+        <>
+          {data.problems === null ? <p>{t("The files could not be checked. The log of the API daemon has the reason.")}</p> : data.problems.length === 0 ? <p>{t("Nothing is wrong with the API's configuration.")}</p> : <ul class="alerts">{data.problems.map((text: string) => <li key={text} class="warning">{text}</li>)}</ul>}
+          <p class="note">{t("Files that were checked")}: {data.files.join(", ") || t("None")}. <Time at={data.at} /></p>
+        </>
+      )}
     </>
   );
 }

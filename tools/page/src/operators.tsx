@@ -6,7 +6,7 @@ import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, may, useData, useParameter } from "./state";
 import { type Action, Command, Empty, Failure, Head, Name, Share, Status, Table, Time, Waiting, command, size, words } from "./ui";
-import { Plan, type Step, drainSteps, evacuateSteps, isMaintained, maintenanceReason, returnSteps } from "./plan";
+import { Plan, Remains, type Step, drainSteps, evacuateSteps, isMaintained, maintenanceReason, returnSteps } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
 
 // Memory, CPUs and disk are in the view of a hypervisor until 2.87.
@@ -56,8 +56,8 @@ const hostActions = (): Action[] => [
   { name: "down", label: t("Declare it down"), rule: "os_compute_api:os-services:update", danger: true, single: true, when: (row) => !row.forced_down, confirm: t("Do this only if the host is really off: its servers can then be evacuated, and would run twice otherwise."), run: (row) => update(row, { forced_down: true }), command: (row) => command("openstack --os-compute-api-version 2.11 compute service set --down", row.host, "nova-compute") },
   { name: "undown", label: t("Take the declaration back"), rule: "os_compute_api:os-services:update", when: (row) => row.forced_down, run: (row) => update(row, { forced_down: false }), command: (row) => command("openstack --os-compute-api-version 2.11 compute service set --up", row.host, "nova-compute") },
   {
-    name: "retire", label: t("Remove from the cloud"), rule: "os_compute_api:os-services:delete", danger: true, when: (row) => row.status === "disabled" || row.state === "down",
-    confirm: t("Stop its daemon first, or it comes back. The API refuses while something of the host is in the cloud. A host that is lost for good is retired with nova-lite-manage host retire."),
+    name: "retire", label: t("Remove from the cloud"), rule: "os_compute_api:os-services:delete", danger: true, single: true, when: (row) => row.status === "disabled" || row.state === "down",
+    confirm: t("Stop its daemon first, or it comes back. The API refuses while something of the host is in the cloud."), above: (row) => <Remains host={row} />,
     run: (row) => call("compute", "DELETE", `/os-services/${row.id}`), command: (row) => command("openstack compute service delete", row.id), after: () => { location.hash = link("hosts"); },
   },
 ];

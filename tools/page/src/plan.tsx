@@ -4,7 +4,7 @@ import { type Json, call, list } from "./api";
 import { t } from "./messages";
 import { accepts, has, may, useData } from "./state";
 import { taskOf } from "./servers";
-import { Failure, Table, Waiting, size } from "./ui";
+import { Command, Failure, Status, Table, Waiting, command, size } from "./ui";
 
 export type Way = "live" | "cold" | "rebuild" | "volume" | "stay";
 export interface Step { server: Json; way: Way; to: string; note: string }
@@ -109,6 +109,44 @@ export function Plan({ host, steps }: { host: string; steps: (host: string) => P
             { name: "to", title: t("To host"), narrow: true, text: (row) => row.to },
           ]}
         />
+      )}
+    </div>
+  );
+}
+
+/** What a server on a host that is to be removed needs first. */
+function needed(server: Json, isLost: boolean): string {
+  if (taskOf(server)) return t("An action is under way");
+  if (server.status === "VERIFY_RESIZE") return t("Confirm or revert its resize.");
+  if (server.status === "SOFT_DELETED") return t("Delete or restore it.");
+  if (isLost) return accepts("evacuate", server) ? t("Evacuate it.") : t("Delete it, or set its state to error and evacuate it.");
+  return leaves(server)[0] === "stay" ? t("Delete it, or set its state to active and move it.") : t("Drain the host, or move it.");
+}
+
+/** What is still on a host that is to be removed, and what comes before the removal. */
+export function Remains({ host: row }: { host: Json }): VNode {
+  const { data, error, reload } = useData(() => serversOf(row.host), ["remains", row.host]);
+  if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
+  const isLost: boolean = row.forced_down;
+  return (
+    <div class="plan">
+      <p><b>{t("Plan")}</b>: {data.length ? `${t("Servers that are still on this host")}: ${data.length}. ${t("The API refuses as long as they are there.")}` : t("No servers are on this host.")}</p>
+      {data.length > 0 && (
+        <Table
+          scope="left-" label={t("Servers that are still on this host")} rows={data} idOf={(server) => server.id} nameOf={(server) => server.name} empty={null}
+          columns={[
+            { name: "server", title: t("Server"), narrow: true, text: (server) => server.name },
+            { name: "status", title: t("Status"), narrow: true, text: (server) => server.status, cell: (server) => <Status value={server.status} /> },
+            { name: "needed", title: t("To do first"), narrow: true, text: (server) => needed(server, isLost) },
+          ]}
+        />
+      )}
+      {!isLost && row.state === "down" && <p>{t("The host sends no heartbeats. If it is lost for good, make sure that it is off, declare it down, and open this dialog again.")}</p>}
+      {isLost && (
+        <>
+          <p>{t("If the host is lost for good, retire it first, on a controller. That ends what waits for the host and releases what is reserved on it; the APIs have no request for it.")} {data.length > 0 && t("With --with-instances its servers are lost: in error and on no host, except those whose disks or images are elsewhere. Without it, the command only lists them.")}</p>
+          <Command label={t("On a controller")} text={command("nova-lite-manage host retire", row.host, data.length > 0 && "--with-instances")} />
+        </>
       )}
     </div>
   );

@@ -107,15 +107,15 @@ export const quote = (text: unknown): string => (/^[\w@%+=:,./-]+$/.test(String(
 export const command = (...parts: (string | number | false | null | undefined | (string | number)[])[]): string =>
   parts.filter((part) => part !== false && part !== null && part !== undefined && part !== "").flat().map((part, at) => (at ? quote(part) : part)).join(" ");
 
-export function Command({ text }: { text: string }): VNode {
+export function Command({ text, label = t("The same as a command") }: { text: string; label?: string }): VNode {
   const [copied, set] = useState(false);
   const copy = () => {
     void navigator.clipboard?.writeText(text).then(() => set(true));
   };
   return (
     <div class="command">
-      <span>{t("The same as a command")}</span>
-      <code tabIndex={0} aria-label={t("The same as a command")}>{text}</code>
+      <span>{label}</span>
+      <code tabIndex={0} aria-label={label}>{text}</code>
       {navigator.clipboard && <button type="button" onClick={copy}>{copied ? t("Copied") : t("Copy")}</button>}
     </div>
   );

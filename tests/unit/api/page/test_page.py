@@ -6,7 +6,9 @@ import gzip
 import hashlib
 import json
 import re
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import webob
@@ -16,7 +18,8 @@ from hypothesis import strategies as st
 from nova_lite import policies
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import directory
-from nova_lite.api.page import consoles, files, sessions
+from nova_lite.api.identity.throttle import FREE_OF_USER
+from nova_lite.api.page import configuration, consoles, files, sessions
 from nova_lite.base import exceptions, version
 from nova_lite.operations import OPERATIONS
 from tests.support.http_site import serving
@@ -110,6 +113,14 @@ def test_wrong_password_is_refused_in_the_words_of_the_identity_api(page: PageCl
     assert "message" in response.json["error"]
     assert "Set-Cookie" not in response.headers
     assert page("GET", "/session").status_code == 204
+
+
+def test_guessed_passwords_are_slowed_down_at_the_page(page: PageClient) -> None:
+    assert [page.log_in("alice", "guess").status_code for _ in range(FREE_OF_USER)] == [401] * FREE_OF_USER
+    refused = page.log_in("alice")
+    assert refused.status_code == 429
+    assert "Too many passwords were wrong" in refused.json["error"]["message"]
+    assert "Set-Cookie" not in refused.headers
 
 
 def test_session_moves_to_another_project(page: PageClient, world: World) -> None:
@@ -294,6 +305,74 @@ def test_versions_of_daemons_are_for_those_who_may_list_services(page: PageClien
     assert isinstance(response.json["daemons"], list)
     assert_secure(response)
     assert page("POST", "/daemons", {}).status_code == 404
+
+
+# --- configuration
+
+
+def test_configuration_check_finds_mistakes_and_shows_no_value(page: PageClient) -> None:
+    (path,) = map(Path, page.world.conf.config_file)
+    path.chmod(0o644)
+    path.write_text(
+        "[DEFAULT]\nreport_intervall = hidden1\nreport_interval = hidden2\ntransport_url = rabbit://u:hidden3@b/\n"
+        "[scheduler]\nenabled_filters = ComputeFilter, hidden4\n[api]\nlongest_wait = 3\n"
+    )
+    assert page("GET", "/configuration").status_code == 401
+    page.log_in("alice")
+    assert page("GET", "/configuration").status_code == 403
+    page.log_in("admin")
+    response = page("GET", "/configuration")
+    assert response.json["files"] == [str(path)]
+    told = [text.removeprefix(f"{path}: ") for text in response.json["problems"]]
+    assert told[0] == "[DEFAULT] has no option report_intervall; did you mean report_interval?"
+    assert any(text.startswith("[api] longest_wait is called ") for text in told)
+    assert "[DEFAULT] report_interval has a value that it cannot have." in told
+    assert any(
+        text.startswith("[scheduler] enabled_filters has a value that it cannot have; there are ") for text in told
+    )
+    assert any("every user of this machine can read [DEFAULT] transport_url" in text for text in told)
+    assert len(told) == 5
+    assert "hidden" not in response.text
+    assert_secure(response)
+
+
+def test_configuration_check_begins_no_process_for_strangers_and_one_for_many_requests(
+    page: PageClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        begun.append(command)
+        return subprocess.CompletedProcess(command, 0, "[]")
+
+    monkeypatch.setattr(configuration.subprocess, "run", run)
+    page.log_in("alice")
+    refused = [page("GET", "/configuration?file=/etc/shadow"), page("GET", "/configuration", marked=False)]
+    page.log_in("admin")
+    refused += [
+        page("GET", "/configuration", marked=False),
+        page("GET", "/configuration", Origin="https://evil.example"),
+        page("GET", "/configuration", Sec_Fetch_Site="cross-site"),
+    ]
+    assert {response.status_code for response in refused} == {403}
+    others = [("POST", "/configuration"), ("GET", "/configuration/etc/passwd"), ("GET", "/configuration/../session")]
+    assert {page(method, path, {} if method == "POST" else None).status_code for method, path in others} == {404}
+    assert begun == []
+    for query in ("", "?file=/etc/shadow", ""):
+        assert page("GET", f"/configuration{query}").json["problems"] == []
+    assert [command[-1:] for command in begun] == [page.world.conf.config_file]
+    monkeypatch.setattr(configuration, "KEPT", 0.0)
+    page("GET", "/configuration")
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize("reply", ["", "no JSON"])
+def test_configuration_check_that_fails_is_no_success(
+    page: PageClient, monkeypatch: pytest.MonkeyPatch, reply: str
+) -> None:
+    monkeypatch.setattr(configuration.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=reply))
+    page.log_in("admin")
+    assert page("GET", "/configuration").json["problems"] is None
 
 
 # --- consoles

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
-from oslo_config import cfg
+from oslo_config import cfg, iniparser
 from oslo_log import log
 
 from nova_lite.base import journal
@@ -115,8 +115,16 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
     except cfg.ConfigFilesNotFoundError as error:
         sys.exit(journal.error(f"{prog or 'nova-lite'}: configuration file not found: {error}"))
     except (cfg.Error, ValueError) as error:
-        sys.exit(journal.error(f"{prog or 'nova-lite'}: bad configuration: {error}"))
+        sys.exit(journal.error(f"{prog or 'nova-lite'}: bad configuration: {described(error)}"))
     return conf
+
+
+def described(error: Exception) -> str:
+    """Return the text of an error without the line of a file that cannot be parsed, since it may hold a secret."""
+    cause = error.__context__
+    if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, iniparser.ParseError):
+        return f"Failed to parse {error.config_file}: line {cause.lineno}: {cause.msg}"
+    return str(error)
 
 
 def check(conf: cfg.ConfigOpts) -> None:

@@ -147,5 +147,5 @@ def load(files: Iterable[str], host: str | None = None) -> cfg.ConfigOpts:
             conf.set_override("host", host)
         nova_conf.check(conf)
     except (cfg.Error, ValueError) as error:
-        raise exceptions.ConfigurationError(reason=str(error)) from error
+        raise exceptions.ConfigurationError(reason=nova_conf.described(error)) from error
     return conf

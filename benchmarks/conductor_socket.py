@@ -12,6 +12,7 @@ of the rounds' ratios, socket to broker. The broker's own CPU time is not counte
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import socket
 import statistics
@@ -94,7 +95,8 @@ def compare(clients: dict[str, Client], costs: Costs, options: argparse.Namespac
         cells = []
         for found in (cpu, times):
             pairs = zip(found[kind, BROKER], found[kind, SOCKET], strict=True)
-            ratio = statistics.median(ours / theirs for theirs, ours in pairs)
+            # A few requests may take less CPU time than the system counts.
+            ratio = statistics.median([ours / theirs for theirs, ours in pairs if theirs] or [math.nan])
             medians = (statistics.median(found[kind, way]) for way in (BROKER, SOCKET))
             cells.append("".join(f"{value:8.2f} " for value in medians) + f"{ratio:6.2f}")
         print(f"{kind:28s} {'      '.join(cells)}")

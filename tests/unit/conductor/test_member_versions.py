@@ -63,6 +63,8 @@ def project(db: Database, conf: cfg.ConfigOpts) -> Project:
 
     found = db.write(write)
     db.write(lambda uow: security_groups._make_default(uow, ME.project_id or ""))
+    if db.engine.dialect.name == "postgresql":  # it plans by statistics, which it makes at some time on its own
+        db.write(lambda uow: uow.session.execute(sa.text("ANALYZE ports, instances, member_versions")))
     return found
 
 

@@ -30,9 +30,8 @@ NET = "/sys/class/net"
 _GONE = (libvirt.VIR_ERR_NO_NETWORK,)
 
 
-def check_network(connection: Connection, network: Network, found: Any) -> None:
-    """Check libvirt's network of this name. Raises `VirtDriverError` if its bridge or subnet is another."""
-    root = parsed(connection, found)
+def check_network(network: Network, root: ET.Element) -> None:
+    """Check the XML of libvirt's network of this name. Raises `VirtDriverError` if its bridge or subnet is another."""
     bridge = root.find("bridge")
     name = "" if bridge is None else bridge.get("name", "")
     if name != bridge_name(network):

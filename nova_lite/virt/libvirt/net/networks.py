@@ -235,7 +235,7 @@ class HostNetworks:
     def _ensure(self, network: Network) -> bool:
         """Define and start the network. Return False if its bridge is the operator's own, who then provides DHCP."""
         with self._replacing:
-            found = self._current(network)
+            found, root = self._current(network)
         if found is None and existing.has_bridge(network):
             found = self._lookup(network)  # another daemon may have started the network since the first look
             if found is None:
@@ -248,7 +248,7 @@ class HostNetworks:
             self._defined[network.id] = xml
             LOG.info("Network %s is defined, with bridge %s", network_name(network), bridge_name(network))
         else:
-            existing.check_network(self._connection, network, found)
+            existing.check_network(network, existing.parsed(self._connection, found) if root is None else root)
         os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
         _touch(network)
         is_changed = _write_settings(network, self._host)
@@ -265,13 +265,16 @@ class HostNetworks:
             self._connection.call(found.setAutostart, 1)
         return True
 
-    def _current(self, network: Network) -> Any:
-        """Return libvirt's network, if there is one. One of another IPv6 subnet is removed, as no guest uses it."""
+    def _current(self, network: Network) -> tuple[Any, ET.Element | None]:
+        """Return libvirt's network and its XML, if there is one. One of another IPv6 subnet is removed, as no guest
+        uses it.
+        """
         found = self._lookup(network)
-        if found is None or ipv6_settings(existing.parsed(self._connection, found)) == ipv6_settings(
-            ET.fromstring(network_xml(network))  # noqa: S314 our own
-        ):
-            return found
+        if found is None:
+            return None, None
+        root = existing.parsed(self._connection, found)
+        if ipv6_settings(root) == ipv6_settings(ET.fromstring(network_xml(network))):  # noqa: S314 our own
+            return found, root
         if _has_reservations(network_name(network)) or not existing.remove_unless_used(
             self._connection, network_name(network)
         ):
@@ -280,10 +283,10 @@ class HostNetworks:
                 "(virsh net-destroy %s)",
                 *(network.id, network_name(network)),
             )
-            return found
+            return found, root
         LOG.info("Network %s is started again, since its IPv6 subnet has changed", network.id)
         self._defined.pop(network.id, None)
-        return None
+        return None, None
 
     @staticmethod
     def _reload(network: Network) -> None:

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from nova_lite.base import cpu_sets, exceptions, version
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.jobs import Jobs
-from nova_lite.objects import HostReport, Inventory
+from nova_lite.objects import HostReport, Inventory, ReportNumber
 from nova_lite.virt.driver import ComputeDriver
 
 
@@ -74,6 +74,10 @@ class Heartbeat:
             reserved_memory_mb=conf.reserved_host_memory_mb,
             reserved_disk_gb=self._reserved_disk_gb(),
         )
+
+    def next_number(self) -> ReportNumber:
+        """Return the number of a report that is sent now. It is above those of all earlier heartbeats."""
+        return ReportNumber(boot_id=self.boot_id, number=next(self._numbers))
 
     def capacity(self) -> Resources:
         """Return the capacity for instances: (total - reserved) * allocation ratio, as the conductor calculates it."""

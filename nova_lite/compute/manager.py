@@ -105,7 +105,12 @@ class ComputeManager:
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.self_fencing = SelfFencing(conf, host, driver, self.registration, self.jobs, self._compare_soon, timing)
         self.reconciler = DomainReconciler(
-            self.host, conf.compute.reconcile_interval, boot, self.registration.attach_check, self.self_fencing
+            self.host,
+            conf.compute.reconcile_interval,
+            boot,
+            self.registration.attach_check,
+            self.heartbeat.next_number,
+            self.self_fencing,
         )
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)

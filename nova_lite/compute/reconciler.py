@@ -16,7 +16,15 @@ from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.compute.self_fencing import SelfFencing
-from nova_lite.objects import DomainReport, DomainVerdict, Incident, IncidentKind, Verdict, digest_of_domains
+from nova_lite.objects import (
+    DomainReport,
+    DomainVerdict,
+    Incident,
+    IncidentKind,
+    ReportNumber,
+    Verdict,
+    digest_of_domains,
+)
 from nova_lite.objects.incident import ENDING, cause_of_end
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo, SharingDisks
@@ -51,8 +59,8 @@ class DomainReconciler:
 
     The report includes the power states. Instances with a job are left out: their state is changing, and a domain that
     is still being built must not look like a finished one. ``interval``: seconds between two comparisons. ``boot``: of
-    this machine. ``attach_check``: sends a consistency check with the next heartbeat. ``self_fencing``: knows guests
-    that this host has stopped, and that are to run again.
+    this machine. ``attach_check``: sends a consistency check with the next heartbeat. ``next_number``: numbers the
+    report. ``self_fencing``: knows guests that this host has stopped, and that are to run again.
     """
 
     def __init__(
@@ -61,10 +69,12 @@ class DomainReconciler:
         interval: float,
         boot: HostBoot,
         attach_check: Callable[[ConsistencyCheck], None],
+        next_number: Callable[[], ReportNumber],
         self_fencing: SelfFencing | None = None,
     ) -> None:
         self._host = host
         self._attach_check = attach_check
+        self._next_number = next_number
         self._self_fencing = self_fencing
         self._consistency_check: ConsistencyCheck | None = None
         #: Time until which the reply to the check is awaited.
@@ -171,7 +181,7 @@ class DomainReconciler:
                 if uuid not in touched and uuid not in withheld
             ]
             verdicts = host.conductor.reconcile_domains(
-                get_admin_context(), host.name, reports, sorted(leftovers - touched)
+                get_admin_context(), host.name, reports, sorted(leftovers - touched), self._next_number()
             )
             self._boot.mark_reconciled()
             named = {report.uuid for report in reports}

@@ -75,6 +75,7 @@ from nova_lite.objects import (
     Port,
     PortFilters,
     ProjectLimits,
+    ReportNumber,
     ResourceAllocation,
     ResourceProvider,
     Retirement,
@@ -112,7 +113,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.32"
+VERSION = "1.33"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1654,11 +1655,17 @@ class ConductorRPC(Protocol):
 
     @rpc.report(rpc.COMPUTE, own="host")
     def reconcile_domains(
-        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+        self,
+        context: RequestContext,
+        host: str,
+        domains: list[DomainReport],
+        leftovers: list[str],
+        number: Annotated[ReportNumber | None, rpc.Since("1.33", optional=True)] = None,
     ) -> list[DomainVerdict]:
         """Return a verdict for each of a host's domains, and (DESTROY) the leftovers without a domain to remove.
 
-        The host must not touch a uuid without a verdict.
+        The host must not touch a uuid without a verdict. Domains of no server are recorded for operators, unless the
+        ``number`` of the report shows that it is late.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)

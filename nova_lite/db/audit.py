@@ -30,6 +30,7 @@ from nova_lite.db.models import (
     QuotaUsage,
     RouterInterface,
     RouterInterface6,
+    UnknownDomains,
     Volume,
 )
 from nova_lite.db.quota_counts import COUNTED
@@ -320,6 +321,24 @@ def _amounts_of(row: Instance) -> dict[str, Any]:
     return amounts
 
 
+def unknown_domains(uow: UnitOfWork) -> Iterator[Problem]:
+    """Find domains of hosts that are of no server, as a restore of an older database leaves them. No repair: only the
+    operator knows whether such a guest is still needed.
+    """
+    columns = (UnknownDomains.host, UnknownDomains.uuids, UnknownDomains.total)
+    for host, uuids, total in uow.session.execute(sa.select(*columns).order_by(UnknownDomains.host)):
+        subject = f"host {host}"
+        for uuid in uuids:
+            remedy = (
+                f"a server of this database: look at it on {host} (virsh dominfo {uuid}), save what is needed, and "
+                "remove it there (virsh destroy, virsh undefine) with its directory below the instances path"
+            )
+            yield Problem("domain", subject, f"domain {uuid} of no server", remedy, None)
+        if total > len(uuids):
+            found = f"{total - len(uuids)} more domains of no server"
+            yield Problem("domain", subject, found, "none: remove the first ones, and they are named here", None)
+
+
 # --- counters
 
 
@@ -475,6 +494,7 @@ CHECKS = (
     leftover_volumes,
     missing_allocations,
     stray_allocations,
+    unknown_domains,
     node_counters,
     numa_usage,
     quota_counters,

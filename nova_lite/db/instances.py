@@ -307,7 +307,8 @@ def agree(uow: UnitOfWork, digests: Mapping[str, str]) -> dict[str, bool]:
 
 def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[str, int, int]] | None]:
     """Return, by host, uuid, generation and power state of all its instances. None if one of them has an open action,
-    should have no domain, or has a guest in another state than its row.
+    should have no domain, or has a guest in another state than its row. None also for a host with a record of
+    unknown domains, which a comparison has to confirm.
     """
     found: dict[str, list[tuple[str, int, int]] | None] = {host: [] for host in hosts}
     for host, uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOSTS, {"hosts": list(found)}):
@@ -319,10 +320,16 @@ def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[st
     return found
 
 
-_ON_HOSTS = sa.select(
-    *(models.Instance.host, models.Instance.uuid, models.Instance.generation, models.Instance.vm_state),
-    *(models.Instance.task_state, models.Instance.power_state),
-).where(models.Instance.host.in_(sa.bindparam("hosts", expanding=True)), models.Instance.deleted == sa.false())
+_ON_HOSTS: sa.CompoundSelect[Any] = sa.union_all(
+    sa.select(
+        *(models.Instance.host, models.Instance.uuid, models.Instance.generation, models.Instance.vm_state),
+        *(models.Instance.task_state, models.Instance.power_state),
+    ).where(models.Instance.host.in_(sa.bindparam("hosts", expanding=True)), models.Instance.deleted == sa.false()),
+    sa.select(
+        *(models.UnknownDomains.host, sa.literal(""), sa.literal(0), sa.literal("")),
+        *(sa.literal("unknown"), sa.literal(0)),
+    ).where(models.UnknownDomains.host.in_(sa.bindparam("hosts", expanding=True))),
+)
 
 
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:

@@ -145,6 +145,20 @@ class HostStorage(Base):
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
+class UnknownDomains(Base):
+    """Domains of a compute host that are of no server, as of its last comparison. A host without any has no row.
+
+    ``uuids``: of the first ones. ``total``: the number of all.
+    """
+
+    __tablename__ = "unknown_domains"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    uuids: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    total: Mapped[int] = mapped_column(default=0)
+
+
 class Restart(Base):
     """A protected server of a fenced host that is to run again elsewhere.
 

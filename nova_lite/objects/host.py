@@ -67,7 +67,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     """Heartbeat of a compute host: its inventories, and the work whose leases the conductor extends.
 
     ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress.
-    ``acting``: ids of actions in progress. ``epoch``: the reply of `register_host`. ``number``: counts the heartbeats
+    ``acting``: ids of actions in progress. ``epoch``: the reply of `register_host`. ``number``: grows with each report
     since the start, from 1; 0 from older hosts. ``identity``: distinguishes the machine from another one of the same
     name; empty from older hosts.
 
@@ -94,6 +94,13 @@ class HostReport(msgspec.Struct, kw_only=True):
     reserved_cpus: int = 0
     reserved_memory_mb: int = 0
     reserved_disk_gb: int = 0
+
+
+class ReportNumber(msgspec.Struct, kw_only=True, frozen=True):
+    """Number of a report among all heartbeats and comparisons since the start of the daemon (``boot_id``)."""
+
+    boot_id: str
+    number: int
 
 
 class ComputeNode(msgspec.Struct, kw_only=True):

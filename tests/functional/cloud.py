@@ -580,6 +580,10 @@ class Cloud:
             if list((self.path / host / "instances" / f"fake-{host}" / folder).glob(f"{instance_uuid}*"))
         }
 
+    def remove_domain(self, instance_uuid: str) -> None:
+        """Remove a domain by hand, as an operator does."""
+        (self._domains_of(self.domains()[instance_uuid]) / f"{instance_uuid}.json").unlink()
+
     def control_host(self, host: str, **control: Any) -> None:
         """Control a fake hypervisor (`nova_lite.virt.fake.Control`); without values it behaves as configured."""
         path = self.path / host / "instances" / f"fake-{host}"

@@ -47,6 +47,9 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
         ):
             act(server_id, what, status)
 
+    (unknown,) = running.create()
+    running.wait_active([unknown])
+
     running.kill("conductor")
     for name in ("", "-wal", "-shm"):
         Path(f"{database}{name}").unlink(missing_ok=True)
@@ -60,6 +63,9 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
     cloud.wait_for("it is deleted", lambda: running.show(deleted) is None)
     cloud.wait_for("it is gone from its host", lambda: not running.holders(deleted))
     act(stopped, "os-start", "ACTIVE")
+    cloud.wait_for("the audit names it", lambda: f"domain {unknown} of no server" in running.try_manage("audit").stdout)
     running.delete_all()
-    cloud.wait_for("nothing is left", lambda: running.domains() == {})
+    cloud.wait_for("only it is left", lambda: set(running.domains()) == {unknown})
+    assert running.try_manage("audit", "--fix").returncode == 1
+    running.remove_domain(unknown)
     cloud.wait_for("nothing is open", lambda: running.try_manage("audit").returncode == 0)

@@ -31,6 +31,7 @@ from nova_lite.objects import (
     Image,
     Instance,
     Network,
+    ReportNumber,
     SettledRecords,
     StorageReport,
 )
@@ -105,6 +106,8 @@ class FakeConductor:
         self.hooks: dict[str, Callable[[Any], None]] = {}
         self.verdicts: list[DomainVerdict] = []
         self.expected: list[ExpectedDomain] = []
+        #: Numbers of the answered comparisons.
+        self.comparisons: list[ReportNumber | None] = []
         self.agreed: set[str] = set()
         self.shares: list[str] = []
         #: An older conductor ignores the checks in heartbeats.
@@ -204,9 +207,15 @@ class FakeConductor:
         return self.settled
 
     def reconcile_domains(
-        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+        self,
+        context: RequestContext,
+        host: str,
+        domains: list[DomainReport],
+        leftovers: list[str],
+        number: ReportNumber | None = None,
     ) -> list[DomainVerdict]:
         self._called("reconcile_domains", (domains, leftovers))
+        self.comparisons.append(number)
         return self.verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:

@@ -11,10 +11,18 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.hosts import crashes
-from nova_lite.db import actions, claims, host_storage, instances, leases, purge, restarts
+from nova_lite.db import actions, claims, host_storage, instances, leases, purge, restarts, unknown_domains
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
-from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Incident, IncidentKind, Verdict
+from nova_lite.objects import (
+    DomainReport,
+    DomainVerdict,
+    ExpectedDomain,
+    Incident,
+    IncidentKind,
+    ReportNumber,
+    Verdict,
+)
 from nova_lite.objects.incident import cause_of_end
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
@@ -36,9 +44,14 @@ class DomainChecks:
         self.db = engine.db
 
     def reconcile_domains(
-        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+        self,
+        context: RequestContext,
+        host: str,
+        domains: list[DomainReport],
+        leftovers: list[str],
+        number: ReportNumber | None = None,
     ) -> list[DomainVerdict]:
-        return self.db.write(self._reconcile_domains, context, host, domains, leftovers)
+        return self.db.write(self._reconcile_domains, context, host, domains, leftovers, number)
 
     def _reconcile_domains(
         self,
@@ -47,6 +60,7 @@ class DomainChecks:
         host: str,
         domains: list[DomainReport],
         leftovers: list[str],
+        number: ReportNumber | None,
     ) -> list[DomainVerdict]:
         own = get_admin_context(context.request_id)
         to_start: list[Instance] = []
@@ -54,7 +68,8 @@ class DomainChecks:
             protected = leases.protected(uow, self.engine.conf, host)
             domains = [_lost_power(domain) if domain.uuid in protected else domain for domain in domains]
         crashed: list[tuple[Instance, Incident]] = []
-        verdicts = reconcile_domains(uow, host, domains, leftovers, to_start, crashed)
+        unknown: list[str] = []
+        verdicts = reconcile_domains(uow, host, domains, leftovers, to_start, crashed, unknown)
         for instance, incident in crashed:
             crashes.record_crash(uow, self.engine.conf, instance, incident)
         ended = {incident.id for _, incident in crashed}
@@ -67,6 +82,7 @@ class DomainChecks:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
             restarts.plan_start(uow, self.engine.conf, instance)
+        unknown_domains.record(uow, host, unknown, number)  # Instances are locked before hosts.
         return verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
@@ -107,13 +123,14 @@ def reconcile_domains(
     leftovers: list[str],
     to_start: list[Instance],
     crashed: list[tuple[Instance, Incident]],
+    unknown: list[str],
 ) -> list[DomainVerdict]:
     """Return a verdict on each domain and leftover, and update the power states of domains that belong here.
 
     An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged
     instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
-    The function appends to ``to_start`` the instances that stopped because their host lost power, and to ``crashed``
-    the active ones whose guest has crashed.
+    The function appends to ``to_start`` the instances that stopped because their host lost power, to ``crashed`` the
+    active ones whose guest has crashed, and to ``unknown`` the uuids of domains that are of no instance.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     claimed_here = claims.of_instances(uow, rows, host)
@@ -127,6 +144,7 @@ def reconcile_domains(
             continue
         if instance is None:
             LOG.warning("Host %s has a domain %s that is not in the database; it is left alone", host, domain.uuid)
+            unknown.append(domain.uuid)
             continue
         is_current = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_current or domain.generation in claimed_here.get(domain.uuid, ()))

@@ -43,6 +43,17 @@ def test_domains_and_their_power_states_are_reported(host: Host) -> None:
     assert host.domains() == {UUID: 1}, "without a verdict nothing is done"
 
 
+def test_comparisons_and_heartbeats_share_one_sequence_of_numbers(host: Host) -> None:
+    host.manager.registration.register()
+    host.manager.reconciler.run()
+    host.manager.registration.send_heartbeat()
+    host.manager.reconciler.run()
+    (first,), (beat,) = host.conductor.of("register_host")[-1:], host.conductor.of("report_state")[-1:]
+    numbers = [item.number for item in host.conductor.comparisons[-2:] if item is not None]
+    assert first.number < numbers[0] < beat.number < numbers[1]
+    assert {item and item.boot_id for item in host.conductor.comparisons} == {beat.boot_id}
+
+
 def test_verdict_keep_changes_nothing(host: Host) -> None:
     host.built()
     host.driver.power_off(UUID, 0)

@@ -85,6 +85,28 @@ def test_agreement_of_several_domains_is_independent_of_order(world: World) -> N
     assert world.agrees([], "host2")
 
 
+def test_unknown_domain_is_recorded_and_prevents_agreement_until_it_is_gone(world: World) -> None:
+    mine = DomainReport(uuid=world.uuid, generation=1, power_state=1)
+    foreign = DomainReport(uuid=OTHER, generation=1, power_state=1)
+
+    def compare(*domains: DomainReport) -> tuple[list[str], int]:
+        """Compare, and return the recorded uuids and how many statements wrote."""
+        with counting() as counted:
+            world.reports.reconcile_domains(world.context(), "host1", list(domains), [])
+        writes = [item for item in counted.statements if item.lower().startswith(("insert", "update", "delete"))]
+        rows = world.db.read(lambda uow: uow.session.scalars(sa.select(models.UnknownDomains)).all())
+        return [uuid for row in rows for uuid in row.uuids], len(writes)
+
+    assert compare(mine) == ([], 0)
+    assert world.agrees([(world.uuid, 1, 1)])
+    assert compare(mine, foreign) == ([OTHER], 2)
+    assert compare(mine, foreign) == ([OTHER], 0)
+    assert not world.agrees([(world.uuid, 1, 1)]), "the host has to compare once more"
+    assert world.agrees([], "host2")
+    assert compare(mine) == ([], 1)
+    assert world.agrees([(world.uuid, 1, 1)])
+
+
 def test_agreement_reads_by_one_statement(world: World) -> None:
     with counting() as counted:
         assert world.agrees([(world.uuid, 1, 1)])

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
-from nova_lite.db import audit, claims, hosts, instances, keypairs, models, networks, quotas
+from nova_lite.db import (
+    audit,
+    claims,
+    hosts,
+    instances,
+    keypairs,
+    models,
+    networks,
+    quotas,
+    services,
+    unknown_domains,
+)
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.driver import Addresses
 from nova_lite.network.local import LocalNetworks
-from nova_lite.objects import KeyPair, NetworkRequest, Selection
+from nova_lite.objects import KeyPair, NetworkRequest, ReportNumber, Selection
 from tests.support import make
 
 
@@ -158,3 +170,63 @@ def test_audit_writes_only_for_checks_that_find_something(
     assert written == [(audit.tasks_without_action,)]
     assert audit.fix(db) == ([], []) and len(written) == 1
     assert audit.find_apart(db) == []
+
+
+# --- domains of hosts
+
+
+def found_domains(db: Database, uuids: list[str], number: int | None = None, boot_id: str = "boot") -> None:
+    """Record the unknown domains of a comparison of h1."""
+    sent = None if number is None else ReportNumber(boot_id=boot_id, number=number)
+    db.write(unknown_domains.record, "h1", uuids, sent)
+
+
+def reported_domains(db: Database) -> list[str]:
+    problems = [problem for problem in db.read(audit.find) if problem.check == "domain"]
+    assert all(problem.subject == "host h1" and problem.repair is None for problem in problems)
+    return [problem.found for problem in problems]
+
+
+def test_domain_of_no_server_is_found_until_its_host_has_none(db: Database, conf: cfg.ConfigOpts, healthy: str) -> None:
+    found_domains(db, ["d1"])
+    (problem,) = db.read(audit.find)
+    assert (problem.subject, problem.found) == ("host h1", "domain d1 of no server")
+    assert "virsh dominfo d1" in problem.expected and "remove it there" in problem.expected
+    assert audit.fix(db) == ([], [problem])
+    found_domains(db, ["d2", "d1"])
+    assert reported_domains(db) == ["domain d1 of no server", "domain d2 of no server"]
+    found_domains(db, [])
+    assert db.read(audit.find) == []
+
+
+def test_domains_of_no_server_beyond_the_limit_are_only_counted(db: Database, healthy: str) -> None:
+    found_domains(db, [f"d{number:03}" for number in reversed(range(unknown_domains.MAX_UUIDS + 2))])
+    found = reported_domains(db)
+    assert (found[0], found[-2]) == ("domain d000 of no server", "domain d099 of no server")
+    assert found[-1] == "2 more domains of no server"
+
+
+def test_late_comparison_does_not_hide_a_newer_one(db: Database, conf: cfg.ConfigOpts, healthy: str) -> None:
+    report = make.report(number=5, boot_id="boot")
+    db.write(hosts.record, conf, report)
+    for number, boot_id in ((4, "boot"), (5, "boot"), (9, "an earlier start")):
+        found_domains(db, ["d1"], number, boot_id)
+        assert reported_domains(db) == []
+    found_domains(db, ["d1"], 6)
+    db.write(hosts.record, conf, msgspec.structs.replace(report, number=8))
+    for number, boot_id in ((6, "boot"), (9, "an earlier start")):
+        found_domains(db, [], number, boot_id)
+        assert reported_domains(db) == ["domain d1 of no server"]
+    found_domains(db, [], 9)
+    assert reported_domains(db) == []
+
+
+def test_domains_of_a_host_that_is_removed_or_unknown_are_not_found(db: Database, conf: cfg.ConfigOpts) -> None:
+    found_domains(db, ["d1"])
+    assert reported_domains(db) == []
+    db.write(hosts.record, conf, make.report())
+    found_domains(db, ["d1"])
+    assert reported_domains(db) == ["domain d1 of no server"]
+    (service,) = db.read(services.list_)
+    db.write(services.delete, service.uuid)
+    assert reported_domains(db) == []

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 
@@ -19,6 +19,8 @@ from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.hosts import HostView
 
 LOG = logging.getLogger(__name__)
+
+Item = TypeVar("Item", HostState, HostVersion)
 
 Notify = Callable[[RequestContext, str, dict[str, Any]], None]
 
@@ -192,15 +194,12 @@ class SchedulerManager:
 
     def _read_versions(self) -> list[HostVersion]:
         """Read the version of each host. An older conductor has none."""
-        versions: list[HostVersion] = []
-        while True:
-            last = versions[-1].id if versions else 0
-            page = self._conductor.host_versions_get(
-                get_admin_context(), after=last, limit=VERSION_PAGE, timeout=RESYNC_TIMEOUT
-            )
-            versions += page
-            if len(page) < VERSION_PAGE:
-                return versions
+        return _all_pages(
+            lambda after: self._conductor.host_versions_get(
+                get_admin_context(), after=after, limit=VERSION_PAGE, timeout=RESYNC_TIMEOUT
+            ),
+            VERSION_PAGE,
+        )
 
     def _next_part(self, ids: list[int]) -> set[int]:
         """Return the ids, of these in ascending order, that follow the last part; the first ones after the end."""
@@ -220,18 +219,27 @@ class SchedulerManager:
 
     def _read_all(self) -> list[HostState]:
         """Read all hosts in pages, so that neither side is busy with one message for long."""
-        states: list[HostState] = []
-        while True:
-            last = states[-1].id if states else 0
-            page = self._conductor.host_states_get(
-                get_admin_context(), after=last, limit=RESYNC_PAGE, timeout=RESYNC_TIMEOUT
-            )
-            states += self._hosts.known(page)
-            if len(page) < RESYNC_PAGE:
-                return states
+        return _all_pages(
+            lambda after: self._hosts.known(
+                self._conductor.host_states_get(
+                    get_admin_context(), after=after, limit=RESYNC_PAGE, timeout=RESYNC_TIMEOUT
+                )
+            ),
+            RESYNC_PAGE,
+        )
 
     def report(self) -> None:
         """Send a heartbeat."""
         self._conductor.report_service(
             get_admin_context(), host=self._conf.host, binary=BINARY, topic="scheduler", version=version.VERSION
         )
+
+
+def _all_pages(read: Callable[[int], list[Item]], size: int) -> list[Item]:
+    """Return the items of all pages. ``read(after)``: reads up to ``size`` items with ids above ``after``, in order."""
+    found: list[Item] = []
+    while True:
+        page = read(found[-1].id if found else 0)
+        found += page
+        if len(page) < size:
+            return found

@@ -49,13 +49,10 @@ class CrashRestarter:
         self._db.write(crash_restarts.forget_old)
 
     def _begin(self, instance_uuid: str) -> None:
-        cause = ""
         try:
             self._db.write(self._restart_crashed, instance_uuid)
         except (exceptions.Conflict, exceptions.Invalid, exceptions.NotFound) as error:
-            cause = error.message
-        if cause:
-            LOG.info("Server %s cannot be started again now: %s", instance_uuid, cause)
+            LOG.info("Server %s cannot be started again now: %s", instance_uuid, error.message)
             self._db.write(crash_restarts.put_off, instance_uuid)
 
     def _restart_crashed(self, uow: UnitOfWork, instance_uuid: str) -> None:

@@ -13,7 +13,7 @@ import sysconfig
 import time
 from collections.abc import Sequence
 
-from tests.integration.systemd.machine import DEADLINE, SOURCE, Machine, inside
+from tests.integration.systemd.machine import DEADLINE, SOURCE, Machine, completed, inside
 
 VENV = "/opt/nova-lite/venv"
 #: Seconds that a whole set-up may take on a busy machine.
@@ -117,14 +117,7 @@ class BareMachine(Machine):
     def beside(self, *command: str) -> str:
         """Run a program of this machine in the container's network. Returns its output."""
         enter = ["nsenter", "--target", str(self.init), "-n", "--"]
-        done = subprocess.run(
-            enter + list(command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DEADLINE,
-        )
+        done = completed([*enter, *command], DEADLINE)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Sequence
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
+from tests.integration.systemd.machine import completed
 
 SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
 #: Packages besides debootstrap's smallest choice: systemd, and a program for the network.
@@ -94,12 +95,5 @@ def _entry(path: pathlib.Path) -> str:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_DOWNLOAD_SECONDS,
-    )
+    done = completed(command, _DOWNLOAD_SECONDS)
     assert done.returncode == 0, f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}"

@@ -33,6 +33,13 @@ def inside(path: str | pathlib.Path) -> str:
     return f"{SOURCE}/{path.relative_to(TOP)}" if path.is_relative_to(TOP) else str(path)
 
 
+def completed(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a program of this machine without input, and return its end and its output, whatever its status."""
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=seconds
+    )
+
+
 class Machine:
     """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE.
 
@@ -85,14 +92,7 @@ class Machine:
     def run(self, *command: str, check: bool = True, seconds: float = DEADLINE) -> str:
         """Run a command in the container and return its output. With ``check``, fail if its status is not 0."""
         enter = ["nsenter", "--target", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
-        done = subprocess.run(
-            enter + list(command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-        )
+        done = completed([*enter, *command], seconds)
         assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 

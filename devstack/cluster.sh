@@ -12,5 +12,6 @@ top=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 [[ $EUID == 0 ]] || { echo "cluster.sh needs root." >&2; exit 1; }
 PYTHON=$top/.venv/bin/python
 [[ -x $PYTHON ]] || PYTHON=$(command -v python3)
+"$PYTHON" -W ignore -c "import oslo_service" 2>/dev/null || { echo "cluster.sh needs the checkout's .venv: devstack/test.sh lint makes it." >&2; exit 1; }
 # The caller's directory stays, as the arguments name others from there.
 PYTHONPATH=$top exec "$PYTHON" -W ignore -m tests.integration.systemd.cluster "$@"

@@ -169,6 +169,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
     args = parser.parse_args(arguments)
+    if args.how and (args.nemesis or args.guests != "real"):
+        parser.error("--how chooses losses of real guests only: add --guests real.")
+    if args.guests != "real" and not args.guests.isdecimal():
+        parser.error(f"--guests {args.guests}: use a number, or real.")
     if args.nemesis:
         return storm.main(args.nemesis, args.seed)
     if args.guests == "real":

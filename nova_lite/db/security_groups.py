@@ -57,7 +57,7 @@ from nova_lite.objects.security_group import (
 )
 
 #: Names by which hosts of older versions know protocols.
-_COMMON: dict[object, str] = {1: "icmp", 58: "icmp", 6: "tcp", 17: "udp"}
+_COMMON: dict[object, str] = {0: "0", 1: "icmp", 58: "icmp", 6: "tcp", 17: "udp"}
 
 # --- groups
 

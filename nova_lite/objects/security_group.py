@@ -29,6 +29,7 @@ PROTOCOLS = {
     "egp": 8,
     "esp": 50,
     "gre": 47,
+    "hopopt": 0,
     "icmp": 1,
     "icmpv6": 58,
     "igmp": 2,

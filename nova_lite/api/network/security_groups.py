@@ -30,7 +30,7 @@ _RULE = (
 )
 
 #: Texts for all protocols.
-_ANY = ("", "any", "0")
+_ANY = ("", "any", "0", "ip")
 
 
 class SecurityGroupResource(Resource):

@@ -284,7 +284,7 @@ def test_security_groups_and_rules(api: Api) -> None:
         api.refused("POST", "/security-group-rules", unknown, 400, kind, text)
     ports = {"security_group_rule": {**fields, "protocol": "gre", "port_range_min": 1, "port_range_max": 1}}
     api.refused("POST", "/security-group-rules", ports, 400, "SecurityGroupRuleInvalid", "only supported for TCP")
-    for protocol, shown in ((112, "112"), ("any", None), ("SCTP", "sctp")):
+    for protocol, shown in ((112, "112"), ("IP", None), ("SCTP", "sctp"), ("hopopt", "hopopt")):
         added = api.make("/security-group-rules", "security_group_rule", **{**fields, "protocol": protocol})
         assert added["protocol"] == shown
     vrrp = {"security_group_rule": {**fields, "protocol": "vrrp"}}

@@ -101,6 +101,7 @@ class Conductor(service.Daemon):
 
     def _purge(self) -> None:
         assert self.manager is not None
+        self._translated(self.manager.crash_restarter.forget_old)
         self._translated(self.manager.purge)
 
     def _back_up(self) -> None:

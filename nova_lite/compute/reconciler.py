@@ -320,4 +320,5 @@ class DomainReconciler:
             lost_power=resumes and is_off,
             booted=booted and is_off,
             incidents=incidents,
+            halted=info.halted,
         )

@@ -15,12 +15,16 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import CrashRestart, Instance, InstanceAction, Restart
 from nova_lite.objects.protection import Protection
 from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 
 #: Seconds before the first start after a crash, before the second, and so on. The last one repeats.
 BACKOFF = (0, 10, 30, 60, 120, 300)
 
 #: A guest that has run for this time is counted from the beginning.
 STABLE = datetime.timedelta(hours=1)
+
+#: Most servers that one transaction forgets.
+BATCH = 500
 
 #: Kinds of actions beside which a plan stays.
 NEUTRAL = (
@@ -42,7 +46,8 @@ def plan(uow: UnitOfWork, instance: Instance, protection: Protection, cause: str
     if row is not None and row.attempts >= protection.attempts:
         count = row.attempts
         uow.session.delete(row)
-        return f"It was started again {count} times, and has crashed again. So it stays off until you start it."
+        rest = "off until you start it" if instance.vm_state == states.STOPPED else "paused until you reboot it"
+        return f"It was started again {count} times, and has crashed again. So it stays {rest}."
     if row is None:
         row = CrashRestart(instance_uuid=instance.uuid, attempts=0)
         uow.session.add(row)
@@ -72,17 +77,25 @@ def begin(uow: UnitOfWork, instance: Instance | None, instance_uuid: str, attemp
     row = _locked(uow, instance_uuid)
     if row is None or row.due_at is None:
         return None
-    if row.started and instance is not None and instance.vm_state == states.ACTIVE:
+    is_paused = instance is not None and instance.power_state == PowerState.PAUSED
+    if row.started and instance is not None and instance.vm_state == states.ACTIVE and not is_paused:
         row.due_at = None
         return None
-    is_off = instance is not None and not instance.deleted and instance.vm_state == states.STOPPED
-    if not is_off or row.attempts >= attempts or _is_overtaken(uow, row) or (row.started and not _has_failed(uow, row)):
+    if not _is_down(instance) or row.attempts >= attempts or _is_overtaken(uow, row) or (row.started and not _has_failed(uow, row)):
         uow.session.delete(row)
         return None
     row.attempts += 1
     row.started, row.updated_at = True, uow.now
     row.due_at = uow.now + datetime.timedelta(seconds=BACKOFF[min(row.attempts, len(BACKOFF) - 1)])
     return row
+
+
+def _is_down(instance: Instance | None) -> bool:
+    """Check whether a guest is off, or paused although nobody has paused its server."""
+    if instance is None or instance.deleted:
+        return False
+    is_halted = instance.vm_state == states.ACTIVE and instance.power_state == PowerState.PAUSED
+    return is_halted or instance.vm_state == states.STOPPED
 
 
 def _has_failed(uow: UnitOfWork, row: CrashRestart) -> bool:
@@ -130,11 +143,13 @@ def is_planned(uow: UnitOfWork, instance_uuid: str) -> bool:
     return bool(uow.session.scalar(sa.select(sa.exists().where(Restart.instance_uuid == instance_uuid))))
 
 
-def forget_old(uow: UnitOfWork) -> None:
-    """Forget servers that have run for long since their last start."""
-    uow.change(
-        sa.delete(CrashRestart).where(CrashRestart.due_at.is_(None), CrashRestart.updated_at < uow.now - 2 * STABLE)
-    )
+def forget_old(uow: UnitOfWork) -> int:
+    """Forget servers that have run for long since their last start, at most `BATCH`. Return their number."""
+    is_old = (CrashRestart.due_at.is_(None), CrashRestart.updated_at < uow.now - 2 * STABLE)
+    uuids = list(uow.session.scalars(sa.select(CrashRestart.instance_uuid).where(*is_old).limit(BATCH)))
+    if uuids:
+        uow.change(sa.delete(CrashRestart).where(CrashRestart.instance_uuid.in_(uuids), *is_old))
+    return len(uuids)
 
 
 def _is_overtaken(uow: UnitOfWork, row: CrashRestart, before: int | None = None) -> bool:

@@ -178,7 +178,8 @@ class DomainReport(msgspec.Struct, kw_only=True):
     ``last_action_id`` and ``last_position``: action and sequence number of the newest command for it that the host had
     received; None: unknown. ``lost_power``: the host has rebooted since its last report, so a domain that ran is to be
     started. ``booted``: it has rebooted, and leaves it to the conductor which domains are to be started. ``incidents``:
-    no comparison has reported them yet. A domain that is off because of a crash always has one.
+    no comparison has reported them yet. A domain that is off because of a crash always has one. ``halted``: its
+    watchdog has paused it, also if no incident says so any more.
     """
 
     uuid: str
@@ -189,6 +190,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
     lost_power: bool = False
     booted: bool = False
     incidents: list[Incident] = []
+    halted: bool = False
 
 
 def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:

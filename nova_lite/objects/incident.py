@@ -49,6 +49,12 @@ class Incident(msgspec.Struct, kw_only=True, frozen=True):
         return TEXTS.get(IncidentKind(self.kind), "") if self.kind in set(IncidentKind) else f"Incident: {self.kind}."
 
 
+def cause_of_pause(incidents: Iterable[Incident]) -> Incident:
+    """Return the incident of a watchdog that has paused its guest. Without a report of it, it is a new one."""
+    reported = [item for item in incidents if item.kind == IncidentKind.WATCHDOG_PAUSE]
+    return reported[0] if reported else Incident(kind=IncidentKind.WATCHDOG_PAUSE)
+
+
 def cause_of_end(incidents: Iterable[Incident]) -> Incident | None:
     """Return the incident that explains why the guest is off, or None."""
     by_kind = {incident.kind: incident for incident in incidents}

@@ -60,12 +60,13 @@ FetchImage = Callable[[Image, str], None]
 
 class DomainInfo(msgspec.Struct, kw_only=True, frozen=True):
     """Current state of a domain of this host. ``crashed``: it is off, and neither its guest nor anybody else stopped
-    it."""
+    it. ``halted``: its watchdog has paused it."""
 
     uuid: str
     generation: int
     power_state: PowerState
     crashed: bool = False
+    halted: bool = False
 
 
 class GuestStatistics(msgspec.Struct, kw_only=True, frozen=True):

@@ -66,7 +66,7 @@ LOG = logging.getLogger(__name__)
 class Domain(msgspec.Struct, kw_only=True):
     """Content of a domain's file.
 
-    ``power_state``: tests let a guest crash by `PowerState.CRASHED`.
+    ``power_state``: tests let a guest crash by `PowerState.CRASHED`. ``halted``: its watchdog has paused it.
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
     CPUs of the host that are dedicated to the domain.
@@ -77,6 +77,7 @@ class Domain(msgspec.Struct, kw_only=True):
     generation: int
     power_state: PowerState
     hostname: str
+    halted: bool = False
     project_id: str = ""
     address: str = ""
     vcpus: int = 0
@@ -878,4 +879,7 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
 def _info(domain: Domain) -> driver.DomainInfo:
     crashed = domain.power_state == PowerState.CRASHED
     power_state = PowerState.SHUTDOWN if crashed else domain.power_state
-    return driver.DomainInfo(uuid=domain.uuid, generation=domain.generation, power_state=power_state, crashed=crashed)
+    halted = domain.halted and power_state == PowerState.PAUSED
+    return driver.DomainInfo(
+        uuid=domain.uuid, generation=domain.generation, power_state=power_state, crashed=crashed, halted=halted
+    )

@@ -17,6 +17,7 @@ from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import Incident
 from nova_lite.objects.incident import ENDING
 from nova_lite.objects.protection import Protection
+from nova_lite.operations.states import STOPPED
 
 LOG = logging.getLogger(__name__)
 
@@ -25,6 +26,9 @@ AT_ONCE = 20
 
 #: Events of a crash and of another incident; their details are the incident.
 CRASHED, WATCHDOG = "compute_guest_crashed", "compute_guest_watchdog"
+
+#: Operation that starts a guest again that is paused, with its payload.
+HARD_REBOOT = (operations.REBOOT.kind, {"reboot_type": "HARD"})
 
 #: Event of a start that nobody requested. Its details say why.
 EVENT = "conductor_restart_crashed"
@@ -46,7 +50,11 @@ class CrashRestarter:
             return
         for instance_uuid in self._db.read(crash_restarts.due, AT_ONCE):
             self._begin(instance_uuid)
-        self._db.write(crash_restarts.forget_old)
+
+    def forget_old(self) -> None:
+        """Forget servers that run steadily again. Call it about every hour. Two conductors may do it at once."""
+        while self._db.write(crash_restarts.forget_old) == crash_restarts.BATCH:
+            pass
 
     def _begin(self, instance_uuid: str) -> None:
         try:
@@ -63,7 +71,9 @@ class CrashRestarter:
         row = crash_restarts.begin(uow, instance, instance_uuid, protection.attempts if protection.restart else 0)
         if row is None:
             return
-        command = self._engine.accept_in(uow, get_admin_context(), instance_uuid, operations.START.kind, {})
+        assert instance is not None
+        kind, payload = (operations.START.kind, {}) if instance.vm_state == STOPPED else HARD_REBOOT
+        command = self._engine.accept_in(uow, get_admin_context(), instance_uuid, kind, dict(payload))
         action = uow.session.get(InstanceAction, command.action_id)
         assert action is not None
         row.action_id = action.id
@@ -79,14 +89,20 @@ class CrashRestarter:
 
 
 def record_crash(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, incident: Incident) -> None:
-    """Record that a guest has crashed, and plan to start it again if it is protected. ``instance``: its row, locked."""
+    """Record that a guest has crashed, or was paused by its watchdog, and plan to start it again if it is protected.
+
+    ``instance``: its row, locked.
+    """
     protection = leases.protection_of(conf, instance)
     action = _open(uow, conf, instance, incident)
-    outcome = (
-        crash_restarts.plan(uow, instance, protection, incident.text, action) if protection.restart else "It is off."
-    )
-    LOG.warning("Instance %s on host %s: %s %s", instance.uuid, instance.host, incident.text, outcome)
-    actions.note_event(uow, action, CRASHED, f"{incident.text} {outcome}")
+    outcome = ""
+    if protection.restart:
+        outcome = crash_restarts.plan(uow, instance, protection, incident.text, action)
+    elif incident.kind in ENDING:
+        outcome = "It is off."
+    text = f"{incident.text} {outcome}".rstrip()
+    LOG.warning("Instance %s on host %s: %s", instance.uuid, instance.host, text)
+    actions.note_event(uow, action, _event(incident), text)
     actions.finish(uow, action)
 
 
@@ -97,7 +113,7 @@ def record_incidents(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, 
             continue
         LOG.info("Instance %s on host %s: %s", instance.uuid, instance.host, incident.text)
         action = _open(uow, conf, instance, incident)
-        actions.note_event(uow, action, CRASHED if incident.kind in ENDING else WATCHDOG, incident.text)
+        actions.note_event(uow, action, _event(incident), incident.text)
         actions.finish(uow, action)
 
 
@@ -108,6 +124,10 @@ def _request_id(incident: Incident) -> str:
 
 def _kind(incident: Incident) -> str:
     return operations.CRASH.kind if incident.kind in ENDING else operations.WATCHDOG.kind
+
+
+def _event(incident: Incident) -> str:
+    return CRASHED if incident.kind in ENDING else WATCHDOG
 
 
 def _open(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, incident: Incident) -> InstanceAction:

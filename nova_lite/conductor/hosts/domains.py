@@ -23,7 +23,7 @@ from nova_lite.objects import (
     ReportNumber,
     Verdict,
 )
-from nova_lite.objects.incident import cause_of_end
+from nova_lite.objects.incident import cause_of_end, cause_of_pause
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 
@@ -129,8 +129,8 @@ def reconcile_domains(
 
     An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged
     instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
-    The function appends to ``to_start`` the instances that stopped because their host lost power, to ``crashed`` the
-    active ones whose guest has crashed, and to ``unknown`` the uuids of domains that are of no instance.
+    The function appends to ``to_start`` the instances that stopped because their host lost power. ``crashed`` gets the
+    active ones whose guest has crashed or was paused by its watchdog, ``unknown`` the uuids of domains of no instance.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     claimed_here = claims.of_instances(uow, rows, host)
@@ -149,7 +149,9 @@ def reconcile_domains(
         is_current = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_current or domain.generation in claimed_here.get(domain.uuid, ()))
         if is_current and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
-            if domain.lost_power:
+            if domain.halted:
+                crashed.append((instance, cause_of_pause(domain.incidents)))
+            elif domain.lost_power:
                 to_start.append(instance)
             elif (incident := cause_of_end(domain.incidents)) is not None:
                 crashed.append((instance, incident))
@@ -175,7 +177,7 @@ def reconcile_domains(
 
 
 def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport) -> bool:
-    """Update the instance's state from the report. Returns True if it was active, and its guest is off now.
+    """Update the instance's state from the report. Returns True if it was active, and its guest is off or halted now.
 
     While no task runs, the hypervisor is right: a guest that shut itself down is STOPPED, a guest that was started by
     hand is ACTIVE. If a command was carried out after the report, the command's own report is newer.
@@ -194,7 +196,7 @@ def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport
     before = now.vm_state
     now.power_state, now.vm_state = _seen(now, report)
     now.updated_at = uow.now
-    return before == states.ACTIVE and now.vm_state == states.STOPPED
+    return before == states.ACTIVE and (now.vm_state == states.STOPPED or report.halted)
 
 
 def _current(uow: UnitOfWork, host: str, report: DomainReport) -> Instance | None:

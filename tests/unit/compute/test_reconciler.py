@@ -557,6 +557,17 @@ def test_crashed_guest_is_off_and_each_comparison_says_why(host: Host) -> None:
     assert incidents(host)[-1] == []
 
 
+def test_guest_that_its_watchdog_has_paused_is_reported_so_until_it_runs(host: Host) -> None:
+    host.built()
+    domain = host.driver._read(UUID)
+    domain.power_state, domain.halted = PowerState.PAUSED, True
+    host.driver._write(domain)
+    host.manager.reconciler.run()
+    host.driver.unpause(UUID)
+    host.manager.reconciler.run()
+    assert [report.halted for reports, _ in host.conductor.of(RECONCILE) for report in reports] == [True, False]
+
+
 def test_guest_that_is_off_after_a_boot_of_its_host_has_not_crashed(host: Host) -> None:
     host.built()
     host.crash()

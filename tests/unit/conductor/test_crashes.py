@@ -14,7 +14,7 @@ from nova_lite.db import crash_restarts, models, restarts
 from nova_lite.objects import DomainReport, Incident, IncidentKind
 from tests.support.fencing_world import ALWAYS, HOST, Fencing
 
-SHUTDOWN, RUNNING = 4, 1
+SHUTDOWN, RUNNING, PAUSED = 4, 1, 3
 
 
 class Crashes(Fencing):
@@ -56,9 +56,9 @@ class Crashes(Fencing):
         self.db.write(pass_time)
         self.restarter.sweep()
 
-    def start(self, step: int = 1, error: str | None = None) -> None:
+    def start(self, step: int = 1, error: str | None = None, kind: str = "start") -> None:
         """Let the host carry out the start that is open, or fail."""
-        assert self.open_actions() == [("start", "perform")]
+        assert self.open_actions() == [(kind, "perform")]
         self.let_time_pass(3)
         self.reconciler.sweep()
         command = self.compute.commands[-1]
@@ -272,7 +272,7 @@ def test_crash_is_no_command_to_the_host_for_an_older_conductor(world: Crashes) 
     ("kind", "power_state", "text"),
     [
         (IncidentKind.WATCHDOG_RESET, RUNNING, "The guest has not fed its watchdog, so it was reset."),
-        (IncidentKind.WATCHDOG_PAUSE, 3, "The guest has not fed its watchdog, so it was paused."),
+        (IncidentKind.WATCHDOG_PAUSE, PAUSED, "The guest has not fed its watchdog, so it was paused."),
         ("new", RUNNING, "Incident: new."),
     ],
 )
@@ -289,6 +289,52 @@ def test_guest_that_its_watchdog_has_switched_off_is_started_again(world: Crashe
     world.see(uuid, IncidentKind.WATCHDOG_POWEROFF)
     world.sweep()
     world.start()
+
+
+def test_protected_guest_that_its_watchdog_has_paused_is_rebooted_later_each_time_until_its_attempts(
+    world: Crashes,
+) -> None:
+    uuid = world.server(**ALWAYS, **{"ha:attempts": "1"})
+    paused = {"power_state": PAUSED, "halted": True}
+    world.see(uuid, IncidentKind.WATCHDOG_PAUSE, **paused)
+    world.sweep()
+    assert world.open_actions() == [("reboot", "perform")]
+    world.start(kind="reboot")
+    assert world.instance(uuid).power_state == RUNNING
+    (_, event, text), start = world.history(uuid)
+    assert (event, text.partition(". ")[2]) == (
+        WATCHDOG,
+        "It is started again now, because ha:restart=always of the server is set.",
+    )
+    assert start == ("reboot", EVENT, "The guest has not fed its watchdog, so it was paused. Start 1 of 1.")
+    world.see(uuid, **paused)
+    world.sweep(1000)
+    assert (world.open_actions(), world.plans()) == ([], [])
+    assert world.history(uuid)[-1][2].endswith("So it stays paused until you reboot it.")
+
+
+def test_paused_guest_that_is_not_protected_or_was_let_run_on_is_not_rebooted(world: Crashes) -> None:
+    uuid = world.server()
+    world.see(uuid, IncidentKind.WATCHDOG_PAUSE, power_state=PAUSED, halted=True)
+    assert world.history(uuid) == [("watchdog", WATCHDOG, "The guest has not fed its watchdog, so it was paused.")]
+    other = world.server(**ALWAYS, **{"ha:delay": "60"})
+    world.see(other, power_state=PAUSED, halted=True)
+    world.see(other, power_state=RUNNING)
+    world.sweep(100)
+    assert (world.open_actions(), world.plans()) == ([], [])
+
+
+def test_guest_that_has_run_for_two_hours_since_its_start_is_forgotten(world: Crashes) -> None:
+    uuid = world.server(**ALWAYS)
+    world.see(uuid, IncidentKind.CRASH)
+    world.sweep()
+    world.start()
+    world.sweep(crash_restarts.STABLE.total_seconds() + 60)
+    world.restarter.forget_old()
+    assert [row.instance_uuid for row in world.plans()] == [uuid]
+    world.sweep(crash_restarts.STABLE.total_seconds())
+    world.restarter.forget_old()
+    assert world.plans() == []
 
 
 def test_guest_that_its_host_had_stopped_is_started_once_and_does_not_count_as_crashed(world: Crashes) -> None:

@@ -115,6 +115,7 @@ class Domains:
             generation=owner.generation,
             power_state=_POWER_STATES.get(state[0], PowerState.NOSTATE),
             crashed=tuple(state) == (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED),
+            halted=tuple(state) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_WATCHDOG),
         )
 
     def taps(self, instance_uuid: str) -> list[str]:

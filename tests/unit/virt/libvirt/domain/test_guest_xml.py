@@ -45,6 +45,16 @@ def test_protected_guest_alone_has_a_panic_device(protected: bool) -> None:
     assert domain.findtext("on_crash") == "destroy"
 
 
+def test_devices_that_only_x86_machines_have_are_of_a_guest_that_is_x86() -> None:
+    """A guest of another architecture needs other models: s390 has ``panic model="s390"`` and diag288, for example."""
+    flavor = make_flavor(extra_specs={"hw:watchdog_action": "pause"})
+    domain = build(instance=make_instance(protected=True, flavor=flavor))
+    models = {(name, element.get("model")) for name in ("panic", "watchdog") for element in domain.iter(name)}
+    assert models == {("panic", "isa"), ("watchdog", "i6300esb")}
+    kind = domain.find("./os/type")
+    assert kind is not None and kind.get("arch") == "x86_64"
+
+
 def test_metadata_survives_special_characters() -> None:
     domain = build(generation=7, instance=make_instance(project_id=NASTY))
     assert guest_xml.parse_owner(metadata(domain)) == guest_xml.Owner(host=NASTY, generation=7, project_id=NASTY)

@@ -81,7 +81,8 @@ def begin(uow: UnitOfWork, instance: Instance | None, instance_uuid: str, attemp
     if row.started and instance is not None and instance.vm_state == states.ACTIVE and not is_paused:
         row.due_at = None
         return None
-    if not _is_down(instance) or row.attempts >= attempts or _is_overtaken(uow, row) or (row.started and not _has_failed(uow, row)):
+    is_over = row.attempts >= attempts or _is_overtaken(uow, row) or (row.started and not _has_failed(uow, row))
+    if is_over or not _is_down(instance):
         uow.session.delete(row)
         return None
     row.attempts += 1

@@ -255,6 +255,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "generation": 4,
         "generations": {},
         "power_state": 1,
+        "halted": False,
         "hostname": "one",
         "project_id": "p",
         "address": "10.0.0.5",

@@ -10,6 +10,7 @@ from tests.model.fencing import Fencing
 from tests.model.live import LiveMigration
 from tests.model.moves import Moves
 from tests.model.protocol import Protocol
+from tests.model.sites import Replication
 from tests.model.state import RUNNING, Action, Host, Message, Row, State
 
 #: An instance that runs on host A. The command to build it may be repeated.
@@ -35,6 +36,8 @@ FENCE_ONE_FAULT = Fencing(faults=1)
 FENCE_POLICIES = Fencing(policies=True, faults=0)
 FENCE_AGENT = Fencing(armed=False, agent="works")
 FENCE_LIAR = Fencing(armed=False, agent="lies")
+REPLICATION = Replication(faults=1)
+TWO_SITES_LOST = Replication(faults=2)
 
 #: Models that must hold with all rules in force.
 HOLDS: dict[str, Model] = {
@@ -50,6 +53,7 @@ HOLDS: dict[str, Model] = {
     "self-fencing, policies that change, a fault": replace(FENCE_POLICIES, faults=1),
     "fence agent, two faults": FENCE_AGENT,
     "fence agent that lies, two faults": FENCE_LIAR,
+    "replication to a second site, a fault": REPLICATION,
 }
 
 #: The same models with larger bounds, which take minutes.
@@ -66,6 +70,7 @@ FULL: dict[str, Model] = {
     "self-fencing and an agent that hangs, two faults": replace(FENCE, agent="hangs"),
     "self-fencing and an agent, two faults": replace(FENCE, agent="works"),
     "self-fencing, three faults": replace(FENCE, faults=3),
+    "replication to a second site, three requests, two faults": Replication(requests=3),
     "live migration, delete, two crashes, both machines off": replace(LIVE_MIGRATE, crashes=2, outages=2),
 }
 
@@ -427,6 +432,60 @@ PROTECTIONS = [
         "a host that came back after it was off is not lost",
         "db/leases.py: record_off",
         FENCE_LIAR,
+    ),
+    Protection(
+        "exclusive generations",
+        "a site hands over, or keeps the server, but not both",
+        "decision 29",
+        REPLICATION,
+        twice=True,
+    ),
+    Protection(
+        "off before the last increment",
+        "a planned failover loses nothing",
+        "decision 29",
+        REPLICATION,
+        twice=True,
+    ),
+    Protection(
+        "host asks before it starts",
+        "a command that waited while the site was off starts nothing",
+        "decision 29",
+        REPLICATION,
+        twice=True,
+    ),
+    Protection(
+        "answer reads the site's role",
+        "a server that leaves its site does not start again",
+        "decision 29",
+        REPLICATION,
+        twice=True,
+    ),
+    Protection(
+        "answer reads the journal",
+        "a site that returns does not run what was taken over",
+        "decision 29",
+        REPLICATION,
+        twice=True,
+    ),
+    Protection(
+        "answer compares the generation",
+        "a site that gets a server back does not run its old disk",
+        "decision 29",
+        REPLICATION,
+    ),
+    Protection(
+        "word that the site is off",
+        "nothing is taken over from a site that runs it",
+        "decision 29",
+        REPLICATION,
+        twice=True,
+    ),
+    Protection(
+        "increments belong to a generation",
+        "a late increment of the other site is never restored",
+        "decision 29",
+        TWO_SITES_LOST,
     ),
 ]
 

@@ -13,6 +13,7 @@ from tests.model.live import LIVE
 from tests.model.moves import MOVING
 from tests.model.protections import BOOT, BOOT_WITHOUT_CRASHES, HOLDS, PROTECTIONS, REDUNDANT, Protection
 from tests.model.protocol import IMPLEMENTED
+from tests.model.sites import SITES
 
 
 @pytest.mark.parametrize("model", HOLDS.values(), ids=HOLDS)
@@ -43,4 +44,4 @@ def test_second_fence_check_is_redundant() -> None:
 
 def test_protections_name_every_rule() -> None:
     spoken_of = {item.rule for item in PROTECTIONS if not isinstance(item.model, Claims)}
-    assert spoken_of | {REDUNDANT} == IMPLEMENTED | MOVING | LIVE | FENCING
+    assert spoken_of | {REDUNDANT} == IMPLEMENTED | MOVING | LIVE | FENCING | SITES

@@ -30,6 +30,14 @@ HOST_ADDRESS, FRONT_END_ADDRESS = "192.0.2.11", "192.0.2.12"
 CA = "/etc/openstack/nova-lite-ca.pem"
 MANAGE = f"{VENV}/bin/nova-lite-manage"
 HOST_UNIT = "nova-lite-compute"
+#: Runs the set-up with a clock that is an hour slow. The kernel gives the machine's own containers no other clock.
+WITH_WRONG_CLOCK = """
+import sys, time
+right = time.time
+time.time = lambda: right() - 3600
+from nova_lite.cmd import setup
+sys.exit(setup.main(sys.argv[1:]))
+"""
 #: Files and directories of ours outside of the package.
 FIND = "find /etc /root /run /var -xdev -name '*nova*lite*' ! -path '/run/nova-lite-setup.lock'"
 #: Prints the names of users and groups. Homes of other users, which this machine has, may name a directory of ours.
@@ -196,13 +204,15 @@ def test_token_that_cannot_work_is_one_line(controller: BareMachine, host: BareM
     assert services(controller) == {}
 
 
-def test_host_that_is_killed_at_a_step_or_has_a_full_disk_is_up_after_the_next_run(
+def test_host_with_a_full_disk_or_a_wrong_clock_or_killed_at_a_step_is_up_after_the_next_run(
     controller: BareMachine, host: BareMachine
 ) -> None:
     token = token_of(controller)
     host.run("mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", "/etc/nova-lite")
     assert "No space left on device. Correct this" in last_line(host, token)
     host.run("umount", "/etc/nova-lite")
+    late = host.run(f"{VENV}/bin/python", "-c", WITH_WRONG_CLOCK, "compute", token, check=False)
+    assert "The clock of h1 is 3600 s behind the controller's; 30 s are allowed." in late.splitlines()[-1]
     for step in HOST_KILLED_AT:
         process = host.start(SETUP, "compute", token)
         said = read_until(process, f"[{step:2}/10]")

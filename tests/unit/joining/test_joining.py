@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import time
 import types
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from nova_lite.api.http import deploy, wsgi
 from nova_lite.base import exceptions, host_certificates
 from nova_lite.base.host_certificates import HOST_FILES, Authority
 from nova_lite.cmd.manage.keys import provide_key
+from nova_lite.cmd.setup import admission
 from nova_lite.compute.api import API
 from nova_lite.db import joins
 from nova_lite.db.models import PublishedTrust
@@ -25,6 +27,7 @@ from nova_lite.objects import JoinReply, JoinState, TrustList
 from nova_lite.policies.enforcer import Policy
 from nova_lite.rpc import keys, trust
 from nova_lite.rpc.trust import JoinClient, TrustUpdater
+from tests.support.http_site import HttpSite
 from tests.support.join_site import Site
 from tests.support.joining import NewHost
 
@@ -194,6 +197,30 @@ def test_client_believes_no_other_certificate(site: Site, tmp_path: Path) -> Non
     found = unchecked.trust()
     assert found is not None
     assert host_certificates.fingerprint(found.authority) == host_certificates.fingerprint(site.pem)
+
+
+def test_host_with_a_wrong_clock_is_admitted_by_the_same_token_once_it_is_set(site: Site) -> None:
+    host, token = NewHost(), site.token()
+    with pytest.raises(
+        exceptions.JoinRefused, match=r"clock of h1 is 90 s behind the controller's; 30 s are allowed\."
+    ):
+        site.client.join(host.request(token, sent=time.time() - 90))
+    assert site.client.join(host.request(token)).state == "pending"
+    site.registrar.tick()
+    assert site.client.join(host.request(token)).state == "joined"
+
+
+def test_certificate_that_is_not_valid_by_this_machines_clock_is_one_line_about_it(site: Site, tmp_path: Path) -> None:
+    site.registrar.tick()
+    site.authority.issue_service("controller", ["127.0.0.1"], str(tmp_path), 0)  # It ends now.
+    server = HttpSite(site.app, tls=(str(tmp_path / "server-cert.pem"), str(tmp_path / "server-key.pem")))
+    try:
+        token = site.token()._replace(address=f"127.0.0.1:{server.address[1]}")
+        said = r"^127\.0\.0\.1:\d+ has a wrong certificate: certificate has expired\. Check this machine's clock\.$"
+        with pytest.raises(exceptions.ConfigurationError, match=said):
+            admission.reach(token)
+    finally:
+        server.stop()
 
 
 def test_client_names_an_address_without_a_join_api(site: Site) -> None:

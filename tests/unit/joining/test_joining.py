@@ -212,7 +212,7 @@ def test_host_with_a_wrong_clock_is_admitted_by_the_same_token_once_it_is_set(si
 
 def test_certificate_that_is_not_valid_by_this_machines_clock_is_one_line_about_it(site: Site, tmp_path: Path) -> None:
     site.registrar.tick()
-    site.authority.issue_service("controller", ["127.0.0.1"], str(tmp_path), 0)  # It ends now.
+    site.authority.issue_service("controller", ["127.0.0.1"], str(tmp_path), 0)  # The certificate has ended.
     server = HttpSite(site.app, tls=(str(tmp_path / "server-cert.pem"), str(tmp_path / "server-key.pem")))
     try:
         token = site.token()._replace(address=f"127.0.0.1:{server.address[1]}")

@@ -181,6 +181,13 @@ HOST_UNFENCED = _gauge(
     "Protected servers of each host that neither fences itself nor has a working fence method; others are left out.",
     "host",
 )
+HOST_PROBLEMS = _gauge(
+    "conductor",
+    "nova_lite_host_problems",
+    "Problems of a host's machine: memory, disk, network, storage. Hosts without any are left out.",
+    "host",
+    "kind",
+)
 HEARTBEAT_AGE = _gauge(
     "conductor",
     "nova_lite_heartbeat_oldest_seconds",

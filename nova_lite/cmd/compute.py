@@ -80,6 +80,10 @@ class ComputeDaemon(service.Daemon):
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.commands))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Load", LOAD_TICK, manager.load_reports.tick)
+        if self.conf.host_health.interval:
+            self.add_periodic("Health", self.conf.host_health.interval, manager.health_reports.tick, at_once=True)
+        else:
+            manager.registration.attach_health([])
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         self.add_periodic("Shared storage", STORAGE_INTERVAL, manager.report_storage, at_once=True)

@@ -42,6 +42,8 @@ FILTER_PUBLISH_INTERVAL = 0.5
 #: Seconds between two removals of notifications that nobody has taken.
 DROP_NOTIFICATIONS_INTERVAL = 600.0
 AUDIT_USAGE_INTERVAL = 60.0
+#: Seconds between two looks at the health of hosts.
+HOST_HEALTH_INTERVAL = 10.0
 
 
 class Conductor(service.Daemon):
@@ -77,6 +79,7 @@ class Conductor(service.Daemon):
         self.add_periodic("scheduled_backups", self.conf.server_backups.interval, self._back_up)
         if manager.stored_backups.repositories is not None:
             self.add_periodic("stored_backups", self.conf.server_backups.interval, self._store_backups)
+        self.add_periodic("host_health", HOST_HEALTH_INTERVAL, self._keep_health, jitter=True)
         self.add_periodic("balance", self.conf.balance.interval, self._balance, jitter=True)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
@@ -115,6 +118,10 @@ class Conductor(service.Daemon):
     def _balance(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.balancer.run_if_first)
+
+    def _keep_health(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.health_keeper.run_if_first)
 
     def _drop_notifications(self) -> None:
         assert self.manager is not None

@@ -24,6 +24,7 @@ from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
+from nova_lite.compute.host_health import HealthReports
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.load_reports import LoadReports
@@ -115,6 +116,7 @@ class ComputeManager:
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)
         self._executor = CommandExecutor(self.host)
+        self.health_reports = HealthReports(driver, self.registration.attach_health, conf.host_health.clear_after)
         self.load_reports = LoadReports(host, driver, conductor, timing)
         self._volume_worker = VolumeWorker(self.host)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}

@@ -19,7 +19,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import HostReport, Lease, LeaseRequest, StorageReport, StorageView
+from nova_lite.objects import HostProblem, HostReport, Lease, LeaseRequest, StorageReport, StorageView
 from nova_lite.objects.host import admission
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ class Registration:
         self._confirmed = float("-inf")
         self._consistency_check: ConsistencyCheck | None = None
         self._requests = itertools.count(1)
+        #: Problems of the machine, if it is watched, and the problems of the last heartbeat that named any.
+        self._health: list[HostProblem] | None = None
+        self._health_reported: list[HostProblem] | None = None
         self.lost = threading.Event()
 
     @property
@@ -56,8 +59,9 @@ class Registration:
         """
         self._serving = False
         sent_at, report = time.monotonic(), self._report()
+        report.health = self._health
         self._epoch = self._conductor.register_host(get_admin_context(), report)
-        self._confirmed = sent_at
+        self._confirmed, self._health_reported = sent_at, report.health
         self.lost.clear()
 
     def serve(self) -> None:
@@ -79,6 +83,10 @@ class Registration:
         """Send this check with the next heartbeat, in place of any other check."""
         self._consistency_check = check
 
+    def attach_health(self, problems: list[HostProblem]) -> None:
+        """Send these problems with the next heartbeat, unless the last report named the same."""
+        self._health = problems
+
     def confirm(self, timeout: float | None = None) -> None:
         """Send a heartbeat. Raise `HostNotAdmitted` if the registration has ended. ``timeout``: seconds to wait for the
         reply."""
@@ -86,6 +94,7 @@ class Registration:
         check = self._consistency_check
         if check is not None and check.is_open:
             report.domains = check.digest
+        report.health = self._health if self._health != self._health_reported else None
         try:
             agrees = self._conductor.report_state(get_admin_context(), report, timeout=timeout)
         except exceptions.HostNotAdmitted:
@@ -93,6 +102,8 @@ class Registration:
                 self.lost.set()
             raise
         self._confirmed = sent_at
+        if report.health is not None:
+            self._health_reported = report.health
         if check is not None and report.domains is not None:
             check.agrees = bool(agrees)  # An older conductor replies None.
 

@@ -111,7 +111,7 @@ class Balancer:
 
     def _fitting(self, servers: list[planner.Server]) -> dict[str, list[str]]:
         """Return the hosts that pass the scheduler's filters, by server."""
-        specs = self._db.read(_specs, [server.uuid for server in servers]) if servers else []
+        specs = self._db.read(specs_of, [server.uuid for server in servers]) if servers else []
         found: dict[str, list[str]] = {}
         for start in range(0, len(specs), _PAGE):
             page = specs[start : start + _PAGE]
@@ -173,7 +173,7 @@ def spread(shares: list[float]) -> float:
     return math.sqrt(math.fsum((share - mean) ** 2 for share in shares) / len(shares))
 
 
-def _specs(uow: UnitOfWork, uuids: list[str]) -> list[RequestSpec]:
+def specs_of(uow: UnitOfWork, uuids: list[str]) -> list[RequestSpec]:
     """Return what the scheduler has to know of servers that leave their hosts."""
     rows = instances.rows_by_uuid(uow, uuids)
     found = []

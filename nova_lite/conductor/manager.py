@@ -35,6 +35,7 @@ from nova_lite.conductor.hosts.evacuation import Evacuator
 from nova_lite.conductor.hosts.fencing import HostFencer
 from nova_lite.conductor.hosts.filter_publisher import FilterPublisher
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
+from nova_lite.conductor.hosts.health import HealthKeeper
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
@@ -92,6 +93,7 @@ class ConductorManager:
         self.evacuator = Evacuator(self.engine)
         self.crash_restarter = CrashRestarter(self.engine)
         self.balancer = Balancer(self.engine, scheduler)
+        self.health_keeper = HealthKeeper(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
@@ -143,6 +145,7 @@ class ConductorManager:
         yield from self.scheduled_backups.samples()
         yield from self.fencer.samples()
         yield from self.balancer.samples()
+        yield from self.health_keeper.samples()
 
     def scrape_targets(self) -> list[dict[str, Any]]:
         """Return the metrics endpoints of all compute hosts, in the format of Prometheus' discovery over HTTP."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import actions, compute_nodes, host_aggregates, host_storage, leases, services
+from nova_lite.db import actions, compute_nodes, host_aggregates, host_health, host_storage, leases, services
 from nova_lite.db.compute_nodes import Placed
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, InstanceAction, Service
@@ -38,6 +38,8 @@ def register_host(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> 
     services.pin(uow, report.host, report.identity)
     leases.registered(uow, report.host)
     host_storage.registered(uow, report.host)
+    if report.health is not None:
+        host_health.record(uow, report.host, report.health)
     return epoch
 
 
@@ -47,6 +49,8 @@ def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> N
     check_epoch(uow, report.host, report.epoch, report.identity)
     if record(uow, conf, report, registers=False):
         actions.make_due(uow, report.host)
+    if report.health is not None:
+        host_health.record(uow, report.host, report.health)
 
 
 def renew_lease(uow: UnitOfWork, conf: cfg.ConfigOpts, request: LeaseRequest) -> Lease:
@@ -104,7 +108,9 @@ def _is_the_same(report: HostReport, rows: Sequence[Any], inventories: dict[int,
     """Check whether `report_state` would only change the time and what users see. The latter goes into ``inventories``.
     ``rows``: of its nodes, locked.
     """
-    if not rows or report.building or report.acting or not (report.serving and report.hypervisor_up):
+    if not rows or report.building or report.acting or report.health is not None:
+        return False
+    if not (report.serving and report.hypervisor_up):
         return False
     service = rows[0]
     if not service.up or service.forced_down or _is_another(report.identity, service):

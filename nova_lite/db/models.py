@@ -145,6 +145,24 @@ class HostStorage(Base):
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
+class HostHealth(Base):
+    """Problems of a compute host's machine, and what conductors have done. A host without any has no row.
+
+    ``problems``: each with key, kind, text and since. ``acted``: keys of problems because of which something was done.
+    ``state``: "", "disabled", "draining" or "drained". ``cold``: stopped servers that leave it, and are confirmed
+    there.
+    """
+
+    __tablename__ = "host_health"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    problems: Mapped[list[dict[str, str]]] = mapped_column(sa.JSON, default=list)
+    acted: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    state: Mapped[str] = mapped_column(sa.String(16), default="")
+    cold: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+
+
 class UnknownDomains(Base):
     """Domains of a compute host that are of no server, as of its last comparison. A host without any has no row.
 

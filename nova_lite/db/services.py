@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db import actions, compute_nodes
 from nova_lite.db.engine import Time, UnitOfWork
-from nova_lite.db.models import HostLease, HostLoad, HostStorage, Service, UnknownDomains
+from nova_lite.db.models import HostHealth, HostLease, HostLoad, HostStorage, Service, UnknownDomains
 from nova_lite.db.rows import to_object
 from nova_lite.db.statements import by_reference, insert_if_missing
 from nova_lite.objects import AvailabilityZone
@@ -203,7 +203,7 @@ def delete(uow: UnitOfWork, service_id: str) -> None:
     service = _service(uow, service_id)
     if service.binary == COMPUTE:
         compute_nodes.delete_of(uow, service)
-        for model in (HostLease, HostLoad, HostStorage, UnknownDomains):
+        for model in (HostHealth, HostLease, HostLoad, HostStorage, UnknownDomains):
             uow.change(sa.delete(model).where(model.host == service.host))
     uow.session.delete(service)
     uow.session.flush()

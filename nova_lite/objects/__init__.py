@@ -6,7 +6,8 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - backups of servers: `backup`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
-- hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`; their load: `balance`
+- hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`
+- load and health of hosts: `balance`, `health`
 - other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
@@ -56,6 +57,7 @@ from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagn
 from nova_lite.objects.fencing import HostFencing, Lease, LeaseRequest
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.floating_ip import FloatingIp, FloatingIpPool
+from nova_lite.objects.health import HostHealth, HostProblem, ProblemKind
 from nova_lite.objects.host import (
     AvailabilityZone,
     ComputeNode,
@@ -193,7 +195,9 @@ __all__ = [
     "FrontEnd",
     "HostAggregate",
     "HostFencing",
+    "HostHealth",
     "HostLoad",
+    "HostProblem",
     "HostReport",
     "HostRouter",
     "HostState",
@@ -249,6 +253,7 @@ __all__ = [
     "PolicyStatus",
     "Port",
     "PortFilters",
+    "ProblemKind",
     "ProjectLimits",
     "QuotaUsage",
     "RbacPolicy",

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from nova_lite.objects.health import HostProblem
 from nova_lite.objects.numa import NUMACell, NUMAUsage
 
 
@@ -73,7 +74,8 @@ class HostReport(msgspec.Struct, kw_only=True):
 
     A host is alive but not up unless both ``serving`` (it accepts commands) and ``hypervisor_up`` (its hypervisor has
     replied lately) are true. ``domains``: the host's `digest_of_domains`; then the conductor replies whether it matches
-    the rows.
+    the rows. ``health``: all problems of the machine, if they have changed since a heartbeat was confirmed; otherwise
+    None.
     """
 
     host: str
@@ -88,6 +90,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     hypervisor_up: bool = True
     number: int = 0
     domains: str | None = None
+    health: list[HostProblem] | None = None
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0

@@ -27,6 +27,7 @@ from nova_lite.objects import (
     BlockDevice,
     Diagnostics,
     DiskSource,
+    HostProblem,
     Image,
     IncidentKind,
     Instance,
@@ -520,6 +521,15 @@ class HostMeasuring(BulkStatistics, Protocol):
 
     def get_host_counters(self) -> HostCounters:
         """Return the host's counters. Reads local files only."""
+        ...
+
+
+@runtime_checkable
+class HealthChecking(Protocol):
+    """A driver that sees signs that its machine will fail."""
+
+    def check_health(self) -> list[HostProblem]:
+        """Return the problems of the machine. Takes some seconds at most, whatever state its disks are in."""
         ...
 
 

@@ -43,6 +43,7 @@ from nova_lite.objects import (
     DiskFile,
     DiskSource,
     EncryptedDisk,
+    HostProblem,
     Image,
     Instance,
     Inventory,
@@ -99,7 +100,8 @@ class Control(msgspec.Struct, kw_only=True):
     ``delays``: seconds by step, in addition to the three general delays. ``live_migration_delay``: seconds per
     migration. ``hang_at``: steps that hang until the file changes; "*" for all. ``vcpus``, ``memory_mb``, ``disk_gb``:
     of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
-    memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type.
+    memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type. ``problems``: of
+    the machine, text by key, such as ``disk/smart/a``.
     """
 
     spawn_delay: float
@@ -116,6 +118,7 @@ class Control(msgspec.Struct, kw_only=True):
     delays: dict[str, float] = msgspec.field(default_factory=dict)
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
     guest_use: float = 0.0
+    problems: dict[str, str] = msgspec.field(default_factory=dict)
     console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
@@ -671,6 +674,10 @@ class FakeDriver(driver.ComputeDriver):
             memory_mb=control.memory_mb,
             memory_used_mb=sum(domain.memory_mb for domain in running) * control.guest_use,
         )
+
+    def check_health(self) -> list[HostProblem]:
+        problems = self._step("check_health").problems
+        return [HostProblem(key=key, kind=key.partition("/")[0], text=text) for key, text in problems.items()]
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Return the counters of the domain as it was created, with zeros for all activity."""

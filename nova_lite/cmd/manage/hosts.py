@@ -8,6 +8,7 @@ from typing import Any
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import capacity, joining, maintenance, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
+from nova_lite.db import host_health as health_of_hosts
 from nova_lite.db import hosts, leases, restarts, services
 from nova_lite.fence import methods
 
@@ -72,7 +73,19 @@ def register(commands: Commands) -> None:
     what.add_argument("--test", dest="what", action="store_const", const=_TEST, help="read its power by each method")
     what.add_argument("--off", dest="what", action="store_const", const=_OFF, help="switch it off and force it down")
     what.add_argument("--status", dest="what", action="store_const", const=_STATUS, help="show what is known")
+    commands.verb(noun, "health", "Show which hosts have signs that their machine will fail.", host_health)
     joining.register(commands, noun)
+
+
+def host_health(app: App, args: argparse.Namespace) -> None:
+    app.show(
+        ("Host", "Kind", "Since", "Problem", "State"),
+        [
+            (health.host, problem.kind, health.since[problem.key], problem.text, health.state or None)
+            for health in app.db.read(health_of_hosts.list_)
+            for problem in health.problems
+        ],
+    )
 
 
 def _register_switches(commands: Commands, noun: Any) -> None:

@@ -20,7 +20,8 @@ from nova_lite.db.models import Service
 BEGUN = "nova-lite-manage host maintenance, after migration {}"
 ENDS = "nova-lite-manage host maintenance --end, after migration {}"
 
-_REASON = re.compile(r"nova-lite-manage host maintenance(?: --end)?, after migration ([0-9]+)")
+#: A conductor that drains a host because of its health adds the problem.
+_REASON = re.compile(r"nova-lite-manage host maintenance(?: --end)?, after migration ([0-9]+)(?:: .*)?")
 
 
 def register(commands: Commands, noun: Any) -> None:

@@ -88,7 +88,9 @@ class Heartbeats:
         return self._compare_domains([report]).get(report.host)
 
     def _seems_unchanged(self, report: HostReport) -> bool:
-        if report.building or report.acting or not (report.serving and report.hypervisor_up):
+        if report.building or report.acting or report.health is not None:
+            return False
+        if not (report.serving and report.hypervisor_up):
             return False
         with self._lock:
             last = self._last_reports.get(report.host)

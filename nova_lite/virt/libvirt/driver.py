@@ -27,6 +27,7 @@ from nova_lite.objects import (
     Diagnostics,
     DiskSource,
     EncryptedDisk,
+    HostProblem,
     HostRouter,
     Image,
     IncidentKind,
@@ -42,7 +43,7 @@ from nova_lite.objects import (
     VolumeSource,
 )
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import host_counters, images, topology
+from nova_lite.virt import host_counters, host_health, images, topology
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import (
     BackupRequest,
@@ -104,6 +105,7 @@ class LibvirtDriver(ComputeDriver):
         super().__init__(conf, host, fetch_image)
         self._timing = timing
         self._records = Records(instances_path(conf), host)
+        self._health = host_health.HostChecks(conf, instances_path(conf))
         self._events = EventRelay(self._records.owns)
         uri = conf.libvirt.connection_uri
         self._connection = Connection(uri, host, None, timing)
@@ -786,6 +788,9 @@ class LibvirtDriver(ComputeDriver):
 
     def get_host_counters(self) -> HostCounters:
         return host_counters.read(instances_path(self.conf))
+
+    def check_health(self) -> list[HostProblem]:
+        return self._health.check()
 
 
 def _hardware(spec: SpawnSpec) -> hardware.Hardware:

@@ -1,0 +1,188 @@
+"""Disables and drains hosts whose machines have a problem, if ``[host_health] action`` says so.
+
+The oldest conductor that is up does it. Each move is a migration like any other, and the state is in the database. So
+another conductor goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from nova_lite import operations
+from nova_lite.base import exceptions, metrics
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.balancing import specs_of
+from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conf.host_health import DRAIN, REPORT
+from nova_lite.db import actions, host_health, hosts, services
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import InstanceAction
+from nova_lite.objects import ActionCommand, HostHealth, HostState, RequestSpec
+from nova_lite.scheduler.rpcapi import SchedulerRPC
+
+LOG = logging.getLogger(__name__)
+
+#: Event of a move that nobody requested. Its details say why.
+EVENT = "conductor_drain_host"
+
+#: Seconds between two searches for room for the servers of a host.
+ROOM_INTERVAL = 60.0
+
+#: Servers in one message to the scheduler.
+_PAGE = 50
+
+
+class HealthKeeper:
+    """The conductor's periodic work about hosts that will fail."""
+
+    def __init__(
+        self, engine: ActionEngine, scheduler: SchedulerRPC, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._engine = engine
+        self._db = engine.db
+        self._conf = engine.conf
+        self._scheduler = scheduler
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: list[HostHealth] = []
+        self._next_search: dict[str, float] = {}
+        #: Reasons that were logged, by host, and are not logged again while they are the same.
+        self._logged: dict[str, str] = {}
+
+    def samples(self) -> Iterable[tuple[str, metrics.Sample]]:
+        """Yield the number of problems of each host, by kind."""
+        with self._lock:
+            known = self._known
+        for health in known:
+            kinds = [problem.kind for problem in health.problems]
+            for kind in sorted(set(kinds)):
+                yield metrics.sample(metrics.HOST_PROBLEMS, kinds.count(kind), health.host, kind)
+
+    def run_if_first(self) -> None:
+        """Look at all hosts, and act as the options say. Call it every few seconds."""
+        is_first = self._db.read(services.is_first, services.CONDUCTOR, self._conf.host)
+        known = self._db.read(host_health.list_) if is_first else []
+        with self._lock:
+            self._known = known
+        if not known or self._conf.host_health.action == REPORT:
+            return
+        if self._db.read(host_health.has_enabled):
+            for host in self._db.write(host_health.settle):
+                LOG.info("Host %s was enabled: its present problems count no more", host)
+        for host in self._db.read(host_health.to_disable, self._conf):
+            self._disable(host)
+        if self._conf.host_health.action == DRAIN:
+            for host in self._db.read(host_health.in_state, host_health.DISABLED):
+                self._begin_drain(host)
+            for host in self._db.read(host_health.in_state, host_health.DRAINING):
+                self._drain(host)
+
+    # --- disable
+
+    def _disable(self, host: str) -> None:
+        refusal = ""
+        try:
+            reason = self._db.write(host_health.disable_failing, self._conf, host)
+        except exceptions.Conflict as error:
+            refusal, reason = error.message, ""
+        if refusal:
+            self._log_once(host, f"Host {host} has a problem, and stays enabled: {refusal}")
+        elif reason:
+            LOG.warning("Host %s is disabled: %s", host, reason)
+
+    def _log_once(self, host: str, text: str) -> None:
+        if self._logged.get(host) != text:
+            self._logged[host] = text
+            LOG.warning("%s", text)
+
+    # --- drain
+
+    def _begin_drain(self, host: str) -> None:
+        now = self._clock()
+        if now < self._next_search.get(host, now):
+            return
+        self._next_search[host] = now + ROOM_INTERVAL
+        if missing := self._without_room(host):
+            self._log_once(host, f"Host {host} is not drained: {missing} of its servers would find no room")
+        elif self._db.write(host_health.begin_drain, host):
+            LOG.warning("Host %s is drained because of its health", host)
+
+    def _without_room(self, host: str) -> int:
+        """Return the number of servers of a host that would find no place among the others."""
+        specs = self._db.read(_specs_of_host, host)
+        others = [state for state in self._db.read(hosts.states) if state.host != host]
+        free = {state.host: _free(state) for state in others if state.up and not state.disabled}
+        fitting = self._fitting(specs)
+        specs.sort(key=lambda spec: -spec.flavor.memory_mb)
+        return sum(not _place(spec, fitting[spec.instance_uuids[0]], free) for spec in specs)
+
+    def _fitting(self, specs: list[RequestSpec]) -> dict[str, list[str]]:
+        """Return the hosts that pass the scheduler's filters, by server."""
+        found: dict[str, list[str]] = {}
+        for start in range(0, len(specs), _PAGE):
+            page = specs[start : start + _PAGE]
+            names = self._scheduler.fitting_hosts(get_admin_context(), page)
+            found |= {spec.instance_uuids[0]: fitting for spec, fitting in zip(page, names, strict=True)}
+        return found
+
+    def _drain(self, host: str) -> None:
+        drain = self._db.read(host_health.drain_of, host)
+        for instance_uuid in drain.confirm:
+            self._begin(host, instance_uuid, operations.CONFIRM_RESIZE)
+        room = max(0, self._conf.host_health.moves_at_once - drain.moving)
+        moves = [(uuid, operations.LIVE_MIGRATE) for uuid in drain.live]
+        moves += [(uuid, operations.MIGRATE) for uuid in drain.cold]
+        for instance_uuid, operation in moves[:room]:
+            self._begin(host, instance_uuid, operation)
+        if not drain.left and self._db.write(host_health.end_drain, host):
+            LOG.warning("Host %s is drained: no server is left", host)
+
+    def _begin(self, host: str, instance_uuid: str, operation: operations.Operation) -> None:
+        context, refusal = get_admin_context(), ""
+        try:
+            command = self._db.write(self._begin_drain_move, context, host, instance_uuid, operation)
+        except (exceptions.Conflict, exceptions.Invalid, exceptions.NotFound) as error:
+            refusal = error.message
+        if refusal:
+            self._log_once(host, f"Server {instance_uuid} does not leave host {host} now: {refusal}")
+        else:
+            self._engine.send(command, context)
+
+    def _begin_drain_move(
+        self, uow: UnitOfWork, context: RequestContext, host: str, instance_uuid: str, operation: operations.Operation
+    ) -> ActionCommand:
+        """Accept a move, or the confirmation of a cold one, of a server of a host that is drained."""
+        payload = {"host": None, "forced": False, "block": None} if operation is operations.LIVE_MIGRATE else {}
+        command = self._engine.accept_in(uow, context, instance_uuid, operation.kind, payload)
+        action = uow.session.get(InstanceAction, command.action_id)
+        assert action is not None
+        actions.note_event(uow, action, EVENT, f"Host {host} has a problem, and is drained.")
+        host_health.require_draining(uow, host, instance_uuid if operation is operations.MIGRATE else None)
+        return command
+
+
+def _specs_of_host(uow: UnitOfWork, host: str) -> list[RequestSpec]:
+    return specs_of(uow, host_health.servers_of(uow, host))
+
+
+def _free(state: HostState) -> list[int]:
+    """Return the free memory, vCPUs and disk of a host."""
+    memory_mb, disk_gb = state.memory_mb - state.memory_mb_used, state.disk_gb - state.disk_gb_used
+    return [memory_mb, state.vcpus - state.vcpus_used, disk_gb]
+
+
+def _place(spec: RequestSpec, fitting: list[str], free: dict[str, list[int]]) -> bool:
+    """Take the place of a server at the fitting host with most memory. Return False if none has room."""
+    size = (spec.flavor.memory_mb, spec.flavor.vcpus, spec.flavor.disk_gb)
+    rest = {
+        name: [has - needs for has, needs in zip(free[name], size, strict=True)] for name in fitting if name in free
+    }
+    able = [name for name, values in rest.items() if min(values) >= 0]
+    if not able:
+        return False
+    target = max(able, key=lambda name: (free[name][0], name))
+    free[target] = rest[target]
+    return True

@@ -22,12 +22,13 @@ from typing import Any
 import pytest
 import requests
 
+from nova_lite.api.page import sessions
 from nova_lite.api.volume import versions
 from tests.functional import nursery
 from tests.functional.cloud import PASSWORDS, Cloud, wait_for
 from tests.security import forgetful
 from tests.support.ports import free_port
-from tests.support.requests_of_routes import KEY, LATEST, Attempt, every_list, every_request
+from tests.support.requests_of_routes import BEHIND_PAGE, KEY, LATEST, Attempt, every_list, every_request
 
 MARK = f"mark-{uuid.uuid4().hex[:12]}"
 KEY_PAIR = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF " + MARK
@@ -50,6 +51,7 @@ PUBLIC = {
         "/v3/OS-FEDERATION/identity_providers/{idp_id}/protocols/{protocol_id}/auth",
     ): "a log-in, which is a 401 without a token of the provider",
 }
+PUBLIC |= {("page", f"/api/{service}{BEHIND_PAGE[service]}{path}"): why for (service, path), why in PUBLIC.items()}
 #: Names that users choose freely, so that the attacker may use the victim's.
 WORDS = {"key", "tag", "label", "role", "encryption_field"}
 
@@ -75,12 +77,18 @@ class User:
             "volume": f"http://127.0.0.1:{self.cloud.volume_port}/v3",
             "network": f"http://127.0.0.1:{self.cloud.network_port}/v2.0",
             "placement": f"http://127.0.0.1:{self.cloud.placement_port}",
+            "join": f"http://127.0.0.1:{self.cloud.join_port}",
+            "page": f"http://127.0.0.1:{self.cloud.page_port}",
         }[service]
         headers = {"X-Auth-Token": self.token, **self.headers, **more.pop("headers", {})}
         if service == "volume":
             headers["OpenStack-API-Version"] = f"volume 3.{versions.MAXIMUM}"
         elif service == "placement":
             headers["OpenStack-API-Version"] = "placement latest"
+        elif service == "page":
+            # A token in a cookie, as of a browser. The page takes it from nowhere else.
+            headers |= {"X-Auth-Token": "", sessions.MARK: "1", "Cookie": f"nova_lite_session={self.token}"}
+            headers["OpenStack-API-Version"] = f"compute 2.{version}, placement latest, volume 3.{versions.MAXIMUM}"
         elif version is not None:
             headers["OpenStack-API-Version"] = f"{service} 2.{version}"
         data = None
@@ -393,17 +401,20 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
 @pytest.fixture(scope="module")
 def cast(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
     del broker
-    port = free_port()
+    port, join_port, page_port = free_port(), free_port(), free_port()
     config = f"""
 [api]
-enabled_apis = osapi_compute, identity, image, volume, network, placement, metadata
+enabled_apis = osapi_compute, identity, image, volume, network, placement, metadata, join, page
 metadata_listen_port = {port}
+join_port = {join_port}
+page_port = {page_port}
 [network]
 project_ranges = 10.98.0.0/16, fd98::/16
 [server_backups]
 interval = 86400
 """
     cloud = Cloud(tmp_path_factory.mktemp("member"), computes=2, standalone=True, extra_config=config)
+    cloud.join_port, cloud.page_port = join_port, page_port  # type: ignore[attr-defined]
     try:
         cloud.make()
         cloud.start_all()
@@ -431,7 +442,9 @@ HIDDEN = (
 def found(attempt: Attempt, answer: requests.Response) -> bool:
     if attempt.unserved:
         return answer.status_code < 400
-    return answer.status_code not in (403, 404)
+    # The join API knows no user: each request that no host has signed is a 401. The page has what is nobody's, too.
+    refused = {"join": (401,), "page": (403, 404, 410, 501)}
+    return answer.status_code not in refused.get(attempt.service, (403, 404))
 
 
 def attacked(cast: Cast, attacker: User, attempt: Attempt) -> list[str]:
@@ -458,7 +471,8 @@ def test_missing_ownership_check_is_found(cast: Cast) -> None:
     """A control: at an API of which some routes do not ask, the attack finds these, and no others."""
     other = copy.copy(cast.cloud)
     text = (other.path / "api.conf").read_text()
-    for name in ("port", "identity_port", "image_port", "volume_port", "network_port", "placement_port"):
+    apis = ("identity", "image", "volume", "network", "placement", "join", "page")
+    for name in ("port", *(f"{api}_port" for api in apis)):
         setattr(other, name, free_port())
         text = text.replace(f"port = {getattr(cast.cloud, name)}\n", f"port = {getattr(other, name)}\n")
     config, log = other.path / "forgetful.conf", other.path / "forgetful.log"
@@ -468,7 +482,8 @@ def test_missing_ownership_check_is_found(cast: Cast) -> None:
     try:
         wait_for("the API answers", lambda: answers(other.identity_url), 60)
         attacker = User(other, "other")
-        asked = [item for item in every_request(cast.things) if item.method == "GET" and not item.unserved]
+        every = (item for item in every_request(cast.things) if item.service not in ("join", "page"))
+        asked = [item for item in every if item.method == "GET" and not item.unserved]
         seen = {(item.service, item.route) for item in asked if attacked(cast, attacker, item)}
         lists = {(service, path): attacker(service, "GET", path, None, at) for service, path, at, _ in every_list()}
         seen |= {route for route, answer in lists.items() if cast.leaks(answer, route)}
@@ -774,7 +789,8 @@ def test_attack_targets_exist(cast: Cast) -> None:
     answers: dict[tuple[str, str], list[str]] = {}
     for attempt in every_request(cast.things):
         is_public = (attempt.service, attempt.route) in PUBLIC
-        if attempt.method == "GET" and attempt.known and not attempt.unserved and not is_public:
+        served = not attempt.unserved and attempt.service != "join"
+        if attempt.method == "GET" and attempt.known and served and not is_public:
             answer = cast.victim(attempt.service, "GET", attempt.path, None, attempt.version)
             shown = answer.status_code in (200, 204, 403)
             told = "" if shown else f"{attempt}: {answer.status_code} {answer.text}"

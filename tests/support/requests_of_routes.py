@@ -16,9 +16,11 @@ from nova_lite.api.http import microversions, validation, wsgi
 from nova_lite.api.http.router import extension_classes
 from nova_lite.api.identity.app import IdentityApp
 from nova_lite.api.image.app import ImageApp
+from nova_lite.api.join import app as join
 from nova_lite.api.network import tags as network_tags
 from nova_lite.api.network import views as network_views
 from nova_lite.api.network.app import NetworkApp
+from nova_lite.api.page import rights
 from nova_lite.api.placement.app import PlacementApp
 from nova_lite.api.volume.app import VolumeApp
 from nova_lite.base import exceptions
@@ -28,6 +30,17 @@ APPS = (
     *(("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp)),
     ("placement", PlacementApp),
 )
+#: Paths of the APIs behind the page, which has them below ``/api/SERVICE``.
+BEHIND_PAGE = {
+    "compute": "/v2.1",
+    "identity": "",
+    "image": "/v2",
+    "volume": "/v3",
+    "network": "/v2.0",
+    "placement": "",
+}
+#: Path of the page's stream, which has no end (tests/unit/api/page/test_events.py).
+STREAM = "/events"
 #: Kinds of the victim's resources, by the segment before a variable, or by the variable's name.
 KINDS = {
     "servers": "server",
@@ -290,7 +303,7 @@ def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]
     """Yield all requests. ``things``: the victim's, by kind. ``first``: only URLs with two or more variables, the
     first of which names one of these.
     """
-    for row in rows():
+    for row in itertools.chain(rows(), other_ways()):
         names = VARIABLE.findall(row.path)
         if not names or (first is not None and len(names) < 2):
             continue
@@ -298,7 +311,7 @@ def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]
         if first is not None and kinds[0] not in first:
             continue
         choices = [_values(things if first is None or index else first, kind) for index, kind in enumerate(kinds)]
-        if row.unserved:  # one is enough of what nobody is served
+        if row.unserved or row.service == "page":  # one is enough of what nobody is served, and of another way
             choices = [choice[:1] for choice in choices]
         for named in _combined(choices, kinds):
             values = dict(zip(names, (value for _, value in named), strict=True))
@@ -328,6 +341,9 @@ def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
                 if service == "placement":
                     names = [*names, *PLACEMENT_QUERY]
                 yield service, row.path, None, names
+    for path in rights.ROUTES:
+        if path != STREAM:
+            yield "page", path, None, common
 
 
 def rows() -> Iterator[Row]:
@@ -348,10 +364,21 @@ def rows() -> Iterator[Row]:
             yield Row(service, row.method, row.path, None, bodies, row.handler == "refuse")
 
 
+def other_ways() -> Iterator[Row]:
+    """Yield the join API, and through the page the route of each API that shows one resource."""
+    for path, methods in join.ROUTES.items():
+        for method in methods:
+            yield Row("join", method, path, None, [None if method == "GET" else {}])
+    newest = {row[:3]: row.version for row in rows() if row.method == "GET" and not row.unserved}
+    for (service, method, path), version in newest.items():
+        if path.endswith("}") and len(VARIABLE.findall(path)) == 1:
+            yield Row("page", method, f"/api/{service}{BEHIND_PAGE[service]}{path}", version, [None])
+
+
 def kind_of(path: str, name: str) -> str | None:
     """Return the kind of resource that a variable of a path names, None if it is not known."""
     before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
-    own = KINDS_OF_IDENTITY if path.startswith("/v3/") else {}
+    own = KINDS_OF_IDENTITY if path.startswith(("/v3/", "/api/identity/v3/")) else {}
     return KINDS.get(name) or KINDS.get(before) or own.get(before) or own.get(name)
 
 

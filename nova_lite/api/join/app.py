@@ -27,7 +27,8 @@ MAX_OF_CLIENT, MAX_OF_ALL = 60, 600
 CACHE_SECONDS = 1.0
 #: The request is the body with signatures around it.
 MAX_REQUEST = 2 * join_requests.MAX_BODY
-_METHODS = {"/v1/trust": ("GET",), "/v1/hosts": ("POST",)}
+#: Methods by path. Nobody has an account here: each request but the first is signed.
+ROUTES = {"/v1/trust": ("GET",), "/v1/hosts": ("POST",), "/v1/images/{image_id}": ("GET", "PUT")}
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> JoinApp:
@@ -57,7 +58,7 @@ class JoinApp:
     def _respond(self, req: webob.Request) -> webob.Response:
         parent, _, name = req.path_info.rstrip("/").rpartition("/")
         is_image = parent == "/v1/images"
-        allowed = ("GET", "PUT") if is_image else _METHODS.get(f"{parent}/{name}")
+        allowed = ROUTES.get(f"{parent}/{{image_id}}" if is_image else f"{parent}/{name}")
         if allowed is None:
             raise exceptions.NotFound("There are GET /v1/trust, POST /v1/hosts, and GET and PUT /v1/images/ID.")
         if req.method not in allowed:

@@ -10,7 +10,7 @@ from nova_lite.api.http import deploy, refusals
 from nova_lite.api.http.deploy import App
 from nova_lite.api.identity import authority
 from nova_lite.api.identity.authority import Authority
-from nova_lite.api.page import consoles, files, providers, sessions
+from nova_lite.api.page import consoles, files, providers, rights, sessions
 from nova_lite.base import exceptions
 
 #: Name in the page's URLs and in ``[api] enabled_apis`` of each API that the page calls.
@@ -144,7 +144,7 @@ class PageApp:
             return self._providers.respond(req)
         if path == providers.CALLBACK and req.method == "GET":
             return self._providers.finish(req)
-        if path in ("/rights", "/daemons", "/configuration") and req.method == "GET":
+        if path in rights.ROUTES and req.method == "GET":
             sessions.check_origin(req)
             return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._own)
         raise exceptions.NotFound("The page has no such file.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import webob
@@ -20,13 +21,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
     """Return the page's own applications for authenticated callers."""
     del global_conf, local_conf
     services = deploy.services()
-    apps: dict[str, deploy.App] = {
-        "/rights": RightsApp(services),
-        "/daemons": DaemonsApp(services),
-        "/configuration": ConfigurationApp(services),
-        "/events": EventsApp(services),
-    }
-    return deploy.UrlMap(apps)
+    return deploy.UrlMap({path: app(services) for path, app in ROUTES.items()})
 
 
 class RightsApp:
@@ -59,3 +54,12 @@ def _view(operation: Operation) -> dict[str, Any]:
         "during": operation.during,
         "despite_lock": operation.despite_lock,
     }
+
+
+#: The page's own paths, which are read with a token.
+ROUTES: dict[str, Callable[[wsgi.ApiServices], deploy.App]] = {
+    "/rights": RightsApp,
+    "/daemons": DaemonsApp,
+    "/configuration": ConfigurationApp,
+    "/events": EventsApp,
+}

@@ -1,0 +1,175 @@
+"""Requests to each API of one cloud: each route of the route tables enforces a rule, and a body that is no JSON, or not
+the JSON that is wanted, is refused with one sentence.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import webob
+
+from nova_lite.api.http import deploy
+from nova_lite.api.http.rest import PUBLIC, ServiceRoute
+from nova_lite.api.identity import authority
+from nova_lite.api.join import app as join
+from nova_lite.api.page import app as page
+from nova_lite.api.page import rights, sessions
+from tests.support.every_api import EveryApi
+from tests.support.requests_of_routes import APPS, BODIES, VARIABLE, kind_of
+
+_PROTOCOL = "/v3/OS-FEDERATION/identity_providers/{idp_id}/protocols/{protocol_id}"
+_SIGNED = "the request is signed by a key, not sent by a user"
+#: Routes without a rule, and why.
+WITHOUT_RULES = {
+    ("identity", "GET", "/"): "versions",
+    ("identity", "GET", "/v3"): "versions",
+    ("identity", "POST", "/v3/auth/tokens"): "a log-in",
+    ("identity", "GET", f"{_PROTOCOL}/auth"): "a log-in by a provider's token",
+    ("identity", "POST", f"{_PROTOCOL}/auth"): "a log-in by a provider's token",
+    ("join", "GET", "/v1/trust"): "public keys",
+    ("join", "POST", "/v1/hosts"): f"a token to join or the host's key: {_SIGNED}",
+    ("join", "GET", "/v1/images/{image_id}"): f"a host's key: {_SIGNED}",
+    ("join", "PUT", "/v1/images/{image_id}"): f"a host's key: {_SIGNED}",
+    ("page", "GET", "/rights"): "the rules that allow the caller something: none, here",
+}
+#: Other applications without rules, and why. Rules of ``osapi_compute``: tests/unit/policies/test_enforcer.py.
+OTHERS = {
+    **dict.fromkeys(
+        ("versions", "image_versions", "volume_versions", "network_versions", "placement_versions"), "versions"
+    ),
+    "openapi": "the description of the API",
+    "metadata": "guests, who are known by their addresses",
+}
+
+#: A request with a body on each API.
+REQUESTS = [
+    ("compute", "POST", "/servers"),
+    ("identity", "POST", "/v3/auth/tokens"),
+    ("image", "POST", "/images"),
+    ("image", "PATCH", "/images/{image}"),
+    ("volume", "POST", "/volumes"),
+    ("network", "POST", "/networks"),
+]
+BODIES = {
+    "cut": b'{"server": {"name": "x"',
+    "no JSON": b"name=x",
+    "no UTF-8": b'{"name": "\xff\xfe"}',
+    "deep": b"[" * 50_000,
+    "deep, whole": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    "a list": b"[1, 2]",
+    "a number": b"7",
+    "null": b"null",
+    "infinite": b'{"server": 1e999, "auth": 1e999, "volume": 1e999, "network": 1e999, "name": 1e999}',
+    "long number": b'{"server": ' + b"9" * 5_000 + b"}",
+    "half a character": b'{"server": "\\ud800", "auth": "\\ud800", "volume": "\\ud800", "network": "\\ud800"}',
+    "empty": b"",
+}
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryApi]:
+    path: Path = tmp_path_factory.mktemp("cloud")
+    made = EveryApi(path)
+    yield made
+    made.close()
+
+
+def test_malformed_body_is_a_400_with_a_sentence(cloud: EveryApi, caplog: pytest.LogCaptureFixture) -> None:
+    wrong = []
+    for service, method, path in REQUESTS:
+        path = path.format(image=cloud.things["image"][0])
+        for kind, body in BODIES.items():
+            response = cloud.send(service, method, path, body)
+            text = response.text
+            if response.status_code != 400 or "Traceback" in text or not 20 < len(text) < 1000:
+                wrong.append((service, method, kind, response.status_code, text[:300]))
+    assert wrong == []
+    assert "Traceback" not in caplog.text
+
+
+#: Bodies of routes whose rule is about what the body names.
+_BODIES = {
+    ("POST", "/v3/credentials"): '{"credential": {"type": "ec2", "blob": "{}", "user_id": "%(own_user)s"}}',
+    ("POST", "/v3/OS-TRUST/trusts"): '{"trust": {"trustor_user_id": "%(own_user)s", "trustee_user_id": "%(user)s", '
+    '"project_id": "%(own_project)s", "impersonation": true, "roles": [{"name": "admin"}]}}',
+}
+
+
+def _path(route: str, cloud: EveryApi) -> str:
+    """Return the route's path with one resource of each kind."""
+    values = {}
+    for name in VARIABLE.findall(route):
+        kind = kind_of(route, name)
+        values[name] = cloud.things.get(kind or "", ["nobodys"])[0]
+    return route.format(**values)
+
+
+def _answer(cloud: EveryApi, service: str, route: ServiceRoute) -> webob.Response:
+    changes = route.method in ("POST", "PUT", "PATCH") and not route.streams
+    (body, *_) = BODIES.get((service, route.method, route.path), [{} if changes else None])
+    if (route.method, route.path) in _BODIES:
+        things = {kind: values[0] for kind, values in cloud.things.items()}
+        body = json.loads(_BODIES[route.method, route.path] % things)
+    return cloud.send(service, route.method, _path(route.path, cloud), body)
+
+
+@pytest.fixture
+def asked(cloud: EveryApi, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Close all rules. Return the rules that are asked."""
+    found: list[str] = []
+    monkeypatch.setattr(cloud.services.policy, "allows", lambda context, rule, target=None: found.append(rule))
+    return found
+
+
+def test_every_route_of_each_service_enforces_its_rule(cloud: EveryApi, asked: list[str]) -> None:
+    wrong, without = [], set()
+    for service, app in APPS:
+        for route in app.routes:
+            asked.clear()
+            if route.policy == PUBLIC:
+                without.add((service, route.method, route.path))
+                continue
+            response = _answer(cloud, service, route)
+            if response.status_code != 403 or route.policy not in asked:
+                wrong.append((service, route.method, route.path, route.policy, response.status_code, list(asked)))
+    assert wrong == []
+    assert without == {route for route in WITHOUT_RULES if route[0] in dict(APPS)}
+
+
+def test_every_path_of_the_page_enforces_a_rule_or_leads_to_an_api(cloud: EveryApi, asked: list[str]) -> None:
+    apis = {short: cloud.apps[name] for short, name in page.APIS.items()}
+    own = deploy.load_app("page_rights", cloud.services)
+    served = page.PageApp(apis, own, authority.of(cloud.services), {}, [])
+
+    def get(path: str, token: str) -> webob.Response:
+        headers = {sessions.MARK: "1", "Cookie": f"nova_lite_session={token}"}
+        return webob.Request.blank(path, headers=headers).get_response(served)
+
+    without = {("page", "GET", path) for path in rights.ROUTES if get(path, cloud.token).status_code != 403}
+    assert without == {route for route in WITHOUT_RULES if route[0] == "page"}
+    assert get("/rights", cloud.token).json["rules"] == []
+    for path in (*rights.ROUTES, "/api/compute/v2.1/servers", "/api/volume/v3/volumes", "/api/network/v2.0/ports"):
+        assert get(path, "").status_code == 401, path
+    assert get("/api/compute/v2.1/servers", cloud.token).status_code == 403
+
+
+def test_every_route_of_the_join_api_refuses_who_signs_nothing(cloud: EveryApi) -> None:
+    served = deploy.load_app("join", cloud.services)
+    routes = {("join", method, path) for path, methods in join.ROUTES.items() for method in methods}
+    assert routes == {route for route in WITHOUT_RULES if route[0] == "join"}
+    answers = {}
+    for service, method, path in routes:
+        body = b"{}" if method in ("POST", "PUT") else None
+        request = webob.Request.blank(_path(path, cloud), method=method, body=body)
+        answers[service, method, path] = request.get_response(served).status_code
+    assert {status for route, status in answers.items() if "signed" in WITHOUT_RULES[route]} <= {400, 401}
+
+
+def test_every_application_is_tested_for_its_rules() -> None:
+    points = importlib.metadata.entry_points(group="paste.app_factory")
+    ours = {point.name for point in points if point.value.startswith("nova_lite.")}
+    assert ours == {"osapi_compute", "join", "page", "page_rights", *dict(APPS), *OTHERS}

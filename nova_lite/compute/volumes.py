@@ -19,12 +19,18 @@ from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
 
 LOG = logging.getLogger(__name__)
 
+LATE = "Volume %s: a late command of %s is ignored"
+
 GIB = 1024**3
 
 #: Number of files that are copied concurrently.
 MAX_CONCURRENT = 2
-#: Number of finished restorations that are remembered.
-MAX_RESTORED = 1000
+#: Number of ended tasks that are remembered.
+MAX_ENDED = 1000
+#: Work that does no harm when its command comes after its end: it only removes or reads files.
+HARMLESS = frozenset(
+    {VolumeVerb.DELETE, VolumeVerb.DELETE_SNAPSHOT, VolumeVerb.DELETE_BACKUP, VolumeVerb.VERIFY_BACKUP}
+)
 
 
 class VolumeWorker:
@@ -33,15 +39,18 @@ class VolumeWorker:
         self._slots = threading.BoundedSemaphore(MAX_CONCURRENT)
         self._mutex = threading.Lock()
         self._in_progress: set[int] = set()
-        #: Ids of restorations into existing volumes that the conductor knows to have ended.
-        self._restored: collections.deque[int] = collections.deque(maxlen=MAX_RESTORED)
+        #: Ids of tasks that the conductor knows to have ended.
+        self._ended: collections.deque[int] = collections.deque(maxlen=MAX_ENDED)
 
     def start(self, work: VolumeWork) -> None:
         """Start the work in a separate thread. Duplicates of work in progress are ignored: the conductor repeats its
-        casts. A late duplicate of a restoration is ignored, too: a server may have the volume by then.
+        casts. A late duplicate is ignored, too: a server may have the volume by then, or nobody its file.
         """
         with self._mutex:
-            if work.id in self._in_progress or work.id in self._restored:
+            if work.id in self._in_progress:
+                return
+            if work.id in self._ended:
+                LOG.info(LATE, work.volume_id, work.verb)
                 return
             self._in_progress.add(work.id)
         threading.Thread(target=self._run, args=(work,), name=f"volume-{work.volume_id}", daemon=True).start()
@@ -51,27 +60,28 @@ class VolumeWorker:
             with contextlib.suppress(Stopping):
                 with self._slots:
                     if not self._is_wanted(work):
-                        LOG.info("Volume %s: a late command to restore it is ignored", work.volume_id)
+                        LOG.info(LATE, work.volume_id, work.verb)
                         return
                     error = self._do(work)
                 self._report(work, error)
-                if work.verb is VolumeVerb.RESTORE and not work.is_new:
+                if work.verb not in HARMLESS:
                     with self._mutex:
-                        self._restored.append(work.id)
+                        self._ended.append(work.id)
         finally:
             with self._mutex:
                 self._in_progress.discard(work.id)
 
     def _is_wanted(self, work: VolumeWork) -> bool:
-        """Ask the conductor, for as long as necessary, whether it waits for a restoration into an existing volume.
+        """Ask the conductor, for as long as necessary, whether it waits for this work of this host.
 
-        Its command may have waited while this host was off. Other work does no harm when it is repeated.
+        The command may have waited while this host was off. By then another host may have done the work. A file that
+        is made after its volume, snapshot or backup was deleted would stay forever.
         """
         host = self._host
-        if work.verb is not VolumeVerb.RESTORE or work.is_new:
+        if work.verb in HARMLESS:
             return True
         return host.retrier.call(
-            f"Volume {work.volume_id}: query for a restoration",
+            f"Volume {work.volume_id}: query whether {work.verb} is wanted",
             lambda: host.conductor.is_volume_work_open(get_admin_context(), host.name, work.id, work.volume_id),
             lambda: None,
         )

@@ -1630,8 +1630,9 @@ class ConductorRPC(Protocol):
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.26", replay_safe=True, fallback=rpc.result(True))
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
-        """Check whether the conductor waits for this work on a volume. A late command of ended work must not change
-        what a guest has written since.
+        """Check whether the conductor waits for this work on a volume.
+
+        A late command of ended work must neither change what a guest has written since, nor make what was deleted.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.29", replay_safe=True)

@@ -46,6 +46,12 @@ ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_done", "image_failed"
 #: A volume is accepted, its work is given to a host, and that has done it.
 VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
+#: Other requests for a volume are accepted: a larger size, an image of it, its deletion, and a change of its row alone.
+VOLUME_EXTEND, VOLUME_UPLOAD, VOLUME_DELETE, VOLUME_UPDATE = (
+    *("extend_volume", "upload_volume", "delete_volume", "update_volume"),
+)
+#: A snapshot is accepted, and its deletion.
+SNAPSHOT_CREATE, SNAPSHOT_DELETE = "create_snapshot", "delete_snapshot"
 #: A backup is accepted, and its restoration.
 BACKUP_CREATE, BACKUP_RESTORE = "create_backup", "restore_backup"
 #: Transactions of a Cinder volume: one conductor leases it, stores Cinder's state, releases it, and forgets it with its
@@ -60,6 +66,7 @@ TRANSACTIONS = (
     *(CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET, CINDER_MADE, CINDER_IS_MADE),
     *(ATTACH_ASK, ACCEPT_MADE, PORTS),
     *(VOLUME_CREATE, VOLUME_TAKE, VOLUME_END, BACKUP_CREATE, BACKUP_RESTORE),
+    *(VOLUME_EXTEND, VOLUME_UPLOAD, VOLUME_DELETE, VOLUME_UPDATE, SNAPSHOT_CREATE, SNAPSHOT_DELETE),
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST, RESTART),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
@@ -102,12 +109,16 @@ BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 DELETE_SEVERAL = "terminate_instances"
 
 VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK = "volume_work", "backup_volume", "encrypted_volume_work"
+UPLOAD_WORK = "upload_volume"
+#: A host asks whether work on a volume is still wanted.
+WORK_WANTED = "is_volume_work_open"
 #: A host's request for the key of an encrypted volume.
 KEY = "volume_key_get"
 
 CASTS = frozenset(
     {
-        *(NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK, BUILD_ONE, BUILD_SEVERAL, DELETE_SEVERAL),
+        *(NUDGE, NEW_STATES, BUILD_ONE, BUILD_SEVERAL, DELETE_SEVERAL),
+        *(VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK, UPLOAD_WORK),
         *operations.command_methods(),
     }
 )
@@ -188,7 +199,42 @@ def of_undos(row: operations.Operation) -> Points:
 
 def of_volume() -> Points:
     """Return the points of work on a volume's file, from its request on."""
-    return _of_work("volume_create", VOLUME_CREATE, VOLUME_WORK, "volume/create")
+    asked = {CONDUCTOR: around(f"handle/{WORK_WANTED}"), COMPUTE: around(f"send/{WORK_WANTED}")}
+    return join(_of_work("volume_create", VOLUME_CREATE, VOLUME_WORK, "volume/create"), asked)
+
+
+def of_extension() -> Points:
+    """Return the points of a larger size of a volume."""
+    return _of_work("volume_extend", VOLUME_EXTEND, VOLUME_WORK, "volume/extend")
+
+
+def of_snapshot() -> Points:
+    """Return the points of a snapshot of a free volume."""
+    return _of_work("snapshot_create", SNAPSHOT_CREATE, VOLUME_WORK, "volume/snapshot")
+
+
+def of_snapshot_deletion() -> Points:
+    """Return the points of the deletion of a snapshot."""
+    return _of_work("snapshot_delete", SNAPSHOT_DELETE, VOLUME_WORK, "volume/delete_snapshot")
+
+
+def of_volume_deletion() -> Points:
+    """Return the points of the deletion of a volume."""
+    return _of_work("volume_delete", VOLUME_DELETE, VOLUME_WORK, "volume/delete")
+
+
+def of_upload() -> Points:
+    """Return the points of an image that is made of a volume."""
+    published = {CONDUCTOR: around("image/publish")}
+    return join(_of_work("volume_upload", VOLUME_UPLOAD, UPLOAD_WORK, "upload"), published)
+
+
+def of_retype() -> Points:
+    """Return the points of another type for a volume, which is one transaction."""
+    return {
+        API: around("send/volume_update"),
+        CONDUCTOR: around("handle/volume_update", f"commit/{VOLUME_UPDATE}"),
+    }
 
 
 def of_key() -> Points:

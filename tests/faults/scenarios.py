@@ -1118,6 +1118,28 @@ def _automatic() -> Iterator[Scenario]:
         yield Scenario(name, prepare, run, found, site, automatic.EFFECTS, long=True)
 
 
+# --- work on volumes
+
+
+def _of_volumes() -> Iterator[Scenario]:
+    for name, prepare, run, found in (
+        ("volume extend", volumes.filled, volumes.extend, points.of_extension()),
+        ("volume snapshot", volumes.filled, volumes.snapshot, points.of_snapshot()),
+        ("volume snapshot delete", volumes.with_snapshot, volumes.delete_snapshot, points.of_snapshot_deletion()),
+        ("volume upload", volumes.filled, volumes.upload, points.of_upload()),
+        ("volume retype", volumes.with_another_type, volumes.retype, points.of_retype()),
+        ("volume delete", volumes.filled, volumes.delete, points.of_volume_deletion()),
+    ):
+        yield Scenario(name, prepare, run, found)
+    # A volume that a server has differs in the work of its host alone.
+    for name, run, effect in (
+        ("volume extend, in use", volumes.extend_in_use, "volume/extend"),
+        ("volume snapshot, in use", volumes.snapshot, "snapshot"),
+    ):
+        yield Scenario(name, volumes.filled_in_use, run, {COMPUTE: around(effect)}, long=True)
+    yield Scenario("volume snapshot, late command", volumes.filled, volumes.late_snapshot, {}, long=True)
+
+
 # --- all
 
 
@@ -1186,6 +1208,7 @@ def _stories() -> Iterator[Scenario]:
         *("attach encrypted volume", volumes.server_and_encrypted_volume, volumes.attach, points.of_key()),
         effects=STOPS,
     )
+    yield from _of_volumes()
     yield Scenario("volume backup", volumes.filled, volumes.back_up, points.of_backup())
     yield Scenario("volume restore", volumes.backed_up_and_changed, volumes.restore, points.of_restoration())
     yield Scenario(

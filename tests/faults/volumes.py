@@ -1,4 +1,6 @@
-"""Volumes in the fault matrix: one is made, attached and detached, whatever dies meanwhile; it is there once."""
+"""Volumes in the fault matrix: one is made, changed, copied, attached and deleted, whatever dies meanwhile. Its file is
+there once, and none without a volume.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +10,47 @@ from pathlib import Path
 from typing import Any
 
 import requests
+import sqlalchemy as sa
 
+from nova_lite.base import failpoints
 from nova_lite.volume import luks
+from tests.faults import images
 from tests.faults.arena import Arena
+from tests.faults.outages import release
+from tests.faults.points import COMPUTE, VOLUME_WORK, Fault
 from tests.functional import cloud
 
 SETTLE_SECONDS = 90.0
 
 
+#: A version in which volumes that a server has are extended and copied.
+VERSION = {"OpenStack-API-Version": "volume 3.66"}
+
+
 def _ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
     """Send a request; return None without a response."""
     url = f"http://127.0.0.1:{arena.cloud.volume_port}/v3{path}"
+    headers = {"X-Auth-Token": "admin:demo", **VERSION}
     with contextlib.suppress(requests.RequestException):
-        return requests.request(method, url, json=body, headers={"X-Auth-Token": "admin:demo"}, timeout=30)
+        return requests.request(method, url, json=body, headers=headers, timeout=30)
     return None
 
 
-def _volumes(arena: Arena) -> list[dict[str, Any]]:
+def _listed(arena: Arena, kind: str) -> list[dict[str, Any]]:
     def listed() -> list[list[dict[str, Any]]]:
-        answer = _ask(arena, "GET", "/volumes/detail")
-        return [answer.json()["volumes"]] if answer is not None and answer.status_code == 200 else []
+        answer = _ask(arena, "GET", f"/{kind}/detail")
+        return [answer.json()[kind]] if answer is not None and answer.status_code == 200 else []
 
-    found: list[dict[str, Any]] = cloud.wait_for("volumes are listed", listed, SETTLE_SECONDS)[0]
+    found: list[dict[str, Any]] = cloud.wait_for(f"{kind} are listed", listed, SETTLE_SECONDS)[0]
     return found
+
+
+def _volumes(arena: Arena) -> list[dict[str, Any]]:
+    return _listed(arena, "volumes")
+
+
+def _snapshots(arena: Arena) -> list[dict[str, Any]]:
+    return _listed(arena, "snapshots")
 
 
 def _settle(arena: Arena, status: str) -> str:
@@ -117,12 +137,7 @@ def _file(arena: Arena) -> Path:
 
 
 def _backups(arena: Arena) -> list[dict[str, Any]]:
-    def listed() -> list[list[dict[str, Any]]]:
-        answer = _ask(arena, "GET", "/backups/detail")
-        return [answer.json()["backups"]] if answer is not None and answer.status_code == 200 else []
-
-    found: list[dict[str, Any]] = cloud.wait_for("backups are listed", listed, SETTLE_SECONDS)[0]
-    return found
+    return _listed(arena, "backups")
 
 
 def back_up(arena: Arena) -> None:
@@ -238,11 +253,177 @@ def _is_settled(found: dict[str, str]) -> bool:
     return sorted(found.values()) == ["available", "in-use"]
 
 
+# --- size, snapshots, images, types, deletion
+
+
+def _only_known_files(arena: Arena) -> None:
+    """Check that the store has one file of each volume and each snapshot, and no other."""
+    store = Path(arena.cloud.path / "shared" / "volumes")
+
+    def wrong() -> set[str]:
+        rows = {item["id"] for item in (*_volumes(arena), *_snapshots(arena))}
+        return rows ^ {file.name for file in store.rglob("*") if file.is_file() and not file.name.startswith(".")}
+
+    cloud.wait_for_none("files are those of volumes and snapshots", wrong, SETTLE_SECONDS)
+
+
+def _act(arena: Arena, body: dict[str, Any]) -> requests.Response | None:
+    return _ask(arena, "POST", f"/volumes/{_volumes(arena)[0]['id']}/action", body)
+
+
+def _extend(arena: Arena, status: str) -> None:
+    """Extend the volume to 2 GB; it is repeated until the volume has this size."""
+
+    def extended() -> bool:
+        (volume,) = _volumes(arena)
+        if (volume["size"], volume["status"]) == (1, status):
+            _act(arena, {"os-extend": {"new_size": 2}})
+        return bool((volume["size"], volume["status"]) == (2, status))
+
+    cloud.wait_for("the volume is extended", extended, SETTLE_SECONDS)
+    assert _file(arena).stat().st_size == 2 * 1024**3
+    with _file(arena).open("rb") as file:
+        assert file.read(len(CONTENT)) == CONTENT
+
+
+def extend(arena: Arena) -> None:
+    _extend(arena, "available")
+
+
+def filled_in_use(arena: Arena) -> None:
+    """Make a server that has a volume with content."""
+    server_and_volume(arena)
+    _write(arena, CONTENT)
+    attach(arena)
+
+
+def extend_in_use(arena: Arena) -> None:
+    """Extend the volume of a server: its guest sees the new size."""
+    _extend(arena, "in-use")
+    seen = f"volume {_volumes(arena)[0]['id']} has {2 * 1024**3} bytes"
+    cloud.wait_for("the guest sees it", lambda: seen in arena.console(arena.one()), SETTLE_SECONDS)
+
+
+def snapshot(arena: Arena) -> None:
+    """Make a snapshot. On a full disk it fails; then the user deletes it and repeats the request."""
+    (volume,) = _volumes(arena)
+
+    def made() -> bool:
+        statuses = {item["status"] for item in _snapshots(arena)}
+        if not statuses:
+            _ask(arena, "POST", "/snapshots", {"snapshot": {"name": "s", "volume_id": volume["id"]}})
+        for item in _snapshots(arena):
+            if item["status"] == "error":
+                _ask(arena, "DELETE", f"/snapshots/{item['id']}")
+        return statuses == {"available"}
+
+    cloud.wait_for("a snapshot is made", made, SETTLE_SECONDS)
+    _settle(arena, volume["status"])
+    for item in _snapshots(arena):
+        path = arena.cloud.path / "shared" / "volumes" / "snapshots" / item["id"]
+        assert path.stat().st_size == volume["size"] * 1024**3
+        with path.open("rb") as file:
+            assert file.read(len(CONTENT)) == CONTENT
+    _only_known_files(arena)
+
+
+def late_snapshot(arena: Arena) -> None:
+    """Hold up the first command for a snapshot. The next one makes it, and the user deletes it. The first command is
+    late then, and makes no file.
+    """
+    (late,) = arena.arm((Fault(COMPUTE, f"handle/{VOLUME_WORK}/before", failpoints.HOLD),))
+    snapshot(arena)
+    delete_snapshot(arena)
+    release(late)
+    ignored = "a late command of snapshot is ignored"
+    logs = [arena.cloud.path / f"{host}.log" for host in arena.cloud.computes]
+    cloud.wait_for("it is ignored", lambda: any(ignored in log.read_text() for log in logs), SETTLE_SECONDS)
+    _only_known_files(arena)
+
+
+def with_snapshot(arena: Arena) -> None:
+    filled(arena)
+    snapshot(arena)
+
+
+def delete_snapshot(arena: Arena) -> None:
+    """Delete the snapshots. The volume and its file stay."""
+    _delete_all(arena, "snapshots")
+    _settle(arena, "available")
+    _only_known_files(arena)
+
+
+def delete(arena: Arena) -> None:
+    """Delete the volume and its file."""
+    _delete_all(arena, "volumes")
+    _only_known_files(arena)
+
+
+def _delete_all(arena: Arena, kind: str) -> None:
+    """Delete everything of a kind; repeated until it is gone. A deletion that is under way is accepted again."""
+
+    def gone() -> bool:
+        found = _listed(arena, kind)
+        for item in found:
+            _ask(arena, "DELETE", f"/{kind}/{item['id']}")
+        return not found
+
+    cloud.wait_for(f"no {kind} are left", gone, SETTLE_SECONDS)
+
+
+def upload(arena: Arena) -> None:
+    """Make an image of the volume. It is repeated until there is one, and the volume is free."""
+    before = set(arena.db.read(images.active, IMAGE))
+
+    def uploaded() -> bool:
+        (volume,) = _volumes(arena)
+        made = set(_active_images(arena)) - before
+        if volume["status"] == "available" and not made:
+            body = {"image_name": IMAGE, "disk_format": "qcow2", "container_format": "bare"}
+            _act(arena, {"os-volume_upload_image": body})
+        return bool(volume["status"] == "available" and made)
+
+    cloud.wait_for("an image is made of the volume", uploaded, SETTLE_SECONDS)
+    for image_id in set(_active_images(arena)) - before:
+        assert CONTENT in Path(arena.conf.image.store_path, image_id).read_bytes()
+    _only_known_files(arena)
+
+
+#: Name of the images that are made of volumes.
+IMAGE = "of-volume"
+
+
+def _active_images(arena: Arena) -> list[str]:
+    """Return the ids of the images that were made of volumes, none while the database is away."""
+    with contextlib.suppress(sa.exc.DBAPIError):
+        return arena.db.read(images.active, IMAGE)
+    return []
+
+
+def with_another_type(arena: Arena) -> None:
+    """Make a volume, and a type that it does not have, unless it exists."""
+    filled(arena)
+    _ask(arena, "POST", "/types", {"volume_type": {"name": OTHER_TYPE}})
+
+
+OTHER_TYPE = "other"
+
+
+def retype(arena: Arena) -> None:
+    """Give the volume another type, which is one transaction: no host does anything."""
+
+    def retyped() -> bool:
+        (volume,) = _volumes(arena)
+        if volume["volume_type"] != OTHER_TYPE:
+            _act(arena, {"os-retype": {"new_type": OTHER_TYPE, "migration_policy": "never"}})
+        return bool(volume["volume_type"] == OTHER_TYPE)
+
+    cloud.wait_for("the volume has another type", retyped, SETTLE_SECONDS)
+    _settle(arena, "available")
+    _only_known_files(arena)
+
+
 def clear(arena: Arena) -> None:
-    """Delete all backups and volumes before the next case."""
-    for backup in _backups(arena):
-        _ask(arena, "DELETE", f"/backups/{backup['id']}")
-    cloud.wait_for("no backups are left", lambda: not _backups(arena), SETTLE_SECONDS)
-    for volume in _volumes(arena):
-        _ask(arena, "DELETE", f"/volumes/{volume['id']}")
-    cloud.wait_for("no volumes are left", lambda: not _volumes(arena), SETTLE_SECONDS)
+    """Delete all backups, snapshots and volumes before the next case."""
+    for kind in ("backups", "snapshots", "volumes"):
+        _delete_all(arena, kind)

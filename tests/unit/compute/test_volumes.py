@@ -199,3 +199,35 @@ def test_late_duplicate_of_a_restoration_leaves_the_volume_alone(host: Host, is_
     with written.open("rb") as file:
         assert file.read(26) == b"what the guest has written"
     assert reported == [(1, None), (2, None)]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_late_command_makes_no_file_of_a_volume_or_snapshot_that_was_deleted(host: Host, is_restarted: bool) -> None:
+    backend, snapshot_id, made = host.manager.host.volumes, str(uuid.uuid4()), str(uuid.uuid4())
+    works = [
+        VolumeWork(id=1, verb=VolumeVerb.SNAPSHOT, volume_id=NEW, snapshot_id=snapshot_id),
+        VolumeWork(id=2, verb=VolumeVerb.CREATE, volume_id=made, size=1),
+    ]
+    host.conductor.finish_volume_work = lambda *arguments: None  # type: ignore[attr-defined]
+    worker = VolumeWorker(host.manager.host)
+    for work in works:
+        worker._run(work)
+    backend.delete_snapshot(snapshot_id)
+    backend.delete(made)
+    if is_restarted:
+        worker = VolumeWorker(host.manager.host)
+        host.conductor.ended_volume_work |= {(1, NEW), (2, made)}
+    for work in works:
+        worker.start(work)
+    for thread in [thread for thread in threading.enumerate() if thread.name.startswith("volume-")]:
+        thread.join()
+    store = Path(host.conf.volume.store_path)
+    assert sorted(path.name for path in store.rglob("*") if path.is_file()) == sorted([OLD, NEW])
+
+
+def test_late_command_of_an_upload_leaves_the_image_alone(host: Host) -> None:
+    """The image is active by then. A second upload would make it incomplete forever."""
+    image = Image(id=str(uuid.uuid4()), name="copy", status="queued", disk_format="raw", container_format="bare")
+    host.conductor.ended_volume_work.add((1, NEW))
+    host.manager.host.images.upload = lambda *arguments: pytest.fail("it is uploaded again")  # type: ignore[method-assign]
+    VolumeWorker(host.manager.host)._run(VolumeWork(id=1, verb=VolumeVerb.UPLOAD, volume_id=NEW, image=image))

@@ -181,6 +181,11 @@ HOST_UNFENCED = _gauge(
     "Protected servers of each host that neither fences itself nor has a working fence method; others are left out.",
     "host",
 )
+SURVIVE_NO_ROOM = _gauge(
+    "conductor",
+    "nova_lite_survive_no_room",
+    "Protected servers that find no room if the worst [conductor] survive_hosts hosts are lost; left out if that is 0.",
+)
 HOST_PROBLEMS = _gauge(
     "conductor",
     "nova_lite_host_problems",

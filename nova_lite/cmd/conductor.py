@@ -42,6 +42,8 @@ FILTER_PUBLISH_INTERVAL = 0.5
 #: Seconds between two removals of notifications that nobody has taken.
 DROP_NOTIFICATIONS_INTERVAL = 600.0
 AUDIT_USAGE_INTERVAL = 60.0
+#: Seconds between two counts of the room for the servers of lost hosts.
+SURVIVAL_INTERVAL = 300.0
 #: Seconds between two looks at the health of hosts.
 HOST_HEALTH_INTERVAL = 10.0
 
@@ -80,6 +82,8 @@ class Conductor(service.Daemon):
         if manager.stored_backups.repositories is not None:
             self.add_periodic("stored_backups", self.conf.server_backups.interval, self._store_backups)
         self.add_periodic("host_health", HOST_HEALTH_INTERVAL, self._keep_health, jitter=True)
+        if self.conf.conductor.survive_hosts:
+            self.add_periodic("survival", SURVIVAL_INTERVAL, self._check_survival, jitter=True, at_once=True)
         self.add_periodic("balance", self.conf.balance.interval, self._balance, jitter=True)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
@@ -122,6 +126,10 @@ class Conductor(service.Daemon):
     def _keep_health(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.health_keeper.run_if_first)
+
+    def _check_survival(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.survival_check.run_if_first)
 
     def _drop_notifications(self) -> None:
         assert self.manager is not None

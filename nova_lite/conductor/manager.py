@@ -39,6 +39,7 @@ from nova_lite.conductor.hosts.health import HealthKeeper
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
+from nova_lite.conductor.hosts.room import SurvivalCheck
 from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
@@ -94,6 +95,7 @@ class ConductorManager:
         self.crash_restarter = CrashRestarter(self.engine)
         self.balancer = Balancer(self.engine, scheduler)
         self.health_keeper = HealthKeeper(self.engine, scheduler)
+        self.survival_check = SurvivalCheck(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
@@ -146,6 +148,7 @@ class ConductorManager:
         yield from self.fencer.samples()
         yield from self.balancer.samples()
         yield from self.health_keeper.samples()
+        yield from self.survival_check.samples()
 
     def scrape_targets(self) -> list[dict[str, Any]]:
         """Return the metrics endpoints of all compute hosts, in the format of Prometheus' discovery over HTTP."""

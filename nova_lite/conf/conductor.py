@@ -57,6 +57,16 @@ OPTS = [
             "with a conductor."
         ),
     ),
+    cfg.IntOpt(
+        "survive_hosts",
+        default=0,
+        min=0,
+        max=16,
+        help=(
+            "Number of hosts, any of them, whose protected servers have to find room elsewhere. A metric and an alert "
+            "say if they do not. Set it to the number of hosts that may be lost at a time; 0: not checked."
+        ),
+    ),
     cfg.ListOpt(
         "protected_projects",
         default=[],

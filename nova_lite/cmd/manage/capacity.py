@@ -7,34 +7,18 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App
 from nova_lite.cmd.manage.scheduler import decider
-from nova_lite.conductor.engine.placement_request import request_spec
-from nova_lite.db import host_storage, hosts, instances, leases, restarts
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import HostState, RequestSpec
-from nova_lite.operations import states
+from nova_lite.conductor.hosts.room import MAX_SETS, Protected, read_protected
+from nova_lite.objects import HostState
 from nova_lite.scheduler import plans
-
-#: Most sets of hosts that are tried.
-MAX_SETS = 5000
-
-
-class Protected(NamedTuple):
-    """A protected server that runs. ``waits``: no other host sees its disk, so it would wait for its host."""
-
-    host: str
-    priority: int
-    spec: RequestSpec
-    waits: bool
 
 
 def host_capacity(app: App, args: argparse.Namespace) -> int:
     """Carry out ``host capacity``. Return 1 if a protected server would find no room."""
-    found, servers = app.db.read(_read, app)
+    found, servers = app.db.read(read_protected, app.conf)
     up = sorted({state.host for state in found if state.up and not state.disabled})
     if args.survive >= len(up):
         raise exceptions.InvalidInput(reason=f"{len(up)} hosts are up and enabled: fewer than that may be lost.")
@@ -47,23 +31,6 @@ def host_capacity(app: App, args: argparse.Namespace) -> int:
     rows = list(_rows(app, [state for state in found if state.host in up], servers, used, number))
     app.show(("Lost", "Protected", "Wait", "No Room", "Why Not"), rows)
     return 1 if any(row[3] for row in rows) else 0
-
-
-def _read(uow: UnitOfWork, app: App) -> tuple[list[HostState], list[Protected]]:
-    found = hosts.states(uow)
-    zones = {state.host: state.availability_zone for state in found}
-    servers = []
-    for row in instances.movable(uow):
-        protection = leases.protection_of(app.conf, row)
-        if not protection.restart or row.vm_state != states.ACTIVE or row.host is None:
-            continue
-        sharing = set(host_storage.sharing(uow, row.host))
-        stays = restarts.has_local_disk(row) and not protection.rebuild
-        others = host_storage.others_than(uow, sharing) if stays and sharing else []
-        spec = request_spec(uow, row, [], others)
-        spec.current_zone = zones.get(row.host)
-        servers.append(Protected(row.host, protection.priority, spec, stays and not sharing))
-    return found, servers
 
 
 def _rows(

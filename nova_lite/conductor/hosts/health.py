@@ -16,11 +16,12 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.balancing import specs_of
 from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.hosts import room
 from nova_lite.conf.host_health import DRAIN, REPORT
 from nova_lite.db import actions, host_health, hosts, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import InstanceAction
-from nova_lite.objects import ActionCommand, HostHealth, HostState, RequestSpec
+from nova_lite.objects import ActionCommand, HostHealth, RequestSpec
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
@@ -30,9 +31,6 @@ EVENT = "conductor_drain_host"
 
 #: Seconds between two searches for room for the servers of a host.
 ROOM_INTERVAL = 60.0
-
-#: Servers in one message to the scheduler.
-_PAGE = 50
 
 
 class HealthKeeper:
@@ -113,29 +111,19 @@ class HealthKeeper:
     def _without_room(self, host: str) -> int:
         """Return the number of servers of a host that would find no place among the others."""
         specs = self._db.read(_specs_of_host, host)
-        others = [state for state in self._db.read(hosts.states) if state.host != host]
-        free = {state.host: _free(state) for state in others if state.up and not state.disabled}
-        fitting = self._fitting(specs)
         specs.sort(key=lambda spec: -spec.flavor.memory_mb)
-        return sum(not _place(spec, fitting[spec.instance_uuids[0]], free) for spec in specs)
-
-    def _fitting(self, specs: list[RequestSpec]) -> dict[str, list[str]]:
-        """Return the hosts that pass the scheduler's filters, by server."""
-        found: dict[str, list[str]] = {}
-        for start in range(0, len(specs), _PAGE):
-            page = specs[start : start + _PAGE]
-            names = self._scheduler.fitting_hosts(get_admin_context(), page)
-            found |= {spec.instance_uuids[0]: fitting for spec, fitting in zip(page, names, strict=True)}
-        return found
+        return room.without_room(
+            specs, room.hosts_passing(self._scheduler, specs), self._db.read(hosts.states), (host,)
+        )
 
     def _drain(self, host: str) -> None:
         drain = self._db.read(host_health.drain_of, host)
         for instance_uuid in drain.confirm:
             self._begin(host, instance_uuid, operations.CONFIRM_RESIZE)
-        room = max(0, self._conf.host_health.moves_at_once - drain.moving)
+        free = max(0, self._conf.host_health.moves_at_once - drain.moving)
         moves = [(uuid, operations.LIVE_MIGRATE) for uuid in drain.live]
         moves += [(uuid, operations.MIGRATE) for uuid in drain.cold]
-        for instance_uuid, operation in moves[:room]:
+        for instance_uuid, operation in moves[:free]:
             self._begin(host, instance_uuid, operation)
         if not drain.left and self._db.write(host_health.end_drain, host):
             LOG.warning("Host %s is drained: no server is left", host)
@@ -166,23 +154,3 @@ class HealthKeeper:
 
 def _specs_of_host(uow: UnitOfWork, host: str) -> list[RequestSpec]:
     return specs_of(uow, host_health.servers_of(uow, host))
-
-
-def _free(state: HostState) -> list[int]:
-    """Return the free memory, vCPUs and disk of a host."""
-    memory_mb, disk_gb = state.memory_mb - state.memory_mb_used, state.disk_gb - state.disk_gb_used
-    return [memory_mb, state.vcpus - state.vcpus_used, disk_gb]
-
-
-def _place(spec: RequestSpec, fitting: list[str], free: dict[str, list[int]]) -> bool:
-    """Take the place of a server at the fitting host with most memory. Return False if none has room."""
-    size = (spec.flavor.memory_mb, spec.flavor.vcpus, spec.flavor.disk_gb)
-    rest = {
-        name: [has - needs for has, needs in zip(free[name], size, strict=True)] for name in fitting if name in free
-    }
-    able = [name for name, values in rest.items() if min(values) >= 0]
-    if not able:
-        return False
-    target = max(able, key=lambda name: (free[name][0], name))
-    free[target] = rest[target]
-    return True

@@ -7,6 +7,7 @@ was decided about a host is void as soon as it has registered again.
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -28,6 +29,9 @@ LEASE, OFF, LEFT = "lease", "off", "left"
 
 #: Prefix of image properties in an instance's ``system_metadata``.
 IMAGE_PREFIX = "image_"
+
+#: Servers that one statement of `hosts_of_protected` reads.
+_PAGE = 1000
 
 
 class Watched(NamedTuple):
@@ -183,14 +187,30 @@ def _has_protected(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> bool:
 
 
 def hosts_of_protected(uow: UnitOfWork, conf: cfg.ConfigOpts) -> dict[str, int]:
-    """Return the hosts that have protected servers, with the number of them."""
-    instance = Instance
-    query = sa.select(instance.host, instance.metadata_, instance.flavor, instance.system_metadata, instance.project_id)
-    found: dict[str, int] = {}
-    for row in uow.session.execute(query.where(instance.host.is_not(None), instance.deleted.is_(False))):
-        if protection_of(conf, row).restart:
-            found[row.host] = found.get(row.host, 0) + 1
-    return found
+    """Return the hosts that have protected servers, with the number of them.
+
+    The database leaves out servers without any setting, and sends the others in pages: a cloud may have a million.
+    """
+    row = Instance
+    says = [
+        sa.cast(column, sa.Text).contains("restart")
+        for column in (row.metadata_, row.flavor, row.system_metadata)  # ha:restart, or an image's ha_restart
+    ]
+    query = (
+        sa.select(row.id, row.host, row.metadata_, row.flavor, row.system_metadata, row.project_id)
+        .where(row.host.is_not(None), row.deleted.is_(False))
+        .where(sa.or_(*says, row.project_id.in_(conf.conductor.protected_projects)))
+        .where(row.id > sa.bindparam("after"))
+        .order_by(row.id)
+        .limit(_PAGE)
+    )
+    found: Counter[str] = Counter()
+    after, is_last = 0, False
+    while not is_last:
+        page = uow.session.execute(query, {"after": after}).all()
+        found.update(item.host for item in page if protection_of(conf, item).restart)
+        after, is_last = (page[-1].id if page else after), len(page) < _PAGE
+    return dict(found)
 
 
 def record_checks(uow: UnitOfWork, host: str, checks: list[dict[str, str]]) -> None:

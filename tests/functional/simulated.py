@@ -44,6 +44,8 @@ ram = -1
 #: Name of the key that a process of many hosts has for itself.
 OWN = "simulator"
 FILLED = "filled"
+#: Connections for sending of a process of many hosts.
+CONNECTIONS = 200
 
 
 class Simulated(cloud.Cloud):
@@ -63,7 +65,7 @@ class Simulated(cloud.Cloud):
         build_seconds: float = 0.0,
         conductors: int = 1,
     ) -> None:
-        self.hosts = [f"sim-{number:04d}" for number in range(1, hosts + 1)]
+        self.hosts = [f"sim-{number:05d}" for number in range(1, hosts + 1)]
         self.settings = {"beat": beat, "compare": compare, "build_seconds": build_seconds}
         further = [f"conductor-{number}" for number in range(2, conductors + 1)]
         self.ports = {name: free_port() for name in (*cloud.DAEMONS, *further)}
@@ -82,6 +84,9 @@ class Simulated(cloud.Cloud):
 
     def _write_config(self, name: str) -> None:
         super()._write_config(name)
+        if name == OWN:  # its hosts share connections
+            with (self.path / f"{name}.conf").open("a") as file:
+                file.write(f"[DEFAULT]\nrpc_conn_pool_size = {CONNECTIONS}\n")
         if name in self.more:
             with (self.path / f"{name}.conf").open("a") as file:
                 file.write(f"[metrics]\nconductor_port = {self.ports[name]}\n")
@@ -163,7 +168,7 @@ class Simulated(cloud.Cloud):
         assert self.database.startswith("mysql"), "rows are made by MariaDB's own sequences"
         with self.engine.begin() as connection:
             (template,) = connection.exec_driver_sql("SELECT id, uuid FROM instances").all()
-            host = f"CONCAT('sim-', LPAD(1 + (seq DIV 2) MOD {len(self.hosts)}, 4, '0'))"
+            host = f"CONCAT('sim-', LPAD(1 + (seq DIV 2) MOD {len(self.hosts)}, 5, '0'))"
             alive = {
                 "uuid": "UUID()",
                 "project_id": f"'{FILLED}'",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from nova_lite.db import fencing, instances, models
+import pytest
+
+from nova_lite.db import fencing, instances, leases, models
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import SettledRecords
 from tests.support import make
+from tests.support.statements import counting
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
 PURGED = "88888888-8888-4888-8888-888888888888"
@@ -46,3 +49,27 @@ def test_guests_of_a_host_are_found(db: Database) -> None:
     found = [db.read(instances.at_host, "h1", None, uuid) for uuid in (here, there)]
     assert [[item.uuid for item in items] for items in found] == [[here], []]
     assert db.read(instances.at_host, "h1", "10.0.0.2", None) == []
+
+
+def test_hosts_of_protected_servers_are_counted_without_a_read_of_the_others(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always = {"ha:restart": "always"}
+
+    def fill(uow: UnitOfWork) -> None:
+        for number in range(12):
+            make.instance(uow, host=f"h{number % 3}", metadata_={"role": "web"})
+        make.instance(uow, host="h1", metadata_=always)
+        make.instance(uow, host="h1", flavor=make.FLAVOR | {"extra_specs": always})
+        make.instance(uow, host="h2", system_metadata={"image_ha_restart": "always"})
+        make.instance(uow, host="h2", metadata_={"ha:restart": "never"}, flavor=make.FLAVOR | {"extra_specs": always})
+        make.instance(uow, host="h0", metadata_=always, deleted=True)
+
+    monkeypatch.setattr(leases, "_PAGE", 3)
+    db.write(fill)
+    with counting() as read:
+        assert db.read(leases.hosts_of_protected, db.conf) == {"h1": 2, "h2": 1}
+    pages = [statement for statement in read.statements if "FROM instances" in statement]
+    assert len(pages) == 2, "four of sixteen servers have a setting"
+    db.conf.set_override("protected_projects", ["p1"], "conductor")
+    assert db.read(leases.hosts_of_protected, db.conf) == {"h0": 4, "h1": 6, "h2": 5}

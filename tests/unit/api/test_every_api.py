@@ -54,7 +54,7 @@ REQUESTS = [
     ("volume", "POST", "/volumes"),
     ("network", "POST", "/networks"),
 ]
-BODIES = {
+MALFORMED = {
     "cut": b'{"server": {"name": "x"',
     "no JSON": b"name=x",
     "no UTF-8": b'{"name": "\xff\xfe"}',
@@ -82,7 +82,7 @@ def test_malformed_body_is_a_400_with_a_sentence(cloud: EveryApi, caplog: pytest
     wrong = []
     for service, method, path in REQUESTS:
         path = path.format(image=cloud.things["image"][0])
-        for kind, body in BODIES.items():
+        for kind, body in MALFORMED.items():
             response = cloud.send(service, method, path, body)
             text = response.text
             if response.status_code != 400 or "Traceback" in text or not 20 < len(text) < 1000:

@@ -67,7 +67,7 @@ export function planned(servers: Json[], how: (server: Json) => [Way, string], r
 const serversOf = (host: string): Promise<Json[]> => list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers");
 
 /** The reason of a host in maintenance, as nova-lite-manage host maintenance writes and reads it. */
-const MAINTENANCE = /^nova-lite-manage host maintenance(?: --end)?, after migration (\d+)$/;
+const MAINTENANCE = /^nova-lite-manage host maintenance(?: --end)?, after migration (\d+)(?:: .*)?$/;
 const MOVED = ["completed", "confirmed", "done"];
 export const isMaintained = (row: Json): boolean => MAINTENANCE.test(row.disabled_reason ?? "");
 

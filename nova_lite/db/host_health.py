@@ -30,6 +30,9 @@ REASON = "host health: {}"
 DRAIN_REASON = "nova-lite-manage host maintenance, after migration {}: {}"
 _REASON_LENGTH = 255
 
+#: Most problems of a host, and the length of each text, that are stored.
+MAX_PROBLEMS, MAX_LENGTH = 50, 200
+
 #: A server whose move has failed is tried again after this time.
 RETRY = datetime.timedelta(minutes=10)
 
@@ -50,13 +53,19 @@ def record(uow: UnitOfWork, host: str, problems: Collection[HostProblem]) -> Non
         assert row is not None
     since = {item["key"]: item["since"] for item in row.problems}
     now = uow.now.isoformat()
+    stored = [(_clean(item.key), _clean(item.kind), _clean(item.text)) for item in list(problems)[:MAX_PROBLEMS]]
     row.problems = [
-        {"key": item.key, "kind": item.kind, "text": item.text, "since": since.get(item.key, now)} for item in problems
+        {"key": key, "kind": kind, "text": text, "since": since.get(key, now)} for key, kind, text in stored
     ]
-    keys = {item.key for item in problems}
+    keys = {key for key, _, _ in stored}
     row.acted = [key for key in row.acted if key in keys]
     if not problems and not row.state:
         uow.session.delete(row)
+
+
+def _clean(text: str) -> str:
+    """Return what is stored of a text of a host, which operators and tools read."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_LENGTH])
 
 
 def _locked(uow: UnitOfWork, host: str) -> HostHealth | None:

@@ -105,6 +105,14 @@ def test_problem_is_shown_and_nothing_is_done_by_default(world: Health) -> None:
     assert (world.db.read(host_health.list_), list(world.keeper.samples())) == ([], [])
 
 
+def test_texts_of_a_host_are_stored_without_control_characters_and_with_a_limit(world: Health) -> None:
+    noisy = HostProblem(key="disk/x\x1b[2J", kind="disk", text="\n" * 1000)
+    world.act("report", *[noisy] * 100)
+    (health,) = world.db.read(host_health.list_)
+    assert len(health.problems) == host_health.MAX_PROBLEMS
+    assert health.problems[0] == HostProblem(key="disk/x?[2J", kind="disk", text="?" * host_health.MAX_LENGTH)
+
+
 def test_host_with_a_problem_that_lasts_is_disabled_with_its_reason(world: Health) -> None:
     world.conf.set_override("hold", 300.0, "host_health")
     world.act("disable", DISK)

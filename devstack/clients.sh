@@ -1,7 +1,7 @@
 #!/bin/bash
 # Run the tests of OpenStack's own clients, each suite against a cloud of `nova-lite dev` of its own:
 #
-#   clients.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--gophercloud REPOSITORY] SUITE...
+#   clients.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--gophercloud REPOSITORY] [--preloaded] SUITE...
 #   clients.sh [--directory DIRECTORY] [--nova-lite COMMAND] --subset [GROUP]...
 #   clients.sh --page
 #
@@ -12,11 +12,12 @@
 # versions of devstack/requirements/clients.txt. Logs go into DIRECTORY (by default /opt/nova-lite/clients).
 # COMMAND is by default the nova-lite of the checkout's .venv, which devstack/test.sh makes. REPOSITORY is a clone of
 # gophercloud's repository; its modules come from Debian's packages golang-golang-x-crypto-dev and golang-gopkg-yaml.v3-dev.
+# --preloaded runs openstackclient's thousands of commands in forks of one process.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/python.sh"
 
 usage() {
-    sed -n '2,15s/^# \{0,1\}//p' "$TOP/devstack/clients.sh" >&2
+    sed -n '2,16s/^# \{0,1\}//p' "$TOP/devstack/clients.sh" >&2
     exit 2
 }
 
@@ -31,6 +32,10 @@ while (($#)); do
         --gophercloud) options+=(--gophercloud "$2") ;;
         esac
         shift 2
+        ;;
+    --preloaded)
+        options+=(--preloaded)
+        shift
         ;;
     --page)
         page=1

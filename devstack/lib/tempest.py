@@ -249,6 +249,10 @@ def cause_of(status: str, details: dict[str, Any]) -> str:
     if status == "skipped":
         return details["reason"].as_text().strip() if "reason" in details else ""
     text = "\n".join(detail.as_text() for name, detail in details.items() if name.startswith("traceback"))
+    if command := re.search(
+        r"Command '(.*)' returned non-zero exit status \d+\.\nstdout:.*?\nstderr:\n(.*)", text, re.S
+    ):
+        return f"{command[1]}: {' '.join(command[2].split())}"
     errors = re.findall(
         r"^[\w.]+(?:Error|Exception|Timeout|Mismatch\w*|[A-Z]\w+): .*(?:\n(?:Details|Body): .*)?", text, re.M
     )

@@ -213,11 +213,12 @@ def _set(req: ServiceRequest, content: Content, changed: EndpointGroup, body: di
 
 
 def _filters(given: dict[str, Any]) -> dict[str, str]:
+    """Return the filters. Without any, the group has all endpoints."""
     is_known = all(name in FILTERS and isinstance(value, str) for name, value in given.items())
-    if not given or not is_known or given.get("interface", INTERFACES[0]) not in INTERFACES:
+    if not is_known or given.get("interface", INTERFACES[0]) not in INTERFACES:
         raise exceptions.ValidationError(
-            detail=f"Filters of an endpoint group are texts for one or more of {', '.join(FILTERS)}. An interface is "
-            f"one of {', '.join(INTERFACES)}."
+            detail=f"Filters of an endpoint group are texts for some of {', '.join(FILTERS)}. An interface is one of "
+            f"{', '.join(INTERFACES)}."
         )
     return given
 

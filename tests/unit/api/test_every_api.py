@@ -1,5 +1,5 @@
 """Requests to each API of one cloud: each route of the route tables enforces a rule, and a body that is no JSON, or not
-the JSON that is wanted, is refused with one sentence.
+the JSON that is wanted, is refused with one sentence. The recorded requests of the Cinder CSI plug-in are served.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import webob
@@ -18,6 +19,7 @@ from nova_lite.api.identity import authority
 from nova_lite.api.join import app as join
 from nova_lite.api.page import app as page
 from nova_lite.api.page import rights, sessions
+from tests.support.cinder_csi import CLUSTER, FROM_BACKUP, CinderCsi
 from tests.support.every_api import EveryApi
 from tests.support.requests_of_routes import APPS, BODIES, VARIABLE, kind_of
 
@@ -173,3 +175,56 @@ def test_every_application_is_tested_for_its_rules() -> None:
     points = importlib.metadata.entry_points(group="paste.app_factory")
     ours = {point.name for point in points if point.value.startswith("nova_lite.")}
     assert ours == {"osapi_compute", "join", "page", "page_rights", *dict(APPS), *OTHERS}
+
+
+def test_recorded_requests_of_the_cinder_csi_plug_in_are_served(cloud: EveryApi) -> None:
+    def send(service: str, method: str, path: str, body: Any, version: str) -> webob.Response:
+        return cloud.send(service, method, path, body, {"HTTP_OPENSTACK_API_VERSION": version or "compute 2.1"})
+
+    csi, node = CinderCsi(send, cloud.wait_for), cloud.things["server"][0]
+    described = cloud.send("metadata", "GET", "/openstack/latest/meta_data.json", None, {"REMOTE_ADDR": cloud.address})
+    assert (described.json["uuid"], described.json["availability_zone"]) == (node, "nova")
+    before = csi.call("volume", "GET", "/limits")["limits"]["absolute"]["totalVolumesUsed"]
+    volume_id = csi.create_volume("pvc-1", 1, availability_zone="nova", volume_type="local")["id"]
+    assert csi.create_volume("pvc-1", 1)["id"] == volume_id
+    assert csi.settle(volume_id, "available")["metadata"][CLUSTER] == "kubernetes"
+    csi.expand(volume_id, 2)
+    device = csi.publish(node, volume_id)
+    assert csi.publish(node, volume_id) == device
+    assert device.startswith("/dev/vd")
+    csi.expand(volume_id, 3)
+    assert csi.status("volume", "POST", "/snapshots", {"snapshot": {"name": "s", "volume_id": volume_id}}) == 400
+    forced = csi.create_snapshot("snapshot-forced", volume_id, force=True)
+    csi.unpublish(node, volume_id)
+    csi.unpublish(node, volume_id)
+    csi.settle(volume_id, "available")
+    snapshot_id = csi.create_snapshot("snapshot-1", volume_id)
+    assert csi.create_snapshot("snapshot-1", volume_id) == snapshot_id
+    listed = csi.call("volume", "GET", f"/snapshots?volume_id={volume_id}&status=available&limit=1")
+    assert len(listed["snapshots"]) == 1
+    assert [link["rel"] for link in listed["snapshots_links"]] == ["next"]
+    made = [
+        csi.create_volume("pvc-2", 3, snapshot_id=snapshot_id)["id"],
+        csi.create_volume("pvc-3", 3, source_volid=volume_id)["id"],
+    ]
+    backup_id = csi.create_backup("snapshot-2", volume_id)
+    made.append(csi.create_volume("pvc-4", 3, FROM_BACKUP, backup_id=backup_id)["id"])
+    for which in made:
+        csi.settle(which, "available")
+    pages = csi.list_volumes(2)
+    assert {volume_id, *made} <= {which for page in pages for which in page}
+    assert max(len(page) for page in pages) == 2
+    for which in (forced, snapshot_id, backup_id):
+        csi.delete_snapshot(which)
+    for which in (volume_id, *made):
+        csi.delete_volume(which)
+    assert csi.status("volume", "DELETE", f"/volumes/{volume_id}") == 404
+    assert csi.call("volume", "GET", "/limits")["limits"]["absolute"]["totalVolumesUsed"] == before
+
+
+def test_cinder_csi_plug_in_gets_413_above_the_quota(cloud: EveryApi) -> None:
+    path = f"/os-quota-sets/{cloud.project.id}"
+    cloud.made("volume", path, {"quota_set": {"volumes": 0}}, "PUT")
+    refused = cloud.send("volume", "POST", "/volumes", {"volume": {"name": "pvc", "size": 1}})
+    cloud.made("volume", path, {"quota_set": {"volumes": -1}}, "PUT")
+    assert refused.status_code == 413

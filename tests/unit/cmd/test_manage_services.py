@@ -9,8 +9,8 @@ import pytest
 from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage.app import App
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import services
-from nova_lite.objects import Service
+from nova_lite.db import host_health, services
+from nova_lite.objects import HostProblem, Service
 from tests.support.fake_clients import fake_client
 from tests.support.manage import Tool, report
 
@@ -59,3 +59,11 @@ def test_service_that_does_not_exist_is_named(tool: Tool, hosts: None, verb: str
 def test_reason_that_cannot_be_stored_is_refused(tool: Tool, hosts: None, reason: str) -> None:
     tool("service", "disable", "h1", "--reason", reason, status=2)
     assert "1 to 255 printable characters" in tool.error
+
+
+def test_host_health_shows_each_problem_of_each_host(tool: Tool) -> None:
+    assert tool.json("host", "health") == []
+    problem = HostProblem(key="disk/smart/a", kind="disk", text="Disk a says that it fails (SMART).")
+    tool.database_of().write(host_health.record, "h1", [problem])
+    (row,) = tool.json("host", "health")
+    assert (row["host"], row["kind"], row["problem"], row["state"]) == ("h1", "disk", problem.text, None)

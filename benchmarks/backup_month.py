@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """A backup policy over a month whose clock is compressed: sizes, durations, retention, and restorations.
 
-The conductor's own code runs with SQLite and a real restic, in one process. Its clock is the test's: a step is six
+The conductor's own code runs with SQLite and a real restic, in one process. Its clock is the test's: a step is some
 hours, and a backup of an hourly policy is made in each. The host is a stand-in that uploads what has changed on a disk
 of random data. At random steps the conductor dies at a commit or at an operation of the repository, or the file system
 of the repository is full. Then the next step goes on. Needs root and `restic`::
 
-    benchmarks/backup_month.py --days 30 --megabytes 64 --seed 1
+    benchmarks/backup_month.py --days 30 --hours 24 --megabytes 64 --seed 1
 
 A backup that counts as complete is read from the repository at once. At the end retention must have kept the newest
 backups of the hours, days and weeks that the policy names, and no other. Each of them is restored into an image, whose
@@ -49,7 +49,6 @@ from tests.support.backup_world import Backups, Killed
 from tests.unit.conductor.test_stored_backups import Conductor
 
 BLOCK, MIB = 65536, 1024**2
-STEP = datetime.timedelta(hours=6)
 KEEP = {"keep_hourly": 4, "keep_daily": 7, "keep_weekly": 4}
 
 #: Share of the disk that changes in a step, and of the steps with a fault.
@@ -64,10 +63,11 @@ class Month(Backups):
 
     now = datetime.datetime(2026, 11, 2)
 
-    def __init__(self, path: Path, megabytes: int, chance: random.Random) -> None:
+    def __init__(self, path: Path, megabytes: int, step: datetime.timedelta, chance: random.Random) -> None:
         UnitOfWork.now = property(lambda _: self.now)  # type: ignore[assignment,method-assign]
         super().__init__(path)
         self.chance = chance
+        self.step = step
         self.repository = path / target.REPOSITORY
         self.disk = bytearray(chance.randbytes(megabytes * MIB))
         self.disks: dict[str, bytes] = {}
@@ -200,8 +200,8 @@ def fault(world: Month, chance: random.Random) -> Iterator[str]:
 def step(
     world: Month, chance: random.Random, seconds: dict[str, list[float]], faults: collections.Counter[str]
 ) -> None:
-    """Pass six hours and make a backup, perhaps with a fault first."""
-    world.now += STEP
+    """Pass a step of time and make a backup, perhaps with a fault first."""
+    world.now += world.step
     world.change_disk()
     if chance.random() < FAULTY:
         before = {row.id for row in world.complete()}
@@ -246,19 +246,22 @@ def table(world: Month, seconds: dict[str, list[float]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--hours", type=int, default=6, help="between two backups")
     parser.add_argument("--megabytes", type=int, default=64, help="of the disk")
+    parser.add_argument("--minutes", type=float, default=60, help="end the month early after this real time")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    chance = random.Random(options.seed)
+    chance, interval = random.Random(options.seed), datetime.timedelta(hours=options.hours)
     with tempfile.TemporaryDirectory(prefix="nova-lite-month-") as directory, contextlib.ExitStack() as stack:
         path = Path(directory)
         stack.enter_context(target.small(path, 8 * options.megabytes))
-        world = Month(path, options.megabytes, chance)
+        world = Month(path, options.megabytes, interval, chance)
         world.db.write(lambda uow: uow.change(sa.update(models.BackupPolicy).values(**KEEP)))
         seconds: dict[str, list[float]] = {"whole": [], "increment": []}
         faults: collections.Counter[str] = collections.Counter()
         largest = 0
-        for _ in range(options.days * int(datetime.timedelta(days=1) / STEP)):
+        began, deadline = world.now, time.monotonic() + 60 * options.minutes
+        while world.now - began < datetime.timedelta(days=options.days) and time.monotonic() < deadline:
             step(world, chance, seconds, faults)
             largest = max(largest, used(world.repository))
         kept = collections.Counter(str(row.status) for row in world.rows())
@@ -266,8 +269,9 @@ def main() -> int:
         is_kept = world.has_kept_what_it_should()
         size = used(world.repository)
         print(
-            f"{options.days} days, a disk of {options.megabytes} MiB, {CHANGED:.0%} changed in each step; seed "
-            f"{options.seed}. Faults: {dict(faults)}. Rows: {dict(kept)}. Repository: {size / MIB:.0f} MiB, at most "
+            f"{(world.now - began).days} days, a backup every {options.hours} hours, a disk of "
+            f"{options.megabytes} MiB, {CHANGED:.0%} changed in each step; seed {options.seed}. "
+            f"Faults: {dict(faults)}. Rows: {dict(kept)}. Repository: {size / MIB:.0f} MiB, at most "
             f"{largest / MIB:.0f} MiB. {len(world.times)} were complete, and retention has kept "
             f"{'what it should' if is_kept else 'WRONG ONES'}."
         )

@@ -81,6 +81,8 @@ class Conductor(service.Daemon):
         self.add_periodic("scheduled_backups", self.conf.server_backups.interval, self._back_up)
         if manager.stored_backups.repositories is not None:
             self.add_periodic("stored_backups", self.conf.server_backups.interval, self._store_backups)
+        if manager.replication.journal is not None:
+            self.add_periodic("replication", self.conf.replication.interval, self._replicate)
         self.add_periodic("host_health", HOST_HEALTH_INTERVAL, self._keep_health, jitter=True)
         if self.conf.conductor.survive_hosts:
             self.add_periodic("survival", SURVIVAL_INTERVAL, self._check_survival, jitter=True, at_once=True)
@@ -118,6 +120,10 @@ class Conductor(service.Daemon):
     def _store_backups(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.stored_backups.run_if_first)
+
+    def _replicate(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.replication.run_if_first)
 
     def _balance(self) -> None:
         assert self.manager is not None

@@ -6,8 +6,9 @@ import functools
 import logging
 import traceback
 
+from nova_lite import operations
 from nova_lite.base import exceptions
-from nova_lite.base.context import RequestContext
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.fencing import ActionResult
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import HANDLERS, Handler
@@ -37,13 +38,33 @@ class CommandExecutor:
         if not fencing.admit(uuid, command.action_id, revoked, command.sequence, command.request_id, is_open):
             LOG.info("Instance %s: late %s of action %d is dropped", uuid, command.action, command.action_id)
             return
+        refusal = self._refusal(command)
         with self._host.jobs.locks.hold(uuid):
-            result = self._run_once(step, command)
+            result = self._run_once(step, command, refusal)
         if result is not None:
             self._report(context, command, result)
 
-    def _run_once(self, step: HostStep, command: ActionCommand) -> ActionResult | None:
+    def _refusal(self, command: ActionCommand) -> exceptions.ServerAtOtherSite | None:
+        """Ask, for as long as necessary, whether a replicated server may start here. Return an error if not.
+
+        The answer is only in this process, so that it ends with the power of the host.
+        """
+        host, instance = self._host, command.instance
+        if not operations.asks_for_right(command.action, command.payload, instance.site_role):
+            return None
+        may_run = host.retrier.call(
+            f"Instance {instance.uuid}: query whether this site may run it",
+            lambda: host.conductor.site_right_get(get_admin_context(), host.name, instance.uuid),
+            lambda: host.fencing.check(instance.uuid, command.generation),
+        )
+        return None if may_run else exceptions.ServerAtOtherSite(instance_id=instance.uuid, role=instance.site_role)
+
+    def _run_once(
+        self, step: HostStep, command: ActionCommand, refusal: exceptions.ServerAtOtherSite | None
+    ) -> ActionResult | None:
         """Execute the command, unless it has finished before. Return None if a newer command has overtaken it.
+
+        With a ``refusal``, the command fails.
 
         The result is recorded on disk before it is reported. A step that is retried forever is recorded only when it
         succeeds: the conductor repeats the command until then.
@@ -57,14 +78,18 @@ class CommandExecutor:
             return None
         if record.result is not None:
             return record.result
-        result = self._perform(step, command)
+        result = self._perform(step, command, refusal)
         if result.error is None or not step.retry_forever:
             fencing.record_result(uuid, command.action_id, result, command.sequence, command.request_id)
         return result
 
-    def _perform(self, step: HostStep, command: ActionCommand) -> ActionResult:
+    def _perform(
+        self, step: HostStep, command: ActionCommand, refusal: exceptions.ServerAtOtherSite | None
+    ) -> ActionResult:
         uuid = command.instance.uuid
         try:
+            if refusal is not None:
+                raise refusal
             data = handler_of(step)(self._host, command)
             return ActionResult(power_state=self._host.power_state(uuid), answer=data)
         except Exception as error:

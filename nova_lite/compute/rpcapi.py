@@ -13,7 +13,9 @@ from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort,
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.22"
+CALLS = "1.23"
+#: The version whose hosts ask whether a replicated server may start. Older ones get no such command.
+ASKS_FOR_RIGHT = "1.23"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
@@ -165,4 +167,6 @@ def send_command(compute: ComputeRPC, context: RequestContext, command: ActionCo
     elif command.host is not None:
         method = command.method or operations.command_method(command.action, command.payload)
         step = operations.command_methods()[method]
-        compute.run_command(context, command.host, step.wire_method, command, version=step.since)
+        asks = operations.asks_for_right(command.action, command.payload, command.instance.site_role)
+        version = ASKS_FOR_RIGHT if asks else step.since
+        compute.run_command(context, command.host, step.wire_method, command, version=version)

@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from nova_lite import rpc
 from nova_lite.backups.repository import load as load_repositories
+from nova_lite.backups.site_journal import load as load_journal
 from nova_lite.base import ip, metrics
 from nova_lite.base.timing import TIMING, Timing
 from nova_lite.compute.rpcapi import ComputeRPC
@@ -44,6 +45,7 @@ from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
+from nova_lite.conductor.replication import Replication, SiteRights
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.conductor.stored_backups import StoredBackups
@@ -90,6 +92,9 @@ class ConductorManager:
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
         self.stored_backups = StoredBackups(self.engine, load_repositories(conf), timing.conductor)
         self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor, self.stored_backups)
+        journal = load_journal(conf)
+        rights = SiteRights(self.engine, journal)
+        self.replication = Replication(self.engine, journal, self.stored_backups)
         self.fencer = HostFencer(self.db, conf, timing.conductor)
         self.evacuator = Evacuator(self.engine)
         self.crash_restarter = CrashRestarter(self.engine)
@@ -100,7 +105,8 @@ class ConductorManager:
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
             ActionEndpoints(self.engine, attacher),
-            BuildReports(self.engine, scheduling, conductor),
+            BuildReports(self.engine, scheduling, conductor, rights.require_for_build),
+            rights,
             InstanceEndpoints(self.engine),
             PortEndpoints(self.engine) if network_backend.has_remote_ports else NetworkServiceEndpoints(self.engine),
             LiveMigrationEndpoints(self.db, conf),

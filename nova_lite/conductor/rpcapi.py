@@ -113,7 +113,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.33"
+VERSION = "1.34"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1604,6 +1604,13 @@ class ConductorRPC(Protocol):
         """Check whether the conductor waits for this command, although the host has seen a later action.
 
         A database that lost its last commits assigns their ids again. ``sequence`` None: any command of the action.
+        """
+
+    @rpc.report(rpc.COMPUTE, own="host", since="1.34", replay_safe=True)
+    def site_right_get(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
+        """Check whether a replicated server may run at this site now. Raises `SiteJournalUnavailable`.
+
+        A host asks before it executes a command that may start the server's guest.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.2")

@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -157,16 +157,7 @@ class StoredBackups:
         """Make an image of a backup, unless an earlier attempt has done so."""
         image_id = str(backup.restored_image_id)
         try:
-            links = self.db.read(server_backups.chain, backup.id)
-            image = self._register(backup, image_id)
-            if image.status != "active":
-                with self._temporary() as path:
-                    os.remove(path)
-                    self._blocking(chain.extract, self._of(backup), links, path)
-                    self.images.upload(image, path, _UPLOADER, lambda _: None)
-                    self.images.publish(_call(backup, image_id, _UPLOADER))
-                if self.images.has_local_rows and self.db.write(server_backups.restored_image, image_id) is None:
-                    raise exceptions.ImageNotFound(image_id=image_id)
+            self.make_image(self._image(backup, image_id), self.db.read(server_backups.chain, backup.id))
         except (exceptions.ServiceUnavailable, exceptions.ImageUploadFailed, OSError) as error:
             reason = error.message if isinstance(error, exceptions.NovaLiteException) else str(error)
             LOG.warning("The image of backup %s cannot be made now: %s", backup.id, reason)
@@ -180,12 +171,27 @@ class StoredBackups:
         self.db.write(server_backups.end_restore, backup.id, image_id, RestoreStatus.READY, None)
         LOG.info("Image %s is made of backup %s", image_id, backup.id)
 
-    def _register(self, backup: ServerBackup, image_id: str) -> Image:
-        """Return the image, which may exist already. The project's quota holds."""
-        wanted = msgspec.convert(backup.server["image"], Image)
-        wanted = msgspec.structs.replace(wanted, id=image_id, disk_format="qcow2", hidden=False)
-        registered = self.images.register_for_owner(wanted)
-        return registered or self.db.write(server_backups.register_image, wanted)
+    def make_image(self, wanted: Image, links: Sequence[ServerBackup]) -> None:
+        """Make an image of a backup, unless an earlier attempt has done so. The quota of its owner holds.
+
+        ``links``: the whole backup and its increments, oldest first. They may be of another site.
+        """
+        image = self.images.register_for_owner(wanted) or self.db.write(server_backups.register_image, wanted)
+        if image.status == "active":
+            return
+        backup = links[-1]
+        with self._temporary() as path:
+            os.remove(path)
+            self._blocking(chain.extract, self._of(backup), links, path)
+            self.images.upload(image, path, _UPLOADER, lambda _: None)
+            self.images.publish(_call(backup, image.id, _UPLOADER, wanted.owner))
+        if self.images.has_local_rows and self.db.write(server_backups.restored_image, image.id) is None:
+            raise exceptions.ImageNotFound(image_id=image.id)
+
+    @staticmethod
+    def _image(backup: ServerBackup, image_id: str) -> Image:
+        image = msgspec.convert(backup.server["image"], Image)
+        return msgspec.structs.replace(image, id=image_id, disk_format="qcow2", hidden=False)
 
     # --- remove
 
@@ -213,5 +219,6 @@ class StoredBackups:
             yield path
 
 
-def _call(backup: ServerBackup, image_id: str, host: str | None = None) -> ImageCall:
-    return ImageCall(image_id=image_id, host=host, project_id=backup.project_id, instance_uuid=backup.instance_uuid)
+def _call(backup: ServerBackup, image_id: str, host: str | None = None, owner: str | None = None) -> ImageCall:
+    project_id = owner or backup.project_id
+    return ImageCall(image_id=image_id, host=host, project_id=project_id, instance_uuid=backup.instance_uuid)

@@ -20,6 +20,7 @@ from nova_lite.db.models import Instance, InstanceTag
 from nova_lite.db.rows import to_object, values_of
 from nova_lite.objects import BackupPolicy, BackupStatus, PolicyStatus, ServerBackup, ServerProtection
 from nova_lite.objects.backup import Every
+from nova_lite.objects.replication import SiteRole
 from nova_lite.operations import states
 
 #: Columns that a request sets.
@@ -156,12 +157,16 @@ def statuses(uow: UnitOfWork) -> list[PolicyStatus]:
 
 
 def targets(uow: UnitOfWork, policy: BackupPolicy, until: datetime.datetime) -> Sequence[models.Instance]:
-    """Return the servers of a policy that exist since ``until`` or longer, without servers that were never built."""
+    """Return the servers of a policy that exist since ``until`` or longer.
+
+    Servers that were never built, or that another site may run, are left out.
+    """
     query = sa.select(Instance).where(
         Instance.project_id == policy.project_id,
         Instance.deleted == sa.false(),
         Instance.vm_state.not_in(_WITHOUT_DISK),
         Instance.launched_at <= until,
+        sa.or_(Instance.site_role.is_(None), Instance.site_role == SiteRole.PRIMARY),
     )
     if not policy.all_servers:
         tagged = sa.select(InstanceTag.instance_id).where(InstanceTag.tag.in_(policy.tags))

@@ -214,6 +214,29 @@ class CrashRestart(Base):
     cause: Mapped[str] = mapped_column(sa.Text)
 
 
+class ReplicatedServer(Base):
+    """A server with a replica at another site (`nova_lite.objects.replication.ReplicatedServer`).
+
+    Its role is a column of `Instance`.
+    """
+
+    __tablename__ = "replicated_servers"
+    __table_args__ = (sa.UniqueConstraint("server_id"), {"sqlite_with_rowid": False})
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    server_id: Mapped[str] = mapped_column(Uuid)
+    policy_id: Mapped[str] = mapped_column(Uuid)
+    generation: Mapped[int]
+    backups: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
+    image_id: Mapped[str | None] = mapped_column(Uuid)
+    action_id: Mapped[int | None] = mapped_column(sa.BigInteger)
+    backup_id: Mapped[str | None] = mapped_column(Uuid)
+    published: Mapped[str | None] = mapped_column(Uuid)
+    since: Mapped[datetime.datetime | None] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime] = mapped_column(Time)
+    reason: Mapped[str | None] = mapped_column(sa.Text)
+
+
 class HostLoad(Base):
     """Load of a compute host (`nova_lite.objects.balance.HostLoad`).
 
@@ -391,7 +414,8 @@ class Instance(Numbered, Changed, Base):
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
     (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``network_info``: interfaces
     (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: where the disks of
-    an evacuated server may be (`nova_lite.db.host_storage`).
+    an evacuated server may be (`nova_lite.db.host_storage`). ``site_role``: of a replicated server
+    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
     """
 
     __tablename__ = "instances"
@@ -459,6 +483,7 @@ class Instance(Numbered, Changed, Base):
     block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    site_role: Mapped[str | None] = mapped_column(sa.String(16))
     shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
     network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)
     launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)

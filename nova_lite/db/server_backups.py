@@ -449,11 +449,15 @@ def end_restore(uow: UnitOfWork, backup_id: str, image_id: str, status: RestoreS
 
 
 def to_forget(uow: UnitOfWork) -> list[ServerBackup]:
-    """Return the backups whose data are to be removed from repositories. A base stays while increments of it exist."""
-    later = sa.orm.aliased(Row)
+    """Return the backups whose data are to be removed from repositories.
+
+    A base stays while increments of it exist, and a backup that another site may begin with until there is a newer one.
+    """
+    later, replicated = sa.orm.aliased(Row), models.ReplicatedServer
     needed = sa.exists().where(later.base_id == Row.uuid, later.status != BackupStatus.FAILED)
+    offered = sa.exists().where(sa.or_(replicated.published == Row.uuid, replicated.backup_id == Row.uuid))
     query = sa.select(Row).where(
-        Row.status == BackupStatus.DELETING, Row.engine == BackupEngine.RESTIC, sa.not_(needed)
+        Row.status == BackupStatus.DELETING, Row.engine == BackupEngine.RESTIC, sa.not_(needed), sa.not_(offered)
     )
     return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.id))]
 

@@ -3,7 +3,7 @@
 They have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
 
 - servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
-- backups of servers: `backup`
+- backups of servers: `backup`; servers with a replica at another site: `replication`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
 - hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`

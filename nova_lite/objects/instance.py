@@ -103,7 +103,8 @@ class Instance(msgspec.Struct, kw_only=True):
     attempts: it is the fencing token of host and domain. ``task_state`` is None unless an action is open.
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
     ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
-    ``numa``: its place in the NUMA cells of the host; None: anywhere.
+    ``numa``: its place in the NUMA cells of the host; None: anywhere. ``site_role``: its role at this site
+    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
     """
 
     uuid: str
@@ -155,6 +156,7 @@ class Instance(msgspec.Struct, kw_only=True):
     terminated_at: datetime.datetime | None = None
     deleted: bool = False
     protected: bool = False
+    site_role: str | None = None
 
     @property
     def name(self) -> str:

@@ -234,6 +234,11 @@ def notification_of(definition: Operation) -> Notification | None:
     return definition.notification or OPERATIONS[definition.kind].notification
 
 
+def asks_for_right(kind: str, payload: Mapping[str, Any], site_role: str | None) -> bool:
+    """Check whether a host has to ask before it executes a command: it may start the guest of a replicated server."""
+    return site_role is not None and not get(kind, payload).at_replica
+
+
 def command_methods() -> Mapping[str, HostStep]:
     """Return the RPC methods of commands to hosts, each with a step that it carries out. See `OperationTable`."""
     return OPERATIONS.command_methods

@@ -45,6 +45,7 @@ CREATE_IMAGE_OF_VOLUMES = Operation(
 
 CREATE_IMAGE = Operation(
     "createImage",
+    at_replica=True,
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
     variants=(("volume_backed", True, CREATE_IMAGE_OF_VOLUMES),),
@@ -61,6 +62,7 @@ CREATE_IMAGE = Operation(
 #: The host uploads a stream of the root disk, whole or an increment. The conductor moves it to the repository later.
 CREATE_BACKUP_OF_DISK = Operation(
     "createBackup",
+    at_replica=True,
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
     steps=(
@@ -74,6 +76,7 @@ CREATE_BACKUP_OF_DISK = Operation(
 
 CREATE_BACKUP = Operation(
     "createBackup",
+    at_replica=True,
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
     variants=(("of_disk", True, CREATE_BACKUP_OF_DISK),),

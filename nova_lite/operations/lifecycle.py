@@ -36,6 +36,7 @@ CREATE = Operation(
 #: The guest is off, and its disks stay until the reconciler deletes it or its owner restores it.
 SOFT_DELETE = Operation(
     "delete",
+    at_replica=True,
     notification=Notification("soft_delete"),
     allowed=(
         *(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.RESCUED, states.SHELVED),
@@ -62,6 +63,7 @@ SOFT_DELETE = Operation(
 
 DELETE = Operation(
     "delete",
+    at_replica=True,
     notification=Notification("delete"),
     preempts=True,
     during=ANY,
@@ -89,6 +91,7 @@ DELETE = Operation(
 
 STOP = Operation(
     "stop",
+    at_replica=True,
     notification=Notification("power_off"),
     allowed=(states.ACTIVE, states.ERROR),
     steps=(by_host("stop", states.POWERING_OFF, states.STOPPED),),
@@ -253,6 +256,7 @@ RESUME = Operation(
 
 LOCK = Operation(
     "lock",
+    at_replica=True,
     notification=Notification("lock", phases=(), source=Source.API),
     during=ANY,
     despite_lock=True,
@@ -261,12 +265,13 @@ LOCK = Operation(
 )
 UNLOCK = Operation(
     "unlock",
+    at_replica=True,
     notification=Notification("unlock", phases=(), source=Source.API),
     during=ANY,
     despite_lock=True,
     needs_host=False,
     supersedes=False,
 )
-CRASH = Operation("crash", reported=True)
-WATCHDOG = Operation("watchdog", reported=True)
-RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)
+CRASH = Operation("crash", at_replica=True, reported=True)
+WATCHDOG = Operation("watchdog", at_replica=True, reported=True)
+RESET_STATE = Operation("reset_state", at_replica=True, during=ANY, despite_lock=True, needs_host=False)

@@ -180,6 +180,7 @@ class Operation:
 
     - ``allowed``: vm states; ``during``: task states in which it is accepted although a task runs
     - ``despite_lock``: accepted on a locked server, too
+    - ``at_replica``: accepted although another site may run the server, because it starts nothing
     - ``needs_host``: refused while the server is on no host
     - ``deduplicates``: a request while such an action is open returns that action
     - ``supersedes``: accepting it closes the open actions. ``preempts``: even actions that are being undone, because
@@ -205,6 +206,7 @@ class Operation:
     during: tuple[str, ...] | None = ()
     steps: tuple[Step, ...] = ()
     despite_lock: bool = False
+    at_replica: bool = False
     deduplicates: bool = False
     needs_host: bool = True
     supersedes: bool = True

@@ -98,6 +98,9 @@ ELSEWHERE = (
     # Backups in repositories: likewise (tests/unit/conductor/test_stored_backups.py).
     *("run", "want_image", "begin_storing", "put_storing_off"),
     *("retire_backups", "lose_backup", "drop_backup_image", "expire_backups"),
+    # Replication to another site: likewise (tests/unit/conductor/test_replication.py).
+    *("begin_stop", "last_backup", "learn", "begin_rebuild", "rebuild_ended", "note_published", "note_reason"),
+    "forget_deleted",
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

@@ -115,6 +115,7 @@ class FakeConductor:
         self.down = False
         self.epoch = 3
         self.is_current = True
+        self.may_run = True
         self.open_requests: set[str] = set()
         self.ended_volume_work: set[tuple[int, str]] = set()
         self.settled = SettledRecords()
@@ -141,6 +142,10 @@ class FakeConductor:
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         self._called("start_build", (instance_uuid, host, generation))
         return BuildNetworks(vifs=self.vifs)
+
+    def site_right_get(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
+        self._called("site_right_get", instance_uuid)
+        return self.may_run
 
     def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, refresh: bool) -> bool:
         self._called("interfaces_active", refresh)

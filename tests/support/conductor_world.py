@@ -27,6 +27,7 @@ from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
+from nova_lite.conductor.replication import SiteRights
 from nova_lite.db import (
     flavors,
     hosts,
@@ -173,7 +174,12 @@ class World:
         self.attacher = InterfaceAttacher(self.engine)
         self.actions = ActionEndpoints(self.engine, self.attacher)
         placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
-        self.building = building = BuildReports(self.engine, placing, self.conductor)  # type: ignore[arg-type]
+        self.building = building = BuildReports(
+            self.engine,
+            placing,
+            self.conductor,  # type: ignore[arg-type]
+            SiteRights(self.engine, None).require_for_build,
+        )
         self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.actions, building)
         self.reports = Parts(self.actions, building, DomainChecks(self.engine))
         self.reconciler = Reconciler(self.engine, placing, self.attacher, CinderDriver(self.engine, None))

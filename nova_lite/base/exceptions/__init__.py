@@ -106,6 +106,7 @@ from nova_lite.base.exceptions.hosts import (
     JoinTokenInvalid,
     JoinTokenNotFound,
     NoHypervisorMatches,
+    ServerAtOtherSite,
     ServerBackupInRepository,
     ServerBackupNotComplete,
     ServerBackupNotFound,
@@ -117,6 +118,7 @@ from nova_lite.base.exceptions.hosts import (
     ServiceHostsInstances,
     ServiceInUse,
     ServiceNotFound,
+    SiteJournalUnavailable,
     UnsuitableHost,
 )
 from nova_lite.base.exceptions.identity import IdentityChanged
@@ -528,6 +530,7 @@ __all__ = [
     "SecurityGroupRuleInvalid",
     "SecurityGroupRuleNotFound",
     "SecurityGroupUnavailable",
+    "ServerAtOtherSite",
     "ServerBackupInRepository",
     "ServerBackupNotComplete",
     "ServerBackupNotFound",
@@ -542,6 +545,7 @@ __all__ = [
     "ServiceNotFound",
     "ServiceTooOld",
     "ServiceUnavailable",
+    "SiteJournalUnavailable",
     "SnapshotNotFound",
     "SourceDown",
     "SourceRetired",

@@ -110,6 +110,17 @@ class BackupRepositoryError(ServiceUnavailable):
     msg_fmt = "The repository of backups: %(reason)s"
 
 
+class SiteJournalUnavailable(ServiceUnavailable):
+    msg_fmt = "The journal of replicated servers cannot be used: %(reason)s."
+
+
+class ServerAtOtherSite(Conflict):
+    msg_fmt = (
+        "Server %(instance_id)s is replicated, and its role at this site is %(role)s. Until it is primary, nothing may "
+        "start or change it here."
+    )
+
+
 class ServiceInUse(Conflict):
     msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
 

@@ -60,6 +60,7 @@ NOUNS = (
         "server-group": "server_groups",
         "scheduler": "scheduler",
         "backup-policy": "backup_policies",
+        "replication": "replication",
         "quota": "quotas",
         "user": "identity",
         "project": "identity",

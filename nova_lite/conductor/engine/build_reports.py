@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import logging
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -36,10 +37,18 @@ class BuildReports:
     """RPC methods of builds.
 
     ``conductor``: a client of this service itself, because another conductor may be free to reschedule a build.
+    ``require_site``: raises `ServerAtOtherSite` unless a replicated server may be built here now.
     """
 
-    def __init__(self, engine: ActionEngine, scheduling: Scheduling, conductor: ConductorRPC) -> None:
+    def __init__(
+        self,
+        engine: ActionEngine,
+        scheduling: Scheduling,
+        conductor: ConductorRPC,
+        require_site: Callable[[str], None],
+    ) -> None:
         self.engine = engine
+        self._require_site = require_site
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf
@@ -59,17 +68,17 @@ class BuildReports:
         A repeated call returns the same.
 
         Raises `InstanceGone` or `StaleReport` if that build is over. Ports that another service has made for it
-        meanwhile are then deleted.
+        meanwhile are then deleted. Raises `ServerAtOtherSite` if another site may run the server.
         """
         build = (instance_uuid, host, generation)
         if not self.network.remote:
-            return BuildNetworks(vifs=self.db.write(self._start_build, *build))
+            return self._started(instance_uuid, *self.db.write(self._start_build, *build))
         started_at = time.monotonic()
         call = self.db.write(self._plan_networks, *build)
         call.started_at = started_at
         result = self.network.call(call)
         try:
-            return BuildNetworks(vifs=self.db.write(self._start_build, *build, result))
+            return self._started(instance_uuid, *self.db.write(self._start_build, *build, result))
         except exceptions.StaleReport:
             if not self.network.has_remote_ports:  # else the next attempt uses them, or its undo deletes them
                 self._deallocate(call)
@@ -77,6 +86,11 @@ class BuildReports:
         except exceptions.NovaLiteException:
             self._deallocate(call)
             raise
+
+    def _started(self, instance_uuid: str, vifs: list[VIF], is_replicated: bool) -> BuildNetworks:
+        if is_replicated:
+            self._require_site(instance_uuid)
+        return BuildNetworks(vifs=vifs)
 
     def _deallocate(self, call: NetworkCall) -> None:
         """Delete the ports of a build that is over.
@@ -104,12 +118,13 @@ class BuildReports:
 
     def _start_build(
         self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, result: object = None
-    ) -> list[VIF]:
+    ) -> tuple[list[VIF], bool]:
+        """Return the interfaces, and whether the server is replicated."""
         ctx = _building(uow, instance_uuid, host, generation)
         vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(ctx), result)
         begun(ctx)
         actions.extend(uow, self.conf, ctx.action)
-        return vifs
+        return vifs, ctx.instance.site_role is not None
 
     # --- result
 

@@ -18,6 +18,7 @@ from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.build import Reimage
+from nova_lite.objects.replication import MAY_RUN
 from nova_lite.operations import HostRole, HostStep, Operation, Step
 
 #: Key in the payload of a build: the host's registration under which the instance got its interfaces with its place.
@@ -164,7 +165,8 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
         limits=action.payload.get("limits", {}),
         injected_files=instance.request.get("injected_files", {}),
         admin_password=instance.request.get("admin_password"),
-        connected=action.payload.get(CONNECTED, ""),
+        # A replicated server's host always calls `start_build`, which looks at the journal of sites.
+        connected=action.payload.get(CONNECTED, "") if instance.site_role is None else "",
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
         volume_images=volume_sources.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
         disks=host_storage.left_disks(ctx.uow, instance, bool(action.payload.get(KEEPS_DISKS))),
@@ -232,6 +234,8 @@ def check(context: RequestContext, instance: Instance, definition: Operation) ->
     """Raise a 409 if the instance's state does not allow the operation."""
     if instance.locked and not context.is_admin and not definition.despite_lock:
         raise exceptions.InstanceIsLocked(instance_id=instance.uuid)
+    if instance.site_role not in MAY_RUN and not definition.at_replica:
+        raise exceptions.ServerAtOtherSite(instance_id=instance.uuid, role=instance.site_role)
     attr = state = None
     allowed, during = definition.allowed, definition.during
     if allowed is not None and (instance.vm_state not in allowed or instance.launched_at is None):

@@ -24,6 +24,7 @@ from nova_lite.objects import (
     Verdict,
 )
 from nova_lite.objects.incident import cause_of_end, cause_of_pause
+from nova_lite.objects.replication import MAY_RUN
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 
@@ -152,7 +153,8 @@ def reconcile_domains(
             if domain.halted:
                 crashed.append((instance, cause_of_pause(domain.incidents)))
             elif domain.lost_power:
-                to_start.append(instance)
+                if instance.site_role in MAY_RUN:
+                    to_start.append(instance)
             elif (incident := cause_of_end(domain.incidents)) is not None:
                 crashed.append((instance, incident))
         if not belongs and domain.generation > max(instance.generation, instance.last_generation):

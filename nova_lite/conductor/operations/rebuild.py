@@ -31,6 +31,8 @@ CHANGEABLE = (
 
 #: Key in the payload of a build: the volume to write an image to before, with its size in GB, and the image.
 REIMAGE = "reimage"
+#: Key in the payload of a rebuild: the guest runs afterwards, although it was off.
+STARTS = "starts"
 
 
 class RebuildHandler(OperationHandler):
@@ -92,7 +94,7 @@ class RebuildHandler(OperationHandler):
             "admin_password": payload.get("admin_password"),
         }
         claims.renew(uow, instance)
-        return {"stop": instance.vm_state == states.STOPPED, **reimaged}
+        return {"stop": instance.vm_state == states.STOPPED and not payload.get(STARTS), **reimaged}
 
 
 def _check_numa(instance: Instance, image: Image) -> None:

@@ -13,7 +13,7 @@ from nova_lite.compute.operations import HANDLERS
 from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
-from tests.support.compute_host import LATER, UUID, Gate, Host, command, eventually
+from tests.support.compute_host import LATER, UUID, VIFS, Gate, Host, command, eventually, make_instance
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 
@@ -261,3 +261,28 @@ def test_step_without_driver_support_fails_and_is_repeated_if_it_retries_forever
     first, second = sleepy.conductor.of("finish_action")
     assert "doze" in first[2]
     assert second == (LATER, RUNNING, None)
+
+
+def test_replicated_server_starts_only_where_the_conductor_allows_it(host: Host) -> None:
+    host.built()
+    replicated = make_instance(vifs=VIFS, site_role="primary")
+    for number, (action, may_run) in enumerate((("stop", False), ("start", False), ("start", True))):
+        host.conductor.may_run = may_run
+        host.act(command(action, LATER + number, instance=replicated))
+        host.settle()
+    error = f"Server {UUID} is replicated, and its role at this site is primary."
+    (stopped, refused, started) = host.conductor.of("finish_action")
+    assert (stopped, started) == ((LATER, SHUTDOWN, None), (LATER + 2, RUNNING, None))
+    assert str(refused[2]).startswith(error)
+    assert host.conductor.of("site_right_get") == [UUID, UUID], "a stop asks nobody"
+
+
+def test_start_of_a_replicated_server_waits_for_the_journal(host: Host) -> None:
+    host.built()
+    host.act(command("stop", LATER))
+    host.settle()
+    host.conductor.errors["site_right_get"] = [exceptions.SiteJournalUnavailable(reason="not there")] * 2
+    host.act(command("start", LATER + 1, instance=make_instance(vifs=VIFS, site_role="primary")))
+    host.settle()
+    assert host.conductor.of("finish_action")[-1] == (LATER + 1, RUNNING, None)
+    assert host.conductor.errors["site_right_get"] == [], "it has asked again"

@@ -1,0 +1,175 @@
+"""Journal of replicated servers: which site may run a server, and which backups it begins with.
+
+A directory that the conductors of both sites mount. Each server has numbered generations. A generation is a file that
+is linked into place: it is written once, whoever tries, and never changes. The newest one names the site that may run
+the server. Beside it is a file with the newest backups that this site has published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import enum
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import ServerBackup
+
+_GENERATION = re.compile(r"(\d{8})\.json")
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_PUBLISHED, _JOINED = "{:08}.backups", "site-"
+#: Files and directories are for the conductors of both sites, which share a group.
+_MODE, _DIRECTORY_MODE = 0o660, 0o770
+
+T = TypeVar("T")
+
+
+class Reason(enum.StrEnum):
+    """Reason of a generation: the first one, a planned or unplanned failover, or a failover that was rolled back."""
+
+    ENABLED = "enabled"
+    PLANNED = "planned"
+    UNPLANNED = "unplanned"
+    ROLLED_BACK = "rolled back"
+
+
+class SiteGeneration(msgspec.Struct, kw_only=True):
+    """Generation of a replicated server. ``site`` may run the server.
+
+    ``backups``: what it begins with, the whole backup first and then its increments. A site that keeps its server does
+    not restore them. They are for the next site, until this one has published others.
+    """
+
+    number: int
+    site: str
+    reason: Reason
+    backups: list[ServerBackup] = []
+    written_at: datetime.datetime
+
+
+class Published(msgspec.Struct, kw_only=True):
+    """Newest backup of a generation with its bases, the whole one first."""
+
+    backups: list[ServerBackup]
+
+
+class SiteJournal:
+    """Journal as this ``site`` sees it. Its methods raise `SiteJournalUnavailable`."""
+
+    def __init__(self, directory: str, site: str) -> None:
+        self.site = site
+        self._directory = directory
+
+    def newest(self, server_id: str) -> SiteGeneration:
+        """Return the newest generation. A server without one counts as a journal that is not there."""
+        found = self.find(server_id)
+        if found is None:
+            raise exceptions.SiteJournalUnavailable(reason=f"it has no generation of server {server_id}")
+        return found
+
+    def find(self, server_id: str) -> SiteGeneration | None:
+        """Return the newest generation, or None if the server has none."""
+        with _translated():
+            numbers = [int(match[1]) for name in self._names(server_id) if (match := _GENERATION.fullmatch(name))]
+            return self._read(server_id, f"{max(numbers):08}.json", SiteGeneration) if numbers else None
+
+    def write(self, server_id: str, generation: SiteGeneration) -> bool:
+        """Write a generation. Return False if there is one of its number."""
+        directory = os.path.join(self._directory, _checked(server_id))
+        path = os.path.join(directory, f"{generation.number:08}.json")
+        with _translated():
+            os.makedirs(directory, mode=_DIRECTORY_MODE, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(prefix=files.TEMPORARY, dir=directory)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    os.fchmod(descriptor, _MODE)
+                    file.write(msgspec.json.encode(generation))
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            finally:
+                files.remove(temporary)
+            files.sync_directory(directory)
+            files.sync_directory(self._directory)
+        return True
+
+    def publish(self, server_id: str, number: int, backups: Sequence[ServerBackup]) -> None:
+        """Replace the published backups of a generation, which is this site's."""
+        path = os.path.join(self._directory, _checked(server_id), _PUBLISHED.format(number))
+        with _translated():
+            files.write_atomically(path, msgspec.json.encode(Published(backups=list(backups))), mode=_MODE)
+
+    def last_backups(self, server_id: str, generation: SiteGeneration) -> list[ServerBackup]:
+        """Return the published backups of a generation, or else the backups that it began with."""
+        with _translated():
+            name = _PUBLISHED.format(generation.number)
+            found = self._read(server_id, name, Published) if name in self._names(server_id) else None
+        return generation.backups if found is None else found.backups
+
+    def join(self, server_id: str) -> None:
+        """Record that this site has a server for the replica."""
+        path = os.path.join(self._directory, _checked(server_id), f"{_JOINED}{self.site}")
+        with _translated():
+            files.write_atomically(path, b"", mode=_MODE)
+
+    def other_site(self, server_id: str) -> str | None:
+        """Return the other site that has joined, or None."""
+        with _translated():
+            names = [name.removeprefix(_JOINED) for name in self._names(server_id) if name.startswith(_JOINED)]
+        return next((name for name in sorted(names) if name != self.site), None)
+
+    def _names(self, server_id: str) -> list[str]:
+        directory = os.path.join(self._directory, _checked(server_id))
+        try:
+            return os.listdir(directory)
+        except FileNotFoundError:
+            os.stat(self._directory)  # the server may be unknown, but the journal has to be there
+            return []
+
+    def _read(self, server_id: str, name: str, kind: type[T]) -> T:
+        with open(os.path.join(self._directory, _checked(server_id), name), "rb") as file:
+            return msgspec.json.decode(file.read(), type=kind)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        reason = error.strerror or errno.errorcode.get(error.errno or 0, "")
+        raise exceptions.SiteJournalUnavailable(reason=reason) from error
+    except msgspec.MsgspecError as error:
+        raise exceptions.SiteJournalUnavailable(reason=f"a file cannot be read: {error}") from error
+
+
+def _checked(server_id: str) -> str:
+    """Return the id, which is the name of a directory."""
+    if re.fullmatch(r"[0-9a-f-]{36}", server_id) is None:
+        raise exceptions.InvalidInput(reason=f"{server_id[:64]} is not the id of a server")
+    return server_id
+
+
+def load(conf: cfg.ConfigOpts) -> SiteJournal | None:
+    """Return the journal that ``[replication]`` names, or None. Raises `ConfigurationError`."""
+    options = conf.replication
+    if not options.directory:
+        return None
+    if _SITE.fullmatch(options.site) is None:
+        raise exceptions.ConfigurationError(
+            reason="[replication] directory needs [replication] site: letters, digits, - and _."
+        )
+    if not conf.server_backups.repository:
+        raise exceptions.ConfigurationError(reason="[replication] directory needs [server_backups] repository.")
+    return SiteJournal(options.directory, options.site)

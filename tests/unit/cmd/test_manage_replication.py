@@ -1,0 +1,111 @@
+"""``nova-lite-manage replication``: two sites with their own databases, and one journal."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite.backups.site_journal import SiteJournal
+from nova_lite.db import backup_policies, replicated_servers
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.objects import BackupPolicy
+from nova_lite.objects.backup import Every
+from tests.support import make
+from tests.support.manage import Tool
+
+NOTHING = "00000000-0000-4000-8000-000000000000"
+
+
+class Office:
+    """The tool at one site, with a server and its policy."""
+
+    def __init__(self, tool: Tool, path: Path, journal: Path, site: str, vm_state: str) -> None:
+        self.tool, self.path = tool, path
+        self.extra = f"[server_backups]\nengine = restic\nrepository = {path}/repository\n"
+        self.extra += f"[replication]\ndirectory = {journal}\nsite = {site}"
+        self.enter()
+        database = self.database
+        policy = BackupPolicy(name="p", every=Every.DAY, keep_daily=7, all_servers=True)
+        self.policy = database.write(backup_policies.create, database.conf, make.context(), policy).id
+
+        def server(uow: UnitOfWork) -> str:
+            past = uow.now - datetime.timedelta(days=1)
+            return make.instance(uow, vm_state=vm_state, task_state=None, launched_at=past, host="h1")
+
+        self.uuid = database.write(server)
+        database.close()
+
+    @property
+    def database(self) -> Database:
+        return self.tool.database_of()
+
+    def enter(self) -> None:
+        self.tool.configure(self.extra)
+
+    def run(self, *words: str, status: int = 0) -> str:
+        self.enter()
+        self.tool("replication", *words, status=status)
+        return self.tool.error
+
+    def listed(self, status: int = 0) -> Any:
+        self.enter()
+        (found,) = self.tool.json("replication", "list", status=status)
+        return found
+
+
+@pytest.fixture
+def office(tool: Tool, tmp_path: Path) -> Iterator[Office]:
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    yield Office(tool, tmp_path, journal, "east", "active")
+
+
+def test_operator_enables_and_disables_replication(office: Office) -> None:
+    office.run("enable", office.uuid, "--policy", office.policy)
+    found = office.listed()
+    assert (found["server"], found["replica_of"], found["role"], found["generation"]) == (
+        *(office.uuid, office.uuid),
+        *("primary", 1),
+    )
+    assert "replicated already" in office.run("enable", office.uuid, "--policy", office.policy, status=1)
+    assert "no other site has joined" in office.run("failover", office.uuid, status=1)
+    office.run("disable", office.uuid)
+    office.enter()
+    assert office.tool.json("replication", "list") == []
+    office.run("enable", office.uuid, "--policy", office.policy)
+    assert office.listed()["generation"] == 1, "the journal has it from before"
+
+
+def test_server_that_backups_leave_out_is_refused(office: Office) -> None:
+    database = office.database
+    database.write(backup_policies.update, make.context(), office.policy, {"enabled": False})
+    database.close()
+    assert "does not back this server up" in office.run("enable", office.uuid, "--policy", office.policy, status=1)
+    assert "has no generation" in office.run(
+        "join", office.uuid, "--replica-of", NOTHING, "--policy", NOTHING, status=1
+    )
+
+
+def test_failover_and_take_over_follow_the_journal(office: Office, tmp_path: Path) -> None:
+    office.run("enable", office.uuid, "--policy", office.policy)
+    other = SiteJournal(str(tmp_path / "journal"), "west")
+    other.join(office.uuid)
+    office.run("failover", office.uuid)
+    assert office.listed()["role"] == "leaving"
+    assert "roll the failover back first" in office.run("disable", office.uuid, status=1)
+    assert "is not the primary" in office.run("failover", office.uuid, status=1)
+    office.run("roll-back", office.uuid)
+    newest = other.newest(office.uuid)
+    assert (newest.number, newest.site, newest.reason) == (2, "east", "rolled back")
+    assert "too late" in office.run("roll-back", office.uuid, status=1), "the conductor has not looked yet"
+    assert "run twice" in office.run("take-over", office.uuid, status=1)
+    assert "no replica" in office.run("take-over", office.uuid, "--other-site-is-off", status=1)
+    other.write(office.uuid, type(newest)(number=3, site="west", reason=newest.reason, written_at=newest.written_at))
+    database = office.database
+    database.write(replicated_servers.learn, office.uuid, "east", other.newest(office.uuid))
+    database.close()
+    assert "nothing to run" in office.run("take-over", office.uuid, "--other-site-is-off", status=1)

@@ -17,6 +17,8 @@ packages() {
         note_ovn
         wanted+=("${NEUTRON_PACKAGES[@]}")
     fi
+    # They come with systemd, and are to be had without it.
+    command -v systemd-sysusers >/dev/null || wanted+=(systemd-standalone-{sysusers,tmpfiles})
     install_packages "${wanted[@]}"
 }
 
@@ -51,19 +53,22 @@ say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER AUTH=$AUT
 step "Checking the system" require_supported_system
 step "Finding this machine by its name" name_this_machine
 step "Installing packages" packages
-step "Making the daemons' users and directories" create_users_and_directories
+make_directories
 save_settings
 step "Installing nova_lite into $VENV" install_checkout "$VENV"
+write_answers
+step "Making the daemons' users and directories" create_users_and_directories
 [[ $AUTH != keystone ]] || step "Installing Keystone, Glance and Cinder into $OPENSTACK" install_openstack
 [[ $NETWORK != neutron ]] || step "Installing Neutron into $NEUTRON" install_neutron
 step "Setting up the message broker" set_up_broker
 hint=$(broker_hint)
 [[ -z $hint ]] || say "    $hint"
 step "Setting up the database ($DATABASE)" set_up_database
-step "Writing the configuration into $ETC" configure
 step "Making the daemons' keys" make_keys
+step "Writing the configuration into $ETC" configure
+step "Making the daemons' accounts at the message broker" make_accounts_of_daemons
 ! has_certificates || step "Making the certificates of the libvirt hosts" make_certificates
-step "Creating the database's tables" create_schema
+step "Creating the database's tables" set_up tables
 if [[ $AUTH == keystone ]]; then
     step "Setting up Keystone" set_up_keystone
     step "Filling Keystone's catalog, projects and users" fill_keystone

@@ -45,14 +45,6 @@ for row in json.load(sys.stdin):
 ' "$@"
 }
 
-# As the owner of the database's file; other commands may be given by root.
-create_schema() {
-    local user
-    user=$(service_user conductor)
-    setpriv --reuid="$user" --regid="$user" --init-groups "$VENV/bin/nova-lite-manage" \
-        --config-file "$ETC/nova-lite.conf" --config-file "$ETC/conductor.conf" db sync
-}
-
 create_flavors() {
     local name id ram vcpus disk known
     known=$(listed flavor name)

@@ -13,7 +13,7 @@ auth_url() {
 # Passwords go into secure.yaml beside it, which clients read as well and only root may.
 add_clouds() {
     if [[ $AUTH != noauth2 ]]; then
-        secret "admin-password" | clouds add-user "$CLOUD" "$(auth_url)" admin
+        [[ $AUTH == standalone ]] || secret "admin-password" | clouds add-user "$CLOUD" "$(auth_url)" admin # create_users did it
         secret "demo-password" | clouds add-user "$CLOUD-demo" "$(auth_url)" demo
     else
         clouds remove "$CLOUD-demo"

@@ -13,30 +13,53 @@
 #
 # Each of them but the first says by which account its daemon comes to the broker.
 
-# Each user has a group of its own, and is in the group nova-lite, which may read what all daemons share.
-create_users_of_daemons() {
+# What nova-lite-setup does on a controller, it does here as well: `set_up STEP [ARGUMENT]...`, a step of set_up.py. Here is only
+# what it does not have.
+ANSWERS=$ETC/answers.yaml
+
+set_up() {
+    local step=$1
+    shift
+    "$VENV/bin/python" "$TOP/devstack/lib/set_up.py" "$step" "$ANSWERS" "$@"
+}
+
+# As for `nova-lite-setup controller --answers`. The URL of a database of PostgreSQL has a password.
+write_answers() {
+    local database=$DATABASE
+    [[ $DATABASE != postgresql ]] || database=$(database_url)
+    install -m 0600 /dev/stdin "$ANSWERS" <<ANSWERS
+address: 127.0.0.1
+database: '$database'
+region: $REGION
+cloud: $CLOUD
+${PROJECT_RANGES:+project_ranges: '$PROJECT_RANGES'}
+ANSWERS
+}
+
+# compute_hosts: SERVICE HOST BROKER_ADDRESS of each compute daemon, for `set_up`. A libvirt host has a network of its own, in
+# which this machine has another address.
+compute_hosts() {
+    local name
+    for name in $(compute_services); do
+        echo "$name $(compute_host "$name") $([[ -z $(own_libvirt "$name") ]] && echo 127.0.0.1 || echo "$HOSTS_NETWORK.1")"
+    done
+}
+
+make_directories() {
+    install -d -m 0755 "$PREFIX" "$LOGS"
+    [[ -d $ETC ]] || install -d -m 0750 "$ETC"
+}
+
+create_users_and_directories() {
     local user
-    getent group "$GROUP" >/dev/null || groupadd --system "$GROUP"
-    for user in $(service_users); do
+    set_up users
+    for user in $(openstack_users); do
         getent passwd "$user" >/dev/null ||
             useradd --system --user-group --home-dir "$STATE" --no-create-home --shell /usr/sbin/nologin \
                 --comment "nova_lite ${user#"$GROUP-"}" "$user"
         usermod --append --groups "$GROUP" "$user"
     done
-}
-
-# Others may pass through the state directory: guests' processes open their disks there. Images are the API's, and the
-# conductor takes in what hosts have uploaded, and removes what is deleted.
-create_users_and_directories() {
-    local api conductor
-    api=$(service_user api)
-    conductor=$(service_user conductor)
-    create_users_of_daemons
     leave_the_one_user
-    install -d -m 0755 "$PREFIX" "$LOGS" "$STATE"
-    install -d -m 0750 -g "$GROUP" "$ETC"
-    install -d -m 0770 -o "$api" -g "$conductor" "$STATE/images"
-    install -d -m 0700 -o "$api" -g "$api" "$STATE/identity" "$STATE/identity/keys"
 }
 
 # Where an earlier version had one user for all daemons: they stop, and each file becomes its daemon's.
@@ -107,34 +130,25 @@ config_file() {
         install -m 0640 -o root -g "$group" /dev/stdin "$ETC/$name"
 }
 
+# What differs from the set-up's files, in a directory that only root may read. An empty value leaves the option out: tunnels
+# to other machines begin at the default of my_ip, this machine's own address.
 write_config() {
     local name
-    install -m 0644 "$TOP/etc/nova-lite/api-paste.ini" "$ETC/api-paste.ini"
+    changes=$(mktemp --directory) # not local: the trap outlives this function
+    trap 'rm -r "$changes"' EXIT
     install -m 0644 "$TOP/etc/nova-lite/nova-lite.conf" "$ETC/nova-lite.conf.sample"
     echo "${CONCURRENCY:+NOVA_LITE_CONCURRENCY=$CONCURRENCY}" | install -m 0644 /dev/stdin "$ETC/environment"
-    config_file "$GROUP" nova-lite.conf <<CONFIG
+    cat >"$changes/nova-lite.conf" <<CONFIG
 [DEFAULT]
-state_path = $STATE
-
-[rpc]
-keys_directory = $KEYS
-
+my_ip =
 $(image_config)
-
 $(network_config)
-
 $(volume_config)
-
 [identity]
 users_file = $STATE/identity/users.yaml
-tokens_path = $STATE/identity
-
 $(console_config)
 CONFIG
-    config_file "$(service_user api)" api.conf <<CONFIG
-[DEFAULT]
-transport_url = $(broker_url api)
-
+    cat >"$changes/api.conf" <<CONFIG
 [api]
 port = $API_PORT
 workers = $API_WORKERS
@@ -146,39 +160,23 @@ volume_port = $VOLUME_PORT
 network_port = $NETWORK_PORT
 placement_port = $PLACEMENT_PORT
 page_port = $PAGE_PORT
-paste_config = $ETC/api-paste.ini
 $([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
-
 $(glance_config)
 $(cinder_config)
-
 $(metadata_config)
 CONFIG
-    for name in scheduler novncproxy:console serialproxy:console; do
-        broker_config "${name#*:}" | config_file "$(service_user "${name%:*}")" "${name%:*}.conf"
-    done
-    broker_config manage | config_file root manage.conf
-    config_file "$(service_user conductor)" conductor.conf <<CONFIG
-[DEFAULT]
-transport_url = $(broker_url conductor)
-
-[database]
-connection = $(database_url)
-
+    cat >"$changes/conductor.conf" <<CONFIG
 $(glance_config)
 $(cinder_config)
 $(neutron_config)
-
-[volume]
-encryption_key_file = $ETC/volume-keys
-
 [network]
 project_ranges = $PROJECT_RANGES
 $(project_vnis)
 CONFIG
     for name in $(compute_services); do
-        write_compute_config "$name"
+        compute_config "$name" >"$changes/$name.conf"
     done
+    compute_hosts | set_up configuration "$changes"
 }
 
 # Networks of projects span several libvirt hosts; the fake driver and a single host need no tunnels.
@@ -186,25 +184,12 @@ project_vnis() {
     ! has_certificates || echo "project_vnis = 100000-109999"
 }
 
-broker_config() {
-    printf '%s\n' "[DEFAULT]" "transport_url = $(broker_url "$1")"
+make_keys() {
+    compute_hosts | set_up keys
 }
 
-# A key is its daemon's user's alone.
-make_keys() {
-    local name role host owner
-    install -d -m 0755 "$KEYS"
-    while read -r name role host; do
-        case $role in
-        compute | manage) owner=root ;;
-        console) owner=$(service_user novncproxy) ;;
-        *) owner=$(service_user "$role") ;;
-        esac
-        [[ -e $KEYS/$role.$host.key ]] ||
-            "$VENV/bin/nova-lite-manage" keys create "$role" "$host" --directory "$KEYS" --owner "$owner"
-    done < <(broker_accounts)
-    [[ -e $ETC/volume-keys ]] ||
-        "$VENV/bin/nova-lite-manage" volume-key create --file "$ETC/volume-keys" --owner "$(service_user conductor)"
+make_accounts_of_daemons() {
+    compute_hosts | set_up accounts
 }
 
 # host_certificates SERVICE: the directory of the certificates of the host that the service is.
@@ -247,21 +232,17 @@ compute_metrics_port() {
 
 # Several compute daemons on one machine are several hosts: each has a name, a state directory and a port for its metrics
 # of its own, and with libvirt an address. As they see each other's directories, disks are copied between them without SSH.
-write_compute_config() {
+compute_config() {
     local name=$1 state=$STATE
     [[ $name == compute ]] || state=$STATE/$name
     install -d -m 0755 "$state"
-    config_file root "$name.conf" <<CONFIG
+    cat <<CONFIG
 [DEFAULT]
-host = $(compute_host "$name")
-$(compute_broker "$name")
 compute_driver = $VIRT_DRIVER
 state_path = $state
 $([[ $VIRT_DRIVER != libvirt || $name == compute ]] || libvirt_host_config "${name#compute-}")
-$([[ $name == compute ]] || printf '%s\n' "" "[metrics]" "compute_port = $(compute_metrics_port "${name#compute-}")")
-
+$([[ $name == compute ]] || printf '%s\n' "[metrics]" "compute_port = $(compute_metrics_port "${name#compute-}")")
 $(glance_config)
-
 $([[ -n $(own_libvirt "$name") ]] || metadata_config)
 CONFIG
 }
@@ -269,13 +250,8 @@ CONFIG
 # Who is asked for a console is on this machine, and so are the guests. Screens of further libvirt hosts have TLS; this
 # machine's libvirtd is its owner's, and has what its qemu.conf says.
 console_config() {
-    [[ $VIRT_DRIVER != libvirt ]] || printf '%s\n' "[serial_console]" "enabled = true"
+    [[ $VIRT_DRIVER == libvirt ]] || printf '%s\n' "[serial_console]" "enabled = false"
     ! has_certificates || printf '%s\n' "" "[console]" "tls_directory = $CONSOLE_TLS" "require_tls = false"
-}
-
-# compute_broker SERVICE: a libvirt host has a network of its own, in which this machine has another address.
-compute_broker() {
-    echo "transport_url = $(broker_url "$1" $([[ -z $(own_libvirt "$1") ]] || echo "$HOSTS_NETWORK.1"))"
 }
 
 # What daemon NUMBER of several says besides; 1 is this machine itself.
@@ -309,8 +285,8 @@ write_logrotate() {
 
 remove_files_and_links() {
     unlink_commands
-    rm -rf "$ETC" "$STATE" "$LOGS" "$PREFIX" "$RUN"
-    rm -f /etc/logrotate.d/nova-lite
+    rm -rf "$ETC" "$STATE" "$LOGS" "$PREFIX" "$RUN" /run/nova-lite-conductor
+    rm -f /etc/logrotate.d/nova-lite /etc/sysusers.d/nova-lite.conf /etc/tmpfiles.d/nova-lite.conf
 }
 
 remove_users() {

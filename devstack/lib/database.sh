@@ -1,8 +1,7 @@
-# The database of the conductor: SQLite's file, or a database and a user on a local server. Sourced, never run.
+# Local database servers, with databases and users on them. Sourced, never run.
 
 DATABASE_NAME=nova_lite
 DATABASE_USER=nova_lite
-SQLITE_DIRECTORY=$STATE/conductor
 
 # --- the servers
 
@@ -88,13 +87,7 @@ drop_postgresql_database() {
 
 set_up_database() {
     case $DATABASE in
-    sqlite)
-        install -d -m 0700 -o "$(service_user conductor)" -g "$(service_user conductor)" "$SQLITE_DIRECTORY"
-        ;;
-    mariadb)
-        start_mariadb
-        make_mariadb_database "$DATABASE_NAME" "$DATABASE_USER" "$(secret database)"
-        ;;
+    mariadb) start_mariadb ;;
     postgresql)
         start_postgresql
         make_postgresql_database "$DATABASE_NAME" "$DATABASE_USER" "$(secret database)"
@@ -102,12 +95,9 @@ set_up_database() {
     esac
 }
 
+# Of PostgreSQL: nova-lite-setup chooses the others.
 database_url() {
-    case $DATABASE in
-    sqlite) echo "sqlite:///$SQLITE_DIRECTORY/nova-lite.sqlite" ;;
-    mariadb) echo "mysql+pymysql://$DATABASE_USER:$(secret database)@127.0.0.1/$DATABASE_NAME?charset=utf8mb4" ;;
-    postgresql) echo "postgresql+psycopg://$DATABASE_USER:$(secret database)@127.0.0.1/$DATABASE_NAME" ;;
-    esac
+    echo "postgresql+psycopg://$DATABASE_USER:$(secret database)@127.0.0.1/$DATABASE_NAME"
 }
 
 drop_database() {

@@ -130,39 +130,11 @@ broker_hint() {
 
 # --- accounts
 
-# Each daemon has an account of its own, which may do what nova_lite/rpc/broker.py says; the two proxies share one, and an
-# operator's nova-lite-manage has one, too. NAME ROLE HOST on each line.
-broker_accounts() {
-    local name
-    for name in conductor scheduler api console manage; do
-        echo "$name $name $(hostname)"
-    done
-    for name in $(compute_services); do
-        echo "$name compute $(compute_host "$name")"
-    done
-}
-
 set_up_broker() {
-    local name role host definitions
     keep_broker_in
     start_broker
     [[ $BROKER_ADDRESS == any || -n $(broker_is_anothers) || -z $(broker_listens_too_widely) ]] ||
         die "the broker, or its epmd, listens at $(broker_listens_too_widely | xargs) although it is told not to."
-    rabbitmqctl --quiet list_vhosts | grep -x "$VHOST" >/dev/null || rabbitmqctl --quiet add_vhost "$VHOST"
-    while read -r name role host; do
-        secret "broker-$name" >/dev/null
-    done < <(broker_accounts)
-    definitions=$(mktemp) # of mode 0600; only hashes are in it, and the broker's own user reads it
-    broker_accounts | "$VENV/bin/python" "$TOP/devstack/lib/broker.py" "$VHOST" "$BROKER_USER" "$SECRETS" >"$definitions"
-    chmod 0644 "$definitions"
-    rabbitmqctl --quiet import_definitions "$definitions"
-    rm "$definitions"
-    delete_broker_user "$BROKER_USER"
-}
-
-# broker_url NAME [ADDRESS]: of that account, as whoever reaches this machine at that address says it.
-broker_url() {
-    echo "rabbit://$BROKER_USER-$1:$(secret "broker-$1")@${2:-127.0.0.1}:$BROKER_PORT/$VHOST"
 }
 
 delete_broker_user() {
@@ -174,7 +146,7 @@ drop_broker() {
     command -v rabbitmqctl >/dev/null && broker_answers >/dev/null 2>&1 || return 0
     ! rabbitmqctl --quiet list_vhosts | grep -x "$VHOST" >/dev/null || rabbitmqctl --quiet delete_vhost "$VHOST"
     local name
-    for name in $(rabbitmqctl --quiet list_users | cut -f1 | grep -E "^$BROKER_USER(-(conductor|scheduler|api|console|manage|compute(-[0-9]+)?))?$" || true); do
+    for name in $(rabbitmqctl --quiet list_users | cut -f1 | grep -E "^$BROKER_USER(-(conductor|scheduler|api|console|manage|compute([.-].+)?))?$" || true); do
         rabbitmqctl --quiet delete_user "$name"
     done
 }

@@ -95,12 +95,12 @@ service_user() {
     esac
 }
 
-# The users that the daemons of this machine need, root apart.
-service_users() {
+# The users of the services that others wrote, root apart.
+openstack_users() {
     local name
-    for name in $(openstack_services) conductor scheduler api novncproxy; do
+    for name in $(openstack_services); do
         service_user "$name"
-    done | sort -u | grep -vx root
+    done | sort -u | grep -vx root || true
 }
 
 # start_service, stop_service, kill_service, service_state and service_log NAME do the same in both worlds.
@@ -206,7 +206,7 @@ unit_state() {
 
 install_units() {
     local name
-    install -m 0644 "$TOP"/etc/systemd/nova-lite-*.service /etc/systemd/system/
+    set_up units nova-lite-{conductor,scheduler,api,novncproxy,serialproxy,compute,compute@}
     [[ $AUTH != keystone ]] || install_openstack_units
     install_libvirt_host_units
     systemctl daemon-reload

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nova_lite.base import exceptions, files, ip
 from nova_lite.base.join_requests import CONTROLLER_ROLES
 from nova_lite.cmd.setup import machine
-from nova_lite.cmd.setup.settings import Settings, shown
+from nova_lite.cmd.setup.settings import shown
 from nova_lite.rpc.broker import Account, definitions
 from nova_lite.rpc.keys import COMPUTE
 
@@ -31,10 +31,10 @@ _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 _START_SECONDS = 120
 
 
-def url(role: str, password: str, host: str = "", port: int = PORT) -> str:
-    """Return the URL by which a daemon of this machine reaches the broker. ``host``: of a controller that joined."""
+def url(role: str, password: str, host: str = "", port: int = PORT, address: str = "127.0.0.1") -> str:
+    """Return the URL by which a daemon of this machine reaches the broker. ``host``: of a machine that joined."""
     user = f"{PREFIX}-{role}.{host}" if host else f"{PREFIX}-{role}"
-    return f"rabbit://{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:{port}/{VHOST}"
+    return f"rabbit://{quote(user, safe='')}:{quote(password, safe='')}@{address}:{port}/{VHOST}"
 
 
 def account(role: str, host: str, transport_url: str | None, path: Path) -> Account:
@@ -45,13 +45,12 @@ def account(role: str, host: str, transport_url: str | None, path: Path) -> Acco
     return Account(user=unquote(parts.username), password=unquote(parts.password), role=role, host=host)
 
 
-def set_up(wanted: Settings, certificates: Path, accounts: list[Account]) -> str:
-    """Let the broker listen, and make the accounts. Returns what was done."""
-    note = listen(wanted.address, certificates)
+def provide_accounts(accounts: list[Account]) -> str:
+    """Create the virtual host and the accounts. Returns what was done."""
     if VHOST not in _ctl("list_vhosts", "name").split():
         _ctl("add_vhost", VHOST)
     add_accounts(accounts)
-    return f"{len(accounts)} accounts{note}"
+    return f"{len(accounts)} accounts"
 
 
 def add_accounts(accounts: list[Account]) -> None:
@@ -72,7 +71,11 @@ def add_host(vhost: str, host: str, password_hash: str, role: str = COMPUTE) -> 
 
 def remove_host(host: str, role: str = COMPUTE) -> None:
     """Delete the account of a machine with one role, which ends its connections."""
-    user = host_user(host, role)
+    remove_account(host_user(host, role))
+
+
+def remove_account(user: str) -> None:
+    """Delete an account if there is one of this name."""
     if user in [line.split("\t")[0] for line in _ctl("list_users").splitlines()]:
         _ctl("delete_user", user)
 

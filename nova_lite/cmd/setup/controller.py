@@ -22,6 +22,7 @@ from nova_lite.cmd.setup.steps import Step
 from nova_lite.db import urls
 from nova_lite.objects import Controller
 from nova_lite.rpc import controllers, keys
+from nova_lite.rpc.broker import Account
 
 KEYS = CONFIGURATION / "keys"
 AUTHORITY = KEYS / "hosts"
@@ -76,6 +77,9 @@ FILE_ROLES = {
     REGISTRAR: keys.MANAGE,
 }
 
+#: The file of all daemons, and their group. The paste file of the API.
+COMMON, PASTE = "nova-lite", "api-paste.ini"
+
 _CERTIFICATE_DAYS = 825
 _DATABASE = "nova_lite"
 #: MiB that have to be free for broker, database and logs.
@@ -90,13 +94,13 @@ def steps(wanted: Settings) -> list[Step]:
         Step("Checking this machine", lambda: _check_machine(wanted)),
         Step("Installing packages", lambda: _install_packages(wanted)),
         Step("Creating users and directories", units.create_users),
-        Step("Creating keys of the daemons", lambda: _create_keys(wanted)),
+        Step("Creating keys of the daemons", lambda: create_keys(wanted)),
         Step("Creating certificates", lambda: _create_certificates(wanted)),
         Step("Writing the configuration", lambda: _write_configuration(wanted)),
         *(balanced if wanted.virtual_address else []),
         Step("Setting up the message broker", lambda: _set_up_broker(wanted)),
         Step("Setting up the database", lambda: _set_up_database(wanted)),
-        Step("Creating the first admin", lambda: _create_admin(wanted)),
+        Step("Creating the first admin", lambda: create_admin(wanted, f"{wanted.url(5000)}/v3")),
         Step("Starting the daemons", lambda: _start_daemons(wanted)),
         Step("Checking the cloud", lambda: _check_cloud(wanted)),
     ]
@@ -170,7 +174,8 @@ def _install_packages(wanted: Settings) -> str:
     return f"installed {', '.join(installed)}" if installed else "all are there"
 
 
-def _create_keys(wanted: Settings) -> str:
+def create_keys(wanted: Settings) -> str:
+    """Create the daemons' keys that are missing, and the master keys of a new cloud's volumes."""
     made = sum(provide_key(str(KEYS), role, wanted.host, owner) for role, owner in KEY_OWNERS.items())
     if not (CONFIGURATION / "conductor.conf").exists():  # An older cloud has no encrypted volumes until it wants them.
         made += master_keys.provide(str(cluster.VOLUME_KEYS), machine.ids(KEY_OWNERS[keys.CONDUCTOR]))
@@ -219,20 +224,36 @@ def authority_file() -> Path:
 def _write_configuration(wanted: Settings) -> str:
     if wanted.virtual_address:
         _write_cluster(wanted)
-    paste = (machine.FILES / "nova-lite" / "api-paste.ini").read_text()
-    written = machine.write_once(CONFIGURATION / "api-paste.ini", paste, mode=0o644)
-    written |= machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini(_common(wanted)), "nova-lite")
+    written = machine.write_once(CONFIGURATION / PASTE, paste(), mode=0o644)
+    for name, sections in configuration(wanted).items():
+        written |= machine.write_once(CONFIGURATION / f"{name}.conf", machine.ini(sections), group_of(name))
+    written |= monitoring.write(wanted, CONFIGURATION, monitoring.DIRECTORY)
+    return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
+
+
+def paste() -> str:
+    """Return the text of the API's paste file."""
+    return (machine.FILES / "nova-lite" / PASTE).read_text()
+
+
+def configuration(wanted: Settings) -> dict[str, machine.Sections]:
+    """Return the sections of each file by its name. Passwords that a file has already stay."""
+    made = {COMMON: _common(wanted)}
     passwords = {role: password(role) or secrets.token_urlsafe(24) for role in FILE_ROLES.values()}
     for name, role in FILE_ROLES.items():
         sections = _own(wanted, name)
         port = balancer.BROKER_PORT if wanted.virtual_address else broker.PORT
-        sections["DEFAULT"] = {"transport_url": broker.url(role, passwords[role], port=port)} | sections.get(
-            "DEFAULT", {}
-        )
-        group = DAEMONS.get(name, "root")
-        written |= machine.write_once(CONFIGURATION / f"{name}.conf", machine.ini(sections), group)
-    written |= monitoring.write(wanted, CONFIGURATION, monitoring.DIRECTORY)
-    return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
+        account = {"transport_url": broker.url(role, passwords[role], port=port)}
+        made[name] = sections | {"DEFAULT": account | sections.get("DEFAULT", {})}
+    known = machine.setting(CONFIGURATION / "conductor.conf", "database", "connection")
+    if known is not None and wanted.database == MARIADB:
+        made["conductor"]["database"]["connection"] = known
+    return made
+
+
+def group_of(name: str) -> str:
+    """Return the group that may read a configuration file."""
+    return COMMON if name == COMMON else DAEMONS.get(name, "root")
 
 
 def _write_cluster(wanted: Settings) -> None:
@@ -298,7 +319,7 @@ def _common(wanted: Settings) -> dict[str, dict[str, str]]:
 def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
     """Return the sections of one daemon's file, besides its account."""
     if name == "api":
-        api = {"enabled_apis": ", ".join(APIS), "paste_config": str(CONFIGURATION / "api-paste.ini")}
+        api = {"enabled_apis": ", ".join(APIS), "paste_config": str(CONFIGURATION / PASTE)}
         api |= {option: wanted.address for option, _ in APIS.values()}
         api["workers"] = str(min(4, os.cpu_count() or 1))
         if wanted.has_tls:
@@ -357,11 +378,17 @@ def _set_up_balancer(wanted: Settings) -> str:
 def _set_up_broker(wanted: Settings) -> str:
     if wanted.virtual_address and broker.write_cluster_settings(BROKER_CLUSTER_CERTIFICATES):
         broker.stop()
-    accounts = {}
+    note = broker.listen(wanted.address, BROKER_CERTIFICATES)
+    return f"{broker.provide_accounts(accounts(wanted.host))}{note}"
+
+
+def accounts(host: str) -> list[Account]:
+    """Return the accounts of the daemons on this machine, as their files name them."""
+    made = {}
     for name, role in FILE_ROLES.items():
         path = CONFIGURATION / f"{name}.conf"
-        accounts[role] = broker.account(role, wanted.host, machine.setting(path, "DEFAULT", "transport_url"), path)
-    return broker.set_up(wanted, BROKER_CERTIFICATES, list(accounts.values()))
+        made[role] = broker.account(role, host, machine.setting(path, "DEFAULT", "transport_url"), path)
+    return list(made.values())
 
 
 def _set_up_database(wanted: Settings) -> str:
@@ -369,15 +396,26 @@ def _set_up_database(wanted: Settings) -> str:
         if wanted.virtual_address:
             galera.start(galera.write_settings(wanted.host, wanted.address))
             balancer.wait_until_served(balancer.DATABASE_PORT)
-        _set_up_mariadb(wanted)
+        if _connection().user == _DATABASE:
+            machine.run("systemctl", "enable", "--now", "mariadb")
+    return create_tables(wanted)
+
+
+def create_tables(wanted: Settings) -> str:
+    """Create what is missing in the database, whose server runs."""
+    if wanted.database == MARIADB:
+        _create_database(wanted)
     return as_conductor("db", "sync").splitlines()[0].rstrip(".")
 
 
-def _set_up_mariadb(wanted: Settings) -> None:
+def _connection() -> urls.DatabaseUrl:
+    return urls.parse(machine.setting(CONFIGURATION / "conductor.conf", "database", "connection") or "")
+
+
+def _create_database(wanted: Settings) -> None:
     """Create the database and the user that the conductor's file names, unless an operator has changed it."""
-    url = urls.parse(machine.setting(CONFIGURATION / "conductor.conf", "database", "connection") or "")
+    url = _connection()
     if url.user == _DATABASE:
-        machine.run("systemctl", "enable", "--now", "mariadb")
         name, password = _sql_word(url.database), _sql_word(url.password)
         # Conductors of other controllers come through their HAProxy, with TLS.
         user, tls = (f"'{name}'@'%'", " REQUIRE SSL") if wanted.virtual_address else (f"'{name}'@'localhost'", "")
@@ -407,18 +445,18 @@ def as_conductor(*arguments: str, given: str = "") -> str:
     return machine.manage(*options, *arguments, given=given, user="nova-lite-conductor")
 
 
-def _create_admin(wanted: Settings) -> str:
+def create_admin(wanted: Settings, auth_url: str) -> str:
     """Create the admin. The password is stored first, so that an interrupted set-up finds it again."""
-    password = _admin_password(wanted.cloud)
+    password = admin_password(wanted.cloud)
     known = password is not None
     if password is None:
         password = secrets.token_urlsafe(18)
-        _store_cloud(wanted, password)
+        store_cloud(wanted, auth_url, password)
     as_conductor("user", "init", given=f"{password}\n")
     return f"admin, in {CLOUDS}" if not known else "admin is there"
 
 
-def _admin_password(cloud: str) -> str | None:
+def admin_password(cloud: str) -> str | None:
     path = clouds.secure_file(str(CLOUDS))
     try:
         with open(path, encoding="utf-8") as file:
@@ -430,9 +468,10 @@ def _admin_password(cloud: str) -> str | None:
         raise exceptions.ConfigurationError(reason=f"{path} is not YAML.") from error
 
 
-def _store_cloud(wanted: Settings, password: str) -> None:
+def store_cloud(wanted: Settings, auth_url: str, password: str) -> None:
+    """Write the cloud with its admin for clients. ``auth_url``: of the identity API."""
     cacert = str(authority_file()) if wanted.has_tls else None
-    settings_of = clouds.cloud_of_user(f"{wanted.url(5000)}/v3", "admin", cacert, wanted.region)
+    settings_of = clouds.cloud_of_user(auth_url, "admin", cacert, wanted.region)
     try:
         clouds.put_user(str(CLOUDS), wanted.cloud, settings_of, password)
     except SystemExit as error:
@@ -451,7 +490,7 @@ def _start_daemons(wanted: Settings) -> str:
 
 def _check_cloud(wanted: Settings) -> str:
     """Log in as the admin, and list the hosts by the compute API. Then check the configuration of each daemon."""
-    password = _admin_password(wanted.cloud)
+    password = admin_password(wanted.cloud)
     verify = str(authority_file()) if wanted.has_tls else True
     user = {"name": "admin", "domain": {"id": "default"}, "password": password}
     auth: dict[str, Any] = {

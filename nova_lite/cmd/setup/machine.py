@@ -22,6 +22,10 @@ UNITS = Path("/etc/systemd/system")
 #: Files of Debian packages, which come before those of a set-up (docs/adr/0022-packages.md).
 PACKAGED = Path("/usr/lib")
 
+#: Options of a configuration file, by section.
+Sections = dict[str, dict[str, str]]
+_HEADER = "# Written by nova-lite-setup. It never changes this file again."
+
 #: Seconds that a package manager, and any other program, may take.
 APT_SECONDS, _SECONDS = 1800, 300
 
@@ -89,8 +93,13 @@ def write_once(path: Path, text: str, group: str = "root", mode: int = 0o640) ->
     """Write a file unless it exists. Returns whether it was written."""
     if path.exists():
         return False
-    files.write_atomically(str(path), text.encode(), mode=mode, owner=(0, _group_id(group)))
+    write(path, text, group, mode)
     return True
+
+
+def write(path: Path, text: str, group: str, mode: int = 0o640) -> None:
+    """Write a file of root that a group may read."""
+    files.write_atomically(str(path), text.encode(), mode=mode, owner=(0, _group_id(group)))
 
 
 def replace(path: Path, text: str, mode: int = 0o644) -> bool:
@@ -111,12 +120,12 @@ def _group_id(name: str) -> int:
         raise exceptions.ConfigurationError(reason=f"there is no group {name}.") from error
 
 
-def ini(sections: dict[str, dict[str, str]]) -> str:
+def ini(sections: Sections, header: str = _HEADER) -> str:
     """Return the text of a configuration file, in which ``$`` stands for itself.
 
     Raises `ValueError` for a value that would become more than one line.
     """
-    lines = ["# Written by nova-lite-setup. It never changes this file again."]
+    lines = [header]
     for section, values in sections.items():
         lines += ["", f"[{section}]"]
         for name, value in values.items():
@@ -128,13 +137,20 @@ def ini(sections: dict[str, dict[str, str]]) -> str:
 
 def setting(path: Path, section: str, name: str) -> str | None:
     """Return a value of a configuration file as `ini` takes it, or None if it has none."""
+    return sections(path).get(section, {}).get(name)
+
+
+def sections(path: Path) -> Sections:
+    """Return a configuration file as `ini` takes it. Raises `ConfigurationError` if it cannot be read."""
     parser = configparser.RawConfigParser(strict=False, default_section="")
     try:
         parser.read(path, encoding="utf-8")
     except configparser.Error as error:
         raise exceptions.ConfigurationError(reason=f"{path}: {' '.join(str(error).split())}") from error
-    value = parser.get(section, name, fallback=None)
-    return None if value is None else value.replace("$$", "$")
+    return {
+        section: {name: value.replace("$$", "$") for name, value in parser.items(section)}
+        for section in parser.sections()
+    }
 
 
 def install_units(names: Sequence[str]) -> list[str]:

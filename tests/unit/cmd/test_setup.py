@@ -171,11 +171,11 @@ def test_changed_configuration_stays(machine_files: Path) -> None:
 
 
 def test_cloud_of_the_admin_is_in_the_chosen_region(machine_files: Path) -> None:
-    controller._store_cloud(read("--region", "north"), "secret")
+    controller.store_cloud(read("--region", "north"), "http://127.0.0.1:5000/v3", "secret")
     (cloud,) = yaml.safe_load(controller.CLOUDS.read_text())["clouds"].values()
     assert cloud["region_name"] == "north"
     secure = controller.CLOUDS.parent / "secure.yaml"
-    assert controller._admin_password("nova-lite") == "secret"
+    assert controller.admin_password("nova-lite") == "secret"
     assert secure.stat().st_mode & 0o777 == 0o600
 
 
@@ -183,7 +183,7 @@ def test_clouds_that_are_not_yaml_are_named(machine_files: Path) -> None:
     controller.CLOUDS.parent.mkdir()
     controller.CLOUDS.write_text("clouds: [")
     with pytest.raises(exceptions.ConfigurationError, match="is not YAML"):
-        controller._store_cloud(read(), "secret")
+        controller.store_cloud(read(), "http://127.0.0.1:5000/v3", "secret")
     with pytest.raises(exceptions.ConfigurationError, match="is not YAML"):
         removal._clouds(controller.CLOUDS)
 

@@ -171,7 +171,8 @@ def test_each_daemon_has_a_user_of_its_own() -> None:
     assert users.pop("novncproxy") == users.pop("serialproxy") == "nova-lite-console"
     assert users == {name: f"nova-lite-{name}" for name in users}
     assert "nova-lite" not in users.values(), "that is the group of all"
-    assert set(in_shell("service_users", auth="keystone").split()) == {*users.values(), "nova-lite-console"}
+    assert in_shell("openstack_users") == ""
+    assert set(in_shell("openstack_users", auth="keystone").split()) == {users["keystone"], users["glance"]}
 
 
 def test_every_daemon_has_a_unit() -> None:

@@ -1,8 +1,8 @@
 """Steps of ``nova-lite-setup`` that stack.sh takes one by one: ``set_up.py STEP ANSWERS [ARGUMENT]...``, as root.
 
-ANSWERS is a file for ``nova-lite-setup controller --answers``. The steps are the set-up's own. stack.sh adds what only it
-has: several compute hosts on one machine, which are lines NAME HOST BROKER_ADDRESS of standard input, ports, and other
-services. It starts broker, database server and daemons itself, since it also works without systemd.
+ANSWERS is a file for ``nova-lite-setup controller --answers``. The steps are the set-up's own. stack.sh adds what only
+it has: several compute hosts on one machine, which are lines NAME HOST BROKER_ADDRESS of standard input, ports, and
+other services. It starts broker, database server and daemons itself, since it also works without systemd.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def create_keys(wanted: Settings) -> None:
 
 
 def write_configuration(wanted: Settings, directory: str) -> None:
-    """Write the set-up's files with what ``directory`` has for each: options that replace or, if empty, remove its own."""
+    """Write the set-up's files with the changes of ``directory``: options that replace or, if empty, remove its own."""
     machine.write(controller.CONFIGURATION / controller.PASTE, controller.paste(), "root", 0o644)
     made = controller.configuration(wanted)
     for host in compute_hosts():

@@ -4,11 +4,12 @@ It makes its own virtual host on the broker of this machine and deletes it at th
 
     benchmarks/scheduler.py --hosts 1000,10000 --json result.json
     benchmarks/scheduler.py --hosts 10,100,1000,10000,100000 --instances 1 --runs 20
+    benchmarks/scheduler.py --hosts 10000 --instances 1 --requests 64 --runs 20
     benchmarks/scheduler.py --load --hosts 10000 --schedulers 3 --subset 100 --seconds 20
 
-Rows: ``hosts``, ``instances``, ``median_ms``, ``p99_ms`` (from the call to its reply in the caller), ``rss_mb`` of
-the daemon. With ``--load`` four clients send requests without pause, claim the results as a conductor does, and
-publish them. Meanwhile ``--updates`` other hosts change per second. The additional columns are
+Rows: ``hosts``, ``instances``, ``requests``, ``median_ms``, ``p99_ms`` (from the call to its reply in the caller),
+``rss_mb`` of the daemon. With ``--load`` four clients send requests without pause, claim the results as a conductor
+does, and publish them. Meanwhile ``--updates`` other hosts change per second. The additional columns are
 ``decisions_per_second``, ``updates_per_second``, ``claims``, ``lost_percent`` (claims lost to another scheduler's
 choice of the same host) and ``overcommitted`` hosts.
 """
@@ -156,13 +157,21 @@ class Cluster:
         self.scheduler = scheduler
         self.daemons = daemons
 
-    def select(self, instances: int) -> tuple[float, list[Destination]]:
-        """Request destinations; return seconds and reply."""
-        uuids = [str(uuid.uuid4()) for _ in range(instances)]
-        spec = RequestSpec(instance_uuids=uuids, project_id="project", user_id="user", flavor=FLAVOR)
+    def select(self, instances: int, requests: int = 1) -> tuple[float, list[Destination]]:
+        """Request destinations, also in one message of several projects' ``requests``; return seconds and reply."""
+        specs = [self._spec(f"project-{number}", instances) for number in range(requests)]
         started = time.perf_counter()
-        destinations = self.scheduler.select_destinations(CONTEXT, spec)
+        if requests == 1:
+            destinations = self.scheduler.select_destinations(CONTEXT, specs[0])
+        else:
+            placements = self.scheduler.select_destinations_batch(CONTEXT, specs)
+            destinations = [destination for placement in placements for destination in placement.destinations]
         return time.perf_counter() - started, destinations
+
+    @staticmethod
+    def _spec(project_id: str, instances: int) -> RequestSpec:
+        uuids = [str(uuid.uuid4()) for _ in range(instances)]
+        return RequestSpec(instance_uuids=uuids, project_id=project_id, user_id="user", flavor=FLAVOR)
 
     def rss_mb(self) -> float:
         """Return the resident memory of the largest daemon."""
@@ -248,19 +257,21 @@ def _wait_for_hosts(log: Path, count: int) -> None:
 
 
 def latency(options: argparse.Namespace, count: int) -> Iterator[dict[str, Any]]:
-    """Yield a row per number of instances. The daemon counts decisions as used; they are not claimed. Every run
-    resets its hosts, so that each starts from the same state.
+    """Yield a row per number of instances or requests. The daemon counts decisions as used; they are not claimed. Every
+    run resets its hosts, so that each starts from the same state.
     """
     with cluster(options, count) as running:
-        for instances in options.instances:
+        asked = [(instances, 1) for instances in options.instances] + [(1, number) for number in options.requests]
+        for instances, requests in asked:
             for _ in range(3):
-                _restore(running, running.select(instances)[1])
+                _restore(running, running.select(instances, requests)[1])
             times = []
             for _ in range(options.runs):
-                seconds, destinations = running.select(instances)
+                seconds, destinations = running.select(instances, requests)
                 times.append(seconds * 1000)
                 _restore(running, destinations)
-            yield {"hosts": count, "instances": instances} | _summary(times) | {"rss_mb": running.rss_mb()}
+            row = {"hosts": count, "instances": instances, "requests": requests}
+            yield row | _summary(times) | {"rss_mb": running.rss_mb()}
 
 
 def _restore(running: Cluster, destinations: list[Destination]) -> None:
@@ -349,6 +360,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=numbers, default=[1000, 10000], help="numbers, with commas")
     parser.add_argument("--instances", type=numbers, default=[1, 100], help="per request; numbers, with commas")
+    parser.add_argument("--requests", type=numbers, default=[], help="alike ones in a message; numbers, with commas")
     parser.add_argument("--runs", type=int, default=100, help="decisions per row")
     parser.add_argument("--mode", default=concurrency.THREADING, help="concurrency mode of the daemons")
     parser.add_argument("--schedulers", type=int, default=1, help="daemons")

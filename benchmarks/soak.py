@@ -245,6 +245,7 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
                 processes=options.processes,
                 beat=options.beat,
                 compare=options.compare_seconds,
+                filters=options.filter_seconds,
                 conductors=options.conductors,
             )
         )
@@ -408,6 +409,9 @@ def main() -> int:
     )
     parser.add_argument("--beat", type=float, default=10, help="seconds between two heartbeats of a host")
     parser.add_argument("--compare-seconds", type=float, default=30, help="between two comparisons of a host's domains")
+    parser.add_argument(
+        "--filter-seconds", type=float, default=60, help="between two queries of a host for filter rules"
+    )
     parser.add_argument("--death-seconds", type=float, default=20, help="between two hosts' deaths; 0: none dies")
     parser.add_argument("--away-seconds", type=float, default=90, help="for which a host is dead")
     parser.add_argument("--interval", type=float, default=10, help="seconds between two samples")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, version
@@ -37,6 +38,9 @@ RESYNC_PARTS = 10
 
 #: Seconds to wait for a page. It is shorter than rpc_response_timeout, so that a lost reply is requested again soon.
 RESYNC_TIMEOUT = 15.0
+
+#: Notifications of a decision.
+_START, _END = "scheduler.select_destinations.start", "scheduler.select_destinations.end"
 
 _OUTDATED = "The scheduler's host states may be outdated, since the conductor does not answer it. By them:"
 
@@ -85,29 +89,73 @@ class SchedulerManager:
         claimed: their conductor may have died, or their server was deleted. If there is room without them, the claim
         decides.
         """
-        if not self._ready:
-            raise exceptions.SchedulerNotReady()
-        payload: dict[str, Any] = {
-            "instance_uuids": spec.instance_uuids,
-            "project_id": spec.project_id,
-            "flavor": spec.flavor.flavorid,
-            "attempt": spec.attempt,
-        }
-        self._notify(context, "scheduler.select_destinations.start", payload)
+        self.require_hosts()
+        payload = _payload(spec)
+        self._notify(context, _START, payload)
         with self._deciding:
             try:
                 destinations = self._decide_and_consume(spec)
             except exceptions.NoValidHost as error:
-                self._notify(context, "scheduler.select_destinations.end", {**payload, "reason": error.message})
+                self._notify(context, _END, {**payload, "reason": error.message})
                 if not self._is_current:
                     raise exceptions.SchedulerNotReady(f"{_OUTDATED} {error.message}") from error
                 raise
-        hosts = [destination.selected.host for destination in destinations]
-        self._notify(context, "scheduler.select_destinations.end", {**payload, "hosts": hosts})
+        self._notify(context, _END, payload | _hosts_of(destinations))
         return destinations
 
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
-        return [self._placement(context, spec) for spec in specs]
+        """Return a placement for each spec.
+
+        Alike specs are decided as one request. So all hosts are filtered and weighed once for them, which takes most of
+        the time if there are thousands. If there is no room for all of them, they are decided one by one.
+        """
+        self.require_hosts()
+        placements: dict[int, Placement] = {}
+        for alike in self._alike(specs):
+            together = self._decide_together(context, [specs[position] for position in alike])
+            for number, position in enumerate(alike):
+                found = together[number] if together else self._placement(context, specs[position])
+                placements[position] = found
+        return [placements[position] for position in range(len(specs))]
+
+    def _alike(self, specs: list[RequestSpec]) -> list[list[int]]:
+        """Return the positions of specs that differ by their instances only, and perhaps by an owner that no filter or
+        weigher looks at.
+
+        A spec with a server group is alone, as the group grows with each decision; and one whose server stays.
+        """
+        hosts = self._hosts.snapshot() if len(specs) > 1 else []
+        judges_owner = any(item.judges_owner(hosts) for item in self._filters)
+        judges_owner = judges_owner or any(item.judges_owner(hosts) for item in self._weighers)
+        found: dict[object, list[int]] = {}
+        for position, spec in enumerate(specs):
+            owner = (spec.project_id, spec.user_id) if judges_owner else ("", "")
+            common = msgspec.structs.replace(spec, instance_uuids=[], project_id="", user_id="")
+            alone = spec.instance_group is not None or spec.stays
+            key = position if alone else (owner, msgspec.msgpack.encode(common))
+            found.setdefault(key, []).append(position)
+        return list(found.values())
+
+    def _decide_together(self, context: RequestContext, alike: list[RequestSpec]) -> list[Placement]:
+        """Return a placement for each of several alike specs; none if there is only one, or no room for all."""
+        if len(alike) == 1:
+            return []
+        uuids = [uuid for spec in alike for uuid in spec.instance_uuids]
+        request = msgspec.structs.replace(alike[0], instance_uuids=uuids)
+        try:
+            with self._deciding:
+                decided = self._decide(self._hosts.snapshot(), request)
+                self._hosts.consume(decided, request)
+        except exceptions.NoValidHost:
+            return []
+        found = iter(decided)
+        placements = []
+        for spec in alike:
+            destinations = [next(found) for _ in spec.instance_uuids]
+            self._notify(context, _START, _payload(spec))
+            self._notify(context, _END, _payload(spec) | _hosts_of(destinations))
+            placements.append(Placement(destinations=destinations))
+        return placements
 
     def _placement(self, context: RequestContext, spec: RequestSpec) -> Placement:
         try:
@@ -117,8 +165,7 @@ class SchedulerManager:
 
     def fitting_hosts(self, context: RequestContext, specs: list[RequestSpec]) -> list[list[str]]:
         """Return for each spec the hosts that pass all filters now. Raises `SchedulerNotReady` like the others."""
-        if not self._ready:
-            raise exceptions.SchedulerNotReady()
+        self.require_hosts()
         states = self._hosts.snapshot()
         options = core.Options(max_alternates=len(states))
         return [self._fitting(states, spec, options) for spec in specs]
@@ -233,6 +280,20 @@ class SchedulerManager:
         self._conductor.report_service(
             get_admin_context(), host=self._conf.host, binary=BINARY, topic="scheduler", version=version.VERSION
         )
+
+
+def _payload(spec: RequestSpec) -> dict[str, Any]:
+    """Return what notifications of a decision show of its request."""
+    return {
+        "instance_uuids": spec.instance_uuids,
+        "project_id": spec.project_id,
+        "flavor": spec.flavor.flavorid,
+        "attempt": spec.attempt,
+    }
+
+
+def _hosts_of(destinations: list[Destination]) -> dict[str, Any]:
+    return {"hosts": [destination.selected.host for destination in destinations]}
 
 
 def _all_pages(read: Callable[[int], list[Item]], size: int) -> list[Item]:

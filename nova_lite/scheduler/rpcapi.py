@@ -28,7 +28,8 @@ class SchedulerRPC(Protocol):
 
     @rpc.report(rpc.CONDUCTOR, since="1.1", fallback=rpc.one_by_one("specs", _place), wire_name="select_for_several")
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
-        """Call `select_destinations` for each spec, in order. Each decision sees the places of the earlier ones."""
+        """Return for each spec what `select_destinations` would. Each decision sees the places of the earlier ones;
+        alike specs are decided together."""
 
     @rpc.report(rpc.CONDUCTOR, since="1.2", replay_safe=True)
     def fitting_hosts(self, context: RequestContext, specs: list[RequestSpec]) -> list[list[str]]:

@@ -45,8 +45,8 @@ from nova_lite.operations.states import PowerState  # noqa: E402
 from nova_lite.rpc import keys  # noqa: E402
 
 EXCHANGE = "nova_lite"
-#: Threads for the hosts' work.
-THREADS = 16
+#: Most threads for the hosts' work. Each waits for the conductor, as on a host of its own.
+THREADS = 256
 #: Most threads for heartbeats. Each waits half a second for a batch, so that these send 800 heartbeats a second.
 BEATING = 400
 #: Seconds that a host waits at least before it asks once more what to filter, and after which it asks in any case.

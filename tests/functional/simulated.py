@@ -49,7 +49,8 @@ CONNECTIONS = 200
 
 
 class Simulated(cloud.Cloud):
-    """``hosts``: how many; ``beat``, ``compare``: seconds between heartbeats and between comparisons of domains.
+    """``hosts``: how many; ``beat``, ``compare``, ``filters``: seconds between a host's heartbeats, comparisons of
+    domains, and queries for filter rules.
 
     The hosts answer no calls, so nothing is sent to them that they would be asked about first (``[upgrade_levels]``).
     """
@@ -62,11 +63,12 @@ class Simulated(cloud.Cloud):
         processes: int = 2,
         beat: float = 10.0,
         compare: float = 30.0,
+        filters: float = 60.0,
         build_seconds: float = 0.0,
         conductors: int = 1,
     ) -> None:
         self.hosts = [f"sim-{number:05d}" for number in range(1, hosts + 1)]
-        self.settings = {"beat": beat, "compare": compare, "build_seconds": build_seconds}
+        self.settings = {"beat": beat, "compare": compare, "filters": filters, "build_seconds": build_seconds}
         further = [f"conductor-{number}" for number in range(2, conductors + 1)]
         self.ports = {name: free_port() for name in (*cloud.DAEMONS, *further)}
         config = CONFIG.format(beat=max(1, int(beat)), down=max(3, int(beat * 3)), **self.ports)
@@ -86,7 +88,7 @@ class Simulated(cloud.Cloud):
         super()._write_config(name)
         if name == OWN:  # its hosts share connections
             with (self.path / f"{name}.conf").open("a") as file:
-                file.write(f"[DEFAULT]\nrpc_conn_pool_size = {CONNECTIONS}\n")
+                file.write(f"[oslo_messaging_rabbit]\nrpc_conn_pool_size = {CONNECTIONS}\n")
         if name in self.more:
             with (self.path / f"{name}.conf").open("a") as file:
                 file.write(f"[metrics]\nconductor_port = {self.ports[name]}\n")

@@ -117,6 +117,10 @@ class AggregateMultiTenancyIsolation(HostFilter):
 
     run_once_per_request = True
 
+    def judges_owner(self, hosts: Sequence[HostState]) -> bool:
+        keys = (key for host in hosts for aggregate in host.aggregates for key in aggregate.metadata)
+        return any(key.startswith(TENANTS) for key in keys)
+
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         if not host.aggregates:
             return True

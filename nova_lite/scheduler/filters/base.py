@@ -35,6 +35,14 @@ class HostFilter(abc.ABC):
         """Return False if the request has nothing that this filter checks. Then no host is checked."""
         return True
 
+    def judges_owner(self, hosts: Sequence[HostState]) -> bool:
+        """Return whether the result for any of ``hosts`` may depend on the project or the user of a request.
+
+        If not, alike requests of several owners are decided together. A filter of another package is asked for each
+        owner, unless it overrides this.
+        """
+        return not type(self).__module__.startswith("nova_lite.")
+
     @abc.abstractmethod
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether ``host`` fits one more instance of ``spec``. Called only if the filter `applies`.

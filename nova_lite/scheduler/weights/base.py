@@ -33,6 +33,11 @@ class HostWeigher(abc.ABC):
         """Return False if the request has nothing that this weigher uses."""
         return True
 
+    def judges_owner(self, hosts: Sequence[HostState]) -> bool:
+        """Return whether the weight of any of ``hosts`` may depend on the project or the user, like
+        `HostFilter.judges_owner`."""
+        return not type(self).__module__.startswith("nova_lite.")
+
     @abc.abstractmethod
     def weight(self, host: HostState, spec: RequestSpec) -> float:
         """Return the raw weight of a host: more is better."""

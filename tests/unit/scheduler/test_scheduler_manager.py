@@ -6,7 +6,9 @@ import copy
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import Any
 
 import pytest
 from oslo_config import cfg
@@ -14,13 +16,15 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.objects import HostState, HostVersion
-from nova_lite.scheduler import filters, weights
+from nova_lite.objects import Destination, HostAggregate, HostState, HostVersion, RequestSpec
+from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.manager import RESYNC_PAGE, RESYNC_PARTS, SchedulerManager
 
-from .builders import host, spec
+from .builders import flavor, group, host, image, spec
 
 CONTEXT = get_admin_context()
+#: Entry points of filters and weighers.
+GROUPS = ("nova_lite.scheduler.filters", "nova_lite.scheduler.weights")
 
 
 class Conductor:
@@ -150,6 +154,100 @@ def test_decision_sees_the_places_of_earlier_decisions(manager: SchedulerManager
     manager.keep_fresh()
     chosen = [manager.select_destinations(CONTEXT, spec())[0].selected.host for _ in range(4)]
     assert chosen == ["host1", "host2", "host1", "host2"]
+
+
+@pytest.fixture
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Record the number of instances of each decision."""
+    counts: list[int] = []
+    decide = core.select_destinations
+
+    def recorded(hosts: Sequence[HostState], request: RequestSpec, *rest: Any) -> list[Destination]:
+        counts.append(len(request.instance_uuids))
+        return decide(hosts, request, *rest)
+
+    monkeypatch.setattr(core, "select_destinations", recorded)
+    return counts
+
+
+def batch(*specs: RequestSpec) -> list[RequestSpec]:
+    """Give the instances of all specs names of their own."""
+    for number, item in enumerate(specs):
+        item.instance_uuids = [f"{number}-{uuid}" for uuid in item.instance_uuids]
+    return list(specs)
+
+
+def test_alike_requests_of_a_batch_are_one_decision_whoever_owns_them(
+    manager: SchedulerManager, decisions: list[int]
+) -> None:
+    manager.keep_fresh()
+    asked = batch(spec(), spec(flavor=flavor(vcpus=2)), spec(2, project_id="other"), spec(user_id="other"))
+    placements = manager.select_destinations_batch(CONTEXT, asked)
+    assert decisions == [4, 1]
+    for request, placement in zip(asked, placements, strict=True):
+        assert [item.instance_uuid for item in placement.destinations] == request.instance_uuids
+    hosts = [item.selected.host for placement in placements for item in placement.destinations]
+    assert (hosts.count("host1"), hosts.count("host2")) in ((3, 2), (2, 3))
+
+
+def test_requests_of_several_owners_are_decided_apart_if_hosts_are_reserved_for_projects(
+    manager: SchedulerManager, conductor: Conductor, decisions: list[int]
+) -> None:
+    reserved = HostAggregate(id=1, name="a", metadata={"filter_tenant_id": "p1"})
+    conductor.hosts = [host(1), host(2, aggregates=[reserved])]
+    manager.keep_fresh()
+    asked = batch(spec(project_id="p1"), spec(project_id="p2"), spec(project_id="p1"))
+    placements = manager.select_destinations_batch(CONTEXT, asked)
+    assert decisions == [2, 1]
+    assert placements[1].destinations[0].selected.host == "host1"
+
+
+def test_requests_that_do_not_all_fit_are_decided_one_by_one(manager: SchedulerManager, decisions: list[int]) -> None:
+    manager.keep_fresh()
+    placements = manager.select_destinations_batch(CONTEXT, batch(spec(12), spec(33), spec(4)))
+    assert [len(item.destinations) for item in placements] == [12, 0, 4]
+    assert placements[1].reason
+    assert decisions == [49, 12, 33, 33, 4], "a refusal is decided twice: by the hosts' rows, too"
+
+
+def test_requests_with_a_server_group_are_decided_alone(manager: SchedulerManager, decisions: list[int]) -> None:
+    manager.keep_fresh()
+    groups = [group("anti-affinity"), group("anti-affinity")]
+    manager.select_destinations_batch(CONTEXT, batch(*(spec(instance_group=item) for item in groups)))
+    assert decisions == [1, 1]
+
+
+class Spied:
+    """A request that tells who looks at its owner."""
+
+    def __init__(self, request: RequestSpec) -> None:
+        self._request = request
+        self.seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("project_id", "user_id"):
+            self.seen.add(name)
+        return getattr(self._request, name)
+
+
+@pytest.mark.parametrize("name", sorted(item.name for group in GROUPS for item in entry_points(group=group)))
+def test_filter_or_weigher_that_looks_at_the_owner_says_so(name: str, conf: cfg.ConfigOpts) -> None:
+    (point,) = (item for group in GROUPS for item in entry_points(group=group) if item.name == name)
+    judge = point.load().from_conf(conf)
+    reserved = HostAggregate(id=1, name="a", metadata={"filter_tenant_id": "p1", "filter_tenant_id2": "p2"})
+    hosts = [host(1, aggregates=[reserved]), host(2)]
+    spied = Spied(
+        spec(
+            image=image(hw_machine_type="q35"),
+            availability_zone="nova",
+            scheduler_hints={"query": '["=", "$vcpus", 16]'},
+        )
+    )
+    if judge.applies(spied):
+        for item in hosts:
+            (judge.host_passes if hasattr(judge, "host_passes") else judge.weight)(item, spied)
+    assert judge.judges_owner(hosts) == bool(spied.seen)
+    assert not judge.judges_owner([host(3)])
 
 
 def test_refused_request_consumes_nothing(manager: SchedulerManager) -> None:

@@ -43,7 +43,9 @@ def create(uow: UnitOfWork, context: RequestContext, pool: FloatingIpPool) -> Fl
 
 def _taken_over(uow: UnitOfWork, context: RequestContext, network_id: str) -> dict[str, Any]:
     """Delete a network that becomes external, and return what the external one has of it. Raises `NetworkInUse`."""
-    old = network_records.locked(uow, context, network_id)
+    old = network_records.locked_network(uow, context, network_id)
+    if old.is_segmented:
+        raise exceptions.Conflict(f"Network {old.id} has several subnets: an external network has one here.")
     if old.cidr6:
         raise exceptions.InvalidInput(
             reason="a network with IPv6 does not become external: floating addresses are IPv4"

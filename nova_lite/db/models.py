@@ -878,7 +878,8 @@ class Network(Tagged, Changed, Base):
     ``needs_router``: for its way out. Networks of operators and of older versions (None) need none. ``pools``: None:
     one from ``start`` to ``end``. ``revised``: hosts have to learn of the settings of its subnet, since these have
     changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet6_id``: id of its IPv6 subnet, also if
-    there is none; None: a conductor of an older version has made the row.
+    there is none; None: a conductor of an older version has made the row. ``parent_id``: network of which the row is a
+    segment, for further subnets; None: it is a network itself. ``is_segmented``: it has segments.
     """
 
     __tablename__ = "networks"
@@ -902,6 +903,8 @@ class Network(Tagged, Changed, Base):
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
     subnet6: Mapped[Subnet6 | None] = mapped_column(Settings6)
     subnet6_id: Mapped[str | None] = mapped_column(Uuid, default=_subnet6_id)
+    parent_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    is_segmented: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     needs_router: Mapped[bool | None] = mapped_column()
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
     subnet_pool_id: Mapped[str | None] = mapped_column(Uuid, index=True)

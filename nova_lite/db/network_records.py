@@ -1,4 +1,7 @@
-"""Networks for the network API: listed, created and changed by users, each with at most one subnet of each IP version.
+"""Networks for the network API: listed, created and changed by users, with subnets.
+
+A row has at most one subnet of each IP version. Further subnets of a network are in rows of its segments, which are
+like networks to hosts and routers. Users see them as subnets only.
 
 A host has one routing table for all networks of its guests. So no two networks may overlap, and a project's own
 networks stay within the ranges that the operator configured for them.
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+import uuid
+from collections.abc import Collection, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
@@ -33,6 +37,9 @@ SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
 SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
+#: Changes of a network itself, and values that its segments have, too.
+_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared"}
+_COPIED = ("name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router")
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
 MAX_HOST_ROUTES = 20
@@ -48,6 +55,9 @@ DEFAULT_POOL = "default"
 MAX_COLLISIONS = 16
 
 _RANDOM = random.SystemRandom()
+
+#: Beginning of the names of bridges that are ours.
+_BRIDGE = "nlbr"
 
 _NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None}
 
@@ -83,12 +93,13 @@ def list_(uow: UnitOfWork, context: RequestContext, query: ListQuery | None = No
     ``query``: a page of them, by id; None: all, by name. Its filters are keys of `_FILTERS`, and ``subnet_id``.
     """
     if query is None:
-        whole = sa.select(Network).where(sa.or_(*_visible(context))).order_by(Network.name, Network.id)
+        whole = sa.select(Network).where(Network.parent_id.is_(None), sa.or_(*_visible(context)))
+        whole = whole.order_by(Network.name, Network.id)
         return _shown(uow, context, uow.session.scalars(whole).all())
     filters = dict(query.filters)
     if "subnet_id" in filters:
         filters["id"] = _of_subnets(uow, filters.pop("subnet_id"), filters.get("id"))
-    conditions = [_FILTERS[name].in_(values) for name, values in filters.items()]
+    conditions = [Network.parent_id.is_(None), *(_FILTERS[name].in_(values) for name, values in filters.items())]
     page = paging.by_id(sa.select(Network).where(*conditions), Network.id, _cases(context, conditions), query)
     return _shown(uow, context, uow.session.scalars(page).all())
 
@@ -96,7 +107,30 @@ def list_(uow: UnitOfWork, context: RequestContext, query: ListQuery | None = No
 def _shown(uow: UnitOfWork, context: RequestContext, found: Sequence[Network]) -> list[NetworkRecord]:
     """Return networks as the caller's project sees them."""
     shared = rbac.shared_ids(uow, context, "network") if any(row.project_id is not None for row in found) else set()
-    return [rows.to_object(NetworkRecord, row, shared=row.id in shared) for row in found]
+    segments = segments_of(uow, [row for row in found if row.is_segmented])
+    return [
+        rows.to_object(
+            NetworkRecord,
+            row,
+            shared=row.id in shared,
+            segments=[rows.to_object(NetworkRecord, item) for item in segments.get(row.id, ())],
+        )
+        for row in found
+    ]
+
+
+def segments_of(uow: UnitOfWork, found: Collection[Network], lock: bool = False) -> dict[str, list[Network]]:
+    """Return the segments of these networks, by the network's id, oldest first."""
+    if not found:
+        return {}
+    query = sa.select(Network).where(Network.parent_id.in_([row.id for row in found]))
+    query = query.order_by(Network.created_at, Network.id)
+    if lock:
+        query = query.with_for_update().execution_options(populate_existing=True)
+    segments: dict[str, list[Network]] = {}
+    for row in uow.session.scalars(query):
+        segments.setdefault(row.parent_id or "", []).append(row)
+    return segments
 
 
 def _visible(context: RequestContext) -> list[sa.ColumnElement[bool]]:
@@ -115,12 +149,15 @@ def _cases(context: RequestContext, conditions: list[sa.ColumnElement[bool]]) ->
 
 def _of_subnets(uow: UnitOfWork, ids: list[str], network_ids: list[str] | None) -> list[str]:
     """Return the ids of the networks of these subnets."""
-    found = [*ids, *_of_subnets6(uow, ids)]
+    links = [*ids, *_of_subnets6(uow, ids)]
+    in_segments = sa.select(Network.id, Network.parent_id).where(Network.id.in_(links), Network.parent_id.is_not(None))
+    parents = {row[0]: row[1] for row in uow.session.execute(in_segments)}
+    found = [parents.get(link) or link for link in links]
     return [network_id for network_id in found if network_ids is None or network_id in network_ids]
 
 
 def _of_subnets6(uow: UnitOfWork, ids: list[str]) -> list[str]:
-    """Return the ids of the networks of these IPv6 subnets. Rows of conductors of older versions do not name them."""
+    """Return the ids of the rows of these IPv6 subnets. Rows of conductors of older versions do not name them."""
     with_ipv6 = sa.select(Network.id).where(Network.cidr6 > "")
     return [
         *uow.session.scalars(with_ipv6.where(Network.subnet6_id.in_(ids))),
@@ -133,7 +170,7 @@ def _of_subnets6(uow: UnitOfWork, ids: list[str]) -> list[str]:
 
 
 def subnet_of(uow: UnitOfWork, subnet_id: str) -> tuple[str, int]:
-    """Return network and IP version of a subnet, which perhaps does not exist."""
+    """Return the id of the row, and the IP version, of a subnet, which perhaps does not exist."""
     for network_id in _of_subnets6(uow, [subnet_id]):
         return network_id, 6
     return subnet_id, 4
@@ -151,7 +188,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
         check_quota(uow, conf, network.project_id)
     for _ in range(MAX_COLLISIONS):
         row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, **_NO_SUBNET6, "created_at": uow.now})
-        row.bridge = "nlbr" + network.id.replace("-", "")[:11]
+        row.bridge = _bridge(network.id)
         row.needs_router = network.project_id is not None
         vni = row.vni = _free_vni(uow, conf)
         if vni is not None:
@@ -191,9 +228,14 @@ def check_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
         raise exceptions.QuotaExceeded(overs="network", requested=1, used=has, allowed=limit)
 
 
-def _check_subnet_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
-    """Raise `QuotaExceeded` if the project has as many subnets as its limit, if any. Subnets come one by one."""
-    limit = quotas.limits_of(uow, conf, project_id, None).of_project.get(SUBNETS, quotas.UNLIMITED)
+def _check_subnet_quota(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, default: int = quotas.UNLIMITED
+) -> None:
+    """Raise `QuotaExceeded` if the project has as many subnets as its limit, if any. Subnets come one by one.
+
+    ``default``: limit of a project without a limit of subnets.
+    """
+    limit = quotas.limits_of(uow, conf, project_id, None).of_project.get(SUBNETS, default)
     has = used(uow, project_id, with_subnet=True)
     if 0 <= limit <= has:
         raise exceptions.QuotaExceeded(overs="subnet", requested=1, used=has, allowed=limit)
@@ -202,14 +244,19 @@ def _check_subnet_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) 
 def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
     query = sa.select(sa.func.count(Network.id)).where(Network.project_id == project_id)
     if not with_subnet:
-        return uow.session.scalar(query) or 0
+        return uow.session.scalar(query.where(Network.parent_id.is_(None))) or 0
     return sum(uow.session.scalar(query.where(column != "")) or 0 for column in (Network.cidr, Network.cidr6))
 
 
 def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-    """Change some of `UPDATABLE` and `SETTINGS`. Hosts with servers on the network learn of its settings."""
+    """Change some of `UPDATABLE` and `SETTINGS`. Hosts with servers on the network learn of its settings.
+
+    ``network_id``: of a segment, to change its subnets.
+    """
     row = locked(uow, context, network_id)
     changes = dict(changes)
+    if row.parent_id is not None and changes.keys() & _OF_NETWORK:
+        raise exceptions.NetworkNotFound(network_id=network_id)
     of_subnet6 = changes.pop(SUBNET6, None)
     unknown = changes.keys() - {*UPDATABLE, *SETTINGS}
     if unknown:
@@ -218,6 +265,12 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
         rbac.share(uow, "network", row.id, row.project_id)
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.refiltered_projects.update(_projects_on(uow, row.id))
+    segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
+    for segment in segments:
+        if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
+            uow.refiltered_projects.update(_projects_on(uow, segment.id))
+        for name in changes.keys() & set(_COPIED):
+            setattr(segment, name, changes[name])
     for name in changes.keys() & set(UPDATABLE):
         setattr(row, name, changes[name])
     settings = {name: changes[name] for name in SETTINGS if name in changes}
@@ -345,25 +398,24 @@ def _host_routes(subnet_id: str, wanted: list[dict[str, str]]) -> list[dict[str,
 
 
 def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
-    """Delete a network and its subnet. Raises `NetworkInUse` while a port is on it."""
-    networks.remove(uow, locked(uow, context, network_id))
+    """Delete a network and its subnets. Raises `NetworkInUse` while a port is on it."""
+    networks.remove(uow, locked_network(uow, context, network_id))
     rbac.forget(uow, "network", network_id)
 
 
 def create_subnet(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, subnet: NetworkRecord
 ) -> NetworkRecord:
-    """Create the subnet of the network ``subnet.id``. Given values are checked, missing ones chosen. Raises a 400, or
-    `Conflict` if there is one already.
+    """Create a subnet of the network ``subnet.id``. Given values are checked, missing ones chosen. Raises a 400, or
+    `Conflict`. Return the network, or the segment that has the subnet.
     """
     # No project is named "". Its lock makes subnets come one by one, so that no two of them overlap.
     quotas.lock(uow, "")
-    row = locked(uow, context, subnet.id)
-    if row.cidr6 if subnet.subnet6 is not None else row.cidr:
-        raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here of each IP version.")
+    row = locked_network(uow, context, subnet.id)
     if row.project_id is not None:
         _check_subnet_quota(uow, conf, row.project_id)
-    subnet = msgspec.structs.replace(subnet)
+    row = _row_with_room(uow, conf, row, 4 if subnet.subnet6 is None else 6)
+    subnet = msgspec.structs.replace(subnet, id=row.id)
     if subnet.subnet6 is not None:
         return _create_subnet6(uow, conf, context, row, subnet)
     if subnet.subnet_pool_id is not None:
@@ -388,6 +440,44 @@ def create_subnet(
     row.updated_at = uow.now
     uow.session.flush()
     return rows.to_object(NetworkRecord, row)
+
+
+def _row_with_room(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Network, version: int) -> Network:
+    """Return the network, or its first segment, that has no subnet of this version, or a new segment."""
+    column = "cidr" if version == 4 else "cidr6"
+    of_network = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
+    for item in (row, *of_network):
+        if not getattr(item, column):
+            return item
+    if not row.bridge.startswith(_BRIDGE + row.id[:8]):
+        raise exceptions.Conflict(
+            f"Network {row.id} is the operator's bridge {row.bridge}, which has one subnet of each IP version."
+        )
+    if row.project_id is not None:
+        own = quotas.limits_of(uow, conf, row.project_id, None).of_project
+        default = own.get(RESOURCE, conf.network.networks_per_project)
+        _check_subnet_quota(uow, conf, row.project_id, quotas.UNLIMITED if default < 0 else default)
+    for _ in range(MAX_COLLISIONS):
+        vni = None
+        if row.vni is not None and (vni := _free_vni(uow, conf)) is None:
+            raise exceptions.Conflict(
+                f"Network {row.id} spans hosts, and [network] project_vnis has no VNIs for further subnets."
+            )
+        segment = Network(id=str(uuid.uuid4()), parent_id=row.id, vni=vni, created_at=uow.now, **_NO_SUBNET6)
+        for name, value in (_NO_SUBNET | {name: getattr(row, name) for name in _COPIED}).items():
+            setattr(segment, name, value)
+        segment.bridge = _bridge(segment.id)
+        try:
+            rows.insert(uow, segment, exceptions.NetworkExists(name=row.name))
+        except exceptions.NetworkExists:
+            continue  # another network has the VNI since
+        row.is_segmented, row.updated_at = True, uow.now
+        return segment
+    raise exceptions.Conflict("No VNI is free for another subnet.")
+
+
+def _bridge(network_id: str) -> str:
+    return _BRIDGE + network_id.replace("-", "")[:11]
 
 
 def _create_subnet6(
@@ -515,11 +605,24 @@ def _delete_subnet6(uow: UnitOfWork, row: Network) -> None:
         setattr(row, name, value)
     row.updated_at = uow.now
     uow.session.flush()
+    _remove_if_empty(uow, row)
+
+
+def _remove_if_empty(uow: UnitOfWork, row: Network) -> None:
+    """Delete a segment without a subnet. Its ports, which have no address, are on the network again."""
+    if row.parent_id is None or row.cidr or row.cidr6:
+        return
+    uow.change(sa.update(Port).where(Port.network_id == row.id).values(network_id=row.parent_id))
+    networks.remove(uow, row)
+    uow.session.flush()
+    parent = uow.session.get_one(Network, row.parent_id)
+    parent.is_segmented, parent.updated_at = bool(segments_of(uow, [parent])), uow.now
+    uow.session.flush()
 
 
 def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
     """Delete a subnet. Raises `NetworkInUse` while a port has an address of it. ``network_id``: the subnet's id, which
-    is its network's for IPv4.
+    is that of its network or segment for IPv4.
     """
     network_id, version = subnet_of(uow, network_id)
     row = locked(uow, context, network_id)
@@ -536,21 +639,34 @@ def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> 
     row.subnet_tags = row.subnet_pool_id = None
     row.updated_at = uow.now
     uow.session.flush()
+    _remove_if_empty(uow, row)
 
 
 def locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
-    """Return the network's row, locked. Raises `NetworkNotFound`; `Forbidden` for a shared network, except for an
-    admin.
+    """Return the row of a network or segment, locked. The network of a segment is locked first.
+
+    Raises `NetworkNotFound`; `Forbidden` for a shared network, except for an admin.
     """
-    query = sa.select(Network).where(Network.id == network_id).with_for_update()
-    row = uow.session.scalars(query.execution_options(populate_existing=True)).first()
+    parent_id = uow.session.scalars(sa.select(Network.parent_id).where(Network.id == network_id)).first()
+    row = None
+    for each in (parent_id, network_id) if parent_id else (network_id,):
+        query = sa.select(Network).where(Network.id == each).with_for_update()
+        row = uow.session.scalars(query.execution_options(populate_existing=True)).first()
     if row is None or not (context.is_admin or row.project_id in (None, context.project_id)):
-        if row is not None and rbac.is_shared(uow, "network", network_id, context.project_id):
+        if row is not None and rbac.is_shared(uow, "network", row.parent_id or row.id, context.project_id):
             raise exceptions.Forbidden("The network belongs to another project, which may change it.")
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:
         raise exceptions.Forbidden("All projects share this network: an admin may change it.")
     revisions.check(context, row)
+    return row
+
+
+def locked_network(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
+    """Return the same of a network, which is no segment."""
+    row = locked(uow, context, network_id)
+    if row.parent_id is not None:
+        raise exceptions.NetworkNotFound(network_id=network_id)
     return row
 
 
@@ -570,6 +686,7 @@ def address_counts(uow: UnitOfWork, context: RequestContext, network_ids: list[s
     """Return the number of used addresses of subnets of networks and pools, by id; nothing unless for an admin."""
     if not context.is_admin:
         return {}
+    network_ids = networks.with_segments(uow, network_ids)
     found = dict.fromkeys(network_ids, 0)
     of_ports = sa.select(Port.network_id, sa.func.count(Port.address)).where(Port.network_id.in_(network_ids))
     of_pools = sa.select(FloatingIp.pool_id, sa.func.count(FloatingIp.id)).where(FloatingIp.pool_id.in_(network_ids))

@@ -18,7 +18,7 @@ MAX_TAGS = 50
 
 #: Functions that return the locked row of a resource that the caller may change, by kind.
 _ROWS: Mapping[str, Callable[[UnitOfWork, RequestContext, str], Any]] = {
-    "networks": network_records.locked,
+    "networks": network_records.locked_network,
     "ports": ports.locked,
     "subnetpools": subnet_pools.locked,
     "routers": routers.locked,

@@ -37,6 +37,11 @@ OF_ROUTER = sa.or_(
     sa.exists().where(models.Network.id == models.Port.network_id, models.Network.gateway == models.Port.address),
 )
 
+#: Condition of a network, not of a segment, that has an IPv4 subnet, or a segment that perhaps has one.
+HAS_SUBNET = sa.and_(
+    models.Network.parent_id.is_(None), sa.or_(models.Network.cidr != "", models.Network.is_segmented == sa.true())
+)
+
 #: Values of a port without an instance.
 FREE: dict[str, Any] = {"instance_uuid": None, "position": 0, "tag": None, "state": None}
 
@@ -76,6 +81,7 @@ class Store:
         self._own_alone = own_alone
         self._projects = frozenset(projects)
         self._locked: dict[str, Network] = {}
+        self._segments_of: dict[str, list[Network]] = {}
         self.free: dict[str, list[str]] = {}
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
@@ -97,8 +103,34 @@ class Store:
 
     def _usable(self, projects: Collection[str]) -> list[Network]:
         theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(projects))
-        query = sa.select(models.Network).where(models.Network.cidr != "", theirs).order_by(models.Network.name)
+        query = sa.select(models.Network).where(HAS_SUBNET, theirs).order_by(models.Network.name)
         return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+
+    def links(self, network: Network) -> list[Network]:
+        return [link for link in (network, *self.segments(network)) if link.cidr]
+
+    def network_of(self, link_id: str) -> Network:
+        """Return, locked, the network that has this id, or this segment."""
+        query = sa.select(models.Network.parent_id).where(models.Network.id == link_id)
+        network_id = self._session.scalars(query).one() or link_id
+        return self.locked([network_id])[network_id]
+
+    def segments(self, network: Network) -> list[Network]:
+        """Return the segments of a network, oldest first. They are locked if the network is."""
+        if not network.is_segmented:
+            return []
+        network_id = network.id
+        if (known := self._segments_of.get(network_id)) is not None:
+            return known
+        query = sa.select(models.Network).where(models.Network.parent_id == network_id)
+        query = query.order_by(models.Network.created_at, models.Network.id)
+        if network_id not in self._locked:
+            return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+        # Nobody adds or removes one while the network is locked.
+        query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
+        found = self._segments_of[network_id] = [rows.to_object(Network, row) for row in self._session.scalars(query)]
+        self._locked |= {segment.id: segment for segment in found}
+        return found
 
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         new = set(ids) - self._locked.keys()
@@ -187,6 +219,16 @@ class Store:
         self._uow.change(sa.delete(models.Port).where(*mine))
 
 
+def with_segments(uow: UnitOfWork, ids: Collection[str]) -> list[str]:
+    """Return the ids of these networks and of their segments."""
+    network = models.Network
+    query = sa.select(network.id).where(network.id.in_(ids), network.is_segmented == sa.true())
+    segmented = uow.session.scalars(query).all()
+    if not segmented:
+        return list(ids)
+    return [*ids, *uow.session.scalars(sa.select(network.id).where(network.parent_id.in_(segmented)))]
+
+
 def set_port_state(uow: UnitOfWork, instance_uuid: str, port_id: str, state: str | None) -> None:
     port = models.Port
     uow.change(sa.update(port).where(port.instance_uuid == instance_uuid, port.id == port_id).values(state=state))
@@ -196,7 +238,7 @@ def list_(uow: UnitOfWork, context: RequestContext, network_id: str | None = Non
     """Return the networks that servers of the context's project may use, by name; all for an admin. Networks without a
     subnet are left out. ``network_id``: only this one.
     """
-    query = sa.select(models.Network).where(models.Network.cidr != "").order_by(models.Network.name)
+    query = sa.select(models.Network).where(HAS_SUBNET).order_by(models.Network.name)
     if network_id is not None:
         query = query.where(models.Network.id == network_id)
     if not context.is_admin:
@@ -205,7 +247,16 @@ def list_(uow: UnitOfWork, context: RequestContext, network_id: str | None = Non
         if shared := uow.session.scalars(rbac.shared_with("network", [context.project_id or ""])).all():
             mine.append(models.Network.id.in_(shared))
         query = query.where(sa.or_(*mine))
-    return [rows.to_object(Network, row) for row in uow.session.scalars(query)]
+    found = [rows.to_object(Network, row) for row in uow.session.scalars(query)]
+    return [shown for shown in (_with_subnet(uow, network) for network in found) if shown is not None]
+
+
+def _with_subnet(uow: UnitOfWork, network: Network) -> Network | None:
+    """Return a network with the IPv4 subnet of its first segment if it has none of its own; None without any."""
+    if network.cidr:
+        return network
+    links = Store(uow).links(network)
+    return msgspec.structs.replace(links[0], id=network.id, parent_id=None) if links else None
 
 
 def create(uow: UnitOfWork, network: Network) -> Network:
@@ -225,6 +276,7 @@ def create(uow: UnitOfWork, network: Network) -> Network:
 def delete(uow: UnitOfWork, name_or_id: str) -> Network:
     """Delete a network. Raises `NetworkInUse` while a port is on it."""
     query = sa.select(models.Network).where(sa.or_(models.Network.id == name_or_id, models.Network.name == name_or_id))
+    query = query.where(models.Network.parent_id.is_(None))
     found = uow.session.scalars(query).all()
     if not found:
         raise exceptions.NetworkNotFound(network_id=name_or_id)
@@ -236,8 +288,11 @@ def delete(uow: UnitOfWork, name_or_id: str) -> Network:
 
 
 def remove(uow: UnitOfWork, row: models.Network) -> None:
+    """Delete a network with its segments. Raises `NetworkInUse` while a port is on them."""
     try:
         with uow.session.begin_nested():
+            if row.is_segmented:
+                uow.change(sa.delete(models.Network).where(models.Network.parent_id == row.id))
             uow.session.delete(row)
     except exc.IntegrityError as error:
         raise exceptions.NetworkInUse(name=row.name) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import fixed_ips, networks, paging, revisions, rows, security_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp, Instance, RouterInterface, RouterInterface6
+from nova_lite.db.models import Network as NetworkRow
 from nova_lite.db.models import Port as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
@@ -44,12 +46,14 @@ _FILTERS: Mapping[str, Any] = {
     "address6": Row.address6,
 }
 
+#: The network of the segment on which a port is.
+_PARENT = sa.select(NetworkRow.parent_id).where(NetworkRow.id == Row.network_id).scalar_subquery()
 _ROUTER = sa.func.coalesce(RouterInterface.router_id, RouterInterface6.router_id)
 _QUERY = (
     sa.select(
         *(getattr(Row, name) for name in _FIELDS),
         *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
-        *(Instance.host, Instance.availability_zone, Instance.power_state, _ROUTER),
+        *(Instance.host, Instance.availability_zone, Instance.power_state, _ROUTER, _PARENT),
     )
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
     .outerjoin(RouterInterface, RouterInterface.port_id == Row.id)
@@ -83,6 +87,8 @@ def list_(
         ]
         of_servers = Row.instance_uuid.in_(devices)
         at_hosts.append(sa.or_(of_servers, Row.id.in_(interfaces)) if interfaces else of_servers)
+    if "network_id" in filters:
+        filters["network_id"] = networks.with_segments(uow, filters["network_id"])
     conditions = [*at_hosts, *(_FILTERS[name].in_(values) for name, values in filters.items())]
     cases = [sa.and_(case, *conditions) for case in _of_projects(projects)]
     if query is None:
@@ -124,9 +130,10 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     store = networks.Store(uow)
     network = store.locked([port.network_id]).get(port.network_id)
     mine = network is not None and (context.is_admin or network.project_id in (None, owner))
-    if network is None or not (mine or store.is_shared(network.id, owner)):
+    if network is None or network.parent_id is not None or not (mine or store.is_shared(network.id, owner)):
         raise exceptions.NetworkNotFound(network_id=port.network_id)
-    if not network.cidr and port.address not in ("", NO_ADDRESS):  # the address is IPv4
+    links = _links(store, network, port.address, port.address6, port.segment_id)
+    if not links[0].cidr and port.address not in ("", NO_ADDRESS):  # the address is IPv4
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     fixed_ips.check_port(uow, conf, owner)
     is_secure = network.port_security_enabled if port.port_security_enabled is None else port.port_security_enabled
@@ -137,7 +144,6 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     wanted = ([DEFAULT] if is_secure else []) if port.security_groups is None else port.security_groups
     values = {
         "id": port.id,
-        "network_id": network.id,
         "project_id": owner,
         "name": port.name,
         "description": port.description,
@@ -147,13 +153,49 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "port_security_enabled": is_secure,
         "created_at": uow.now,
     }
-    _insert(uow, network, port, values)
+    _insert_on(uow, links, port, values)
     return get(uow, context, port.id)
+
+
+def _links(
+    store: networks.Store, network: Network, address: str | None, address6: str | None, link_id: str | None
+) -> list[Network]:
+    """Return the network and its segments on which a port may be, at least one.
+
+    The addresses are as in `Port`, or `NO_ADDRESS`. ``link_id``: the network or segment of its subnets, None for any.
+    Raises `SubnetNotFound`, or `FixedIpInvalid` for an address of no subnet.
+    """
+    found = [link for link in (network, *store.segments(network)) if link_id in (None, link.id)]
+    if not found:
+        raise exceptions.SubnetNotFound(subnet_id=link_id)
+    if not network.is_segmented or (address == NO_ADDRESS and address6 in (None, NO_ADDRESS)):
+        return found
+    usable = [link for link in found if _may_have(link.cidr, address) and _may_have(link.cidr6, address6)]
+    for wanted in (address, address6):
+        if not usable and wanted not in (None, "", NO_ADDRESS):
+            raise exceptions.FixedIpInvalid(address=wanted, network_id=network.id)
+    return usable or found
+
+
+def _may_have(cidr: str, wanted: str | None) -> bool:
+    """Check whether a subnet with this range, or "" without a subnet, may give the wanted address."""
+    if wanted in (None, NO_ADDRESS):
+        return True
+    return bool(cidr) and (not wanted or ip.parse(wanted) in ip.parse_network(cidr, strict=False))
+
+
+def _insert_on(uow: UnitOfWork, links: list[Network], port: Port, values: dict[str, Any]) -> None:
+    """Insert the port on the first network or segment with a free address."""
+    for link in links[:-1]:
+        with contextlib.suppress(exceptions.NoMoreFixedIps):
+            _insert(uow, link, port, values)
+            return
+    _insert(uow, links[-1], port, values)
 
 
 def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any]) -> None:
     """Choose addresses and insert the port; choose again when a concurrent request took them."""
-    store = networks.Store(uow)
+    store, values = networks.Store(uow), values | {"network_id": network.id}
     has_none = port.address == NO_ADDRESS or not network.cidr
     wanted6 = NO_ADDRESS if port.address6 is None and port.address == NO_ADDRESS else port.address6
     address = _address(network, port.address, values["project_id"]) if port.address and not has_none else None
@@ -166,12 +208,12 @@ def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any
         if insert_unless_taken(uow, Row, {**values, **chosen, "address_pairs": pairs}):
             return
         if address and store.taken(network.id, [address]):
-            raise exceptions.FixedIpInUse(address=address, network_id=network.id)
+            raise exceptions.FixedIpInUse(address=address, network_id=network.public_id)
         if address6 and store.taken(network.id, [address6], version=6) and (port.address6 or port.mac_address):
-            raise exceptions.FixedIpInUse(address=address6, network_id=network.id)
+            raise exceptions.FixedIpInUse(address=address6, network_id=network.public_id)
         if port.mac_address:
             raise exceptions.MacAddressInUse(mac_address=port.mac_address)
-    raise exceptions.NoMoreFixedIps(network_id=network.id)
+    raise exceptions.NoMoreFixedIps(network_id=network.public_id)
 
 
 def _address_pairs(wanted: list[dict[str, str]], mac_address: str) -> list[dict[str, str]] | None:
@@ -193,7 +235,7 @@ def _address(network: Network, text: str, project_id: str | None) -> str:
         return text
     found = AddressPool(network).parse(text)
     if found is None:
-        raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
+        raise exceptions.FixedIpInvalid(address=text, network_id=network.public_id)
     return str(found)
 
 
@@ -228,12 +270,13 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, and ``address`` and ``address6`` of a port without a server. Raises
-    `PortInUse` and the errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, and ``address``, ``address6`` and ``segment_id`` of a port without a
+    server. Raises `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
-    unknown = changes.keys() - {"name", "description", "address", "address6", "mac_address", *_OF_TRAFFIC}
+    known = {"name", "description", "address", "address6", "segment_id", "mac_address", *_OF_TRAFFIC}
+    unknown = changes.keys() - known
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
     if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC}:
@@ -247,8 +290,9 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         row.address_pairs = _address_pairs(changes["address_pairs"], row.mac_address)
     row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
     is_moved = "address" in changes and changes["address"] != (row.address or NO_ADDRESS)
-    if is_moved or "address6" in changes:
-        _move(uow, row, changes["address"] if is_moved else None, changes.get("address6"))
+    if is_moved or changes.keys() & {"address6", "segment_id"}:
+        wanted = changes["address"] if is_moved else None
+        _move(uow, row, _choose_link(uow, row, wanted, changes), wanted, changes.get("address6"))
     if changes.keys() & set(_OF_TRAFFIC):
         uow.refiltered_projects.add(found.project_id)
     for name in changes.keys() & {"name", "description", "admin_state_up"}:
@@ -281,15 +325,37 @@ def _change_mac_address(uow: UnitOfWork, row: Row, mac_address: str) -> None:
     rows.insert(uow, row, exceptions.MacAddressInUse(mac_address=mac_address))
 
 
-def _move(uow: UnitOfWork, row: Row, address: str | None, address6: str | None) -> None:
-    """Give a port other addresses. None: it keeps this one, or if it has no IPv4 address any more, has none."""
+def _choose_link(uow: UnitOfWork, row: Row, address: str | None, changes: dict[str, Any]) -> Network:
+    """Return the network or segment on which a port is with other addresses. A port that leaves one loses its own.
+
+    Raises `PortInUse`, or `Conflict` if a floating address leads to it.
+    """
     if row.instance_uuid is not None:
         raise exceptions.PortInUse(port_id=row.id)
     store = networks.Store(uow)
-    network = store.locked([row.network_id])[row.network_id]
+    network = store.network_of(row.network_id)
+    present = next((link for link in (network, *store.segments(network)) if link.id == row.network_id), network)
+    address6, link_id = changes.get("address6"), changes.get("segment_id")
+    links = _links(store, network, address, address6, link_id)
+    if any(link.id == row.network_id for link in links):
+        return present
+    _require_no_floating(uow, row)
+    row.network_id, row.address, row.address6 = links[0].id, None, None
+    return links[0]
+
+
+def _require_no_floating(uow: UnitOfWork, row: Row) -> None:
+    if led := uow.session.scalars(sa.select(FloatingIp.address).where(FloatingIp.port_id == row.id)).first():
+        raise exceptions.Conflict(f"Floating IP {led} leads to the address of port {row.id}.")
+
+
+def _move(uow: UnitOfWork, row: Row, network: Network, address: str | None, address6: str | None) -> None:
+    """Give a port other addresses on a network or segment. None: it keeps this one, or if it has no IPv4 address any
+    more, has none.
+    """
+    store = networks.Store(uow)
     if address == NO_ADDRESS:
-        if led := uow.session.scalars(sa.select(FloatingIp.address).where(FloatingIp.port_id == row.id)).first():
-            raise exceptions.Conflict(f"Floating IP {led} leads to the address of port {row.id}.")
+        _require_no_floating(uow, row)
         row.address = None
         address6 = address6 or NO_ADDRESS
     elif address is not None:
@@ -300,7 +366,9 @@ def _move(uow: UnitOfWork, row: Row, address: str | None, address6: str | None) 
     if address6 is not None or (row.address6 is None and ipv6.is_derived(network.subnet6)):
         row.address6 = _address6(store, network, address6, row.mac_address, row.address)
     taken = address or address6 or ""
-    rows.insert(uow, row, exceptions.FixedIpInUse(address=taken, network_id=network.id))
+    if row.address is None and row.address6 is None:
+        row.network_id = network.public_id
+    rows.insert(uow, row, exceptions.FixedIpInUse(address=taken, network_id=network.public_id))
 
 
 def locked(uow: UnitOfWork, context: RequestContext, port_id: str) -> Row:
@@ -332,11 +400,14 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     ids = security_groups.ids(uow, projects, {name for names in names_of for name in names}) if found else {}
     made = []
     for values, names in zip(found, names_of, strict=True):
-        owner, _, instance_project, _, host, zone, power_state, router_id = values[len(_FIELDS) :]
+        owner, _, instance_project, _, host, zone, power_state, router_id, parent_id = values[len(_FIELDS) :]
         project_id = owner or instance_project
+        fields = {name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)}
+        if parent_id is not None:
+            fields |= {"network_id": parent_id, "segment_id": fields["network_id"]}
         made.append(
             Port(
-                **{name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)},
+                **fields,
                 project_id=project_id,
                 kept=owner is not None,
                 router_id=router_id,

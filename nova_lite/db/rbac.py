@@ -197,7 +197,8 @@ def _locked_object(uow: UnitOfWork, context: RequestContext, policy: RbacPolicy)
     row = uow.session.get(model, object_id, with_for_update=True, populate_existing=True)
     if row is None and policy.action == EXTERNAL and uow.session.get(Network, object_id) is not None:
         raise exceptions.InvalidInput(reason=f"network {object_id} is not external: set router:external first")
-    if row is None or not (context.is_admin or row.project_id == context.project_id):
+    is_segment = isinstance(row, Network) and row.parent_id is not None
+    if row is None or is_segment or not (context.is_admin or row.project_id == context.project_id):
         raise exceptions.RbacObjectNotFound(object_type=object_type, object_id=object_id[:64])
     if row.project_id is None:
         raise exceptions.InvalidInput(reason=f"all projects share network {object_id} without a policy")
@@ -230,7 +231,8 @@ def _check_unused(uow: UnitOfWork, row: Row) -> None:
 def _users_of_network(uow: UnitOfWork, network_id: str) -> set[str]:
     owner = sa.func.coalesce(Port.project_id, Instance.project_id)
     query = sa.select(owner).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
-    return set(uow.session.scalars(query.where(Port.network_id == network_id).distinct()))
+    links = [network_id, *uow.session.scalars(sa.select(Network.id).where(Network.parent_id == network_id))]
+    return set(uow.session.scalars(query.where(Port.network_id.in_(links)).distinct()))
 
 
 def _users_of_external(uow: UnitOfWork, pool_id: str) -> set[str]:

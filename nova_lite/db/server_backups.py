@@ -254,7 +254,7 @@ def begin(
         "name": instance.display_name,
         "description": instance.display_description,
         "flavor_id": instance.flavor.flavorid,
-        "networks": list(dict.fromkeys(vif.network.id for vif in instance.vifs)),
+        "networks": list(dict.fromkeys(vif.network.public_id for vif in instance.vifs)),
         "metadata": instance.metadata,
         "tags": instance.tags,
         "key_name": instance.key_name,

@@ -215,7 +215,11 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
             if mode == AddressMode.DHCP and has_dhcp:
                 mode = AddressMode.STATIC  # DHCP assigns one address to an interface.
             has_dhcp = has_dhcp or mode == AddressMode.DHCP
-            network = {"id": f"network{len(networks)}", "network_id": vif.network.id, "link": f"interface{number}"}
+            network = {
+                "id": f"network{len(networks)}",
+                "network_id": vif.network.public_id,
+                "link": f"interface{number}",
+            }
             if mode == AddressMode.DHCP:
                 networks.append({**network, "type": "ipv4_dhcp"})
                 continue

@@ -129,6 +129,10 @@ class NetworkStore(Protocol):
         """Return the existing networks by id. Their subnets cannot change until the transaction ends."""
         ...
 
+    def links(self, network: Network) -> list[Network]:
+        """Return the network and its segments, if they have an IPv4 subnet. Segments are locked if the network is."""
+        ...
+
     def usable(self, project_id: str | None) -> list[Network]:
         """Return the shared networks and the project's networks, if they have a subnet, sorted by name."""
         ...

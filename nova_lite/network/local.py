@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
@@ -45,7 +46,7 @@ class LocalNetworks(NetworkBackend):
 
         Raises `NetworkAmbiguous`.
         """
-        usable = store.usable(context.project_id)
+        usable = [network for network in store.usable(context.project_id) if store.links(network)]
         own = [network for network in usable if network.is_default and network.project_id is not None]
         shared = [network for network in usable if network.is_default]
         choice = own or shared or usable
@@ -57,7 +58,7 @@ class LocalNetworks(NetworkBackend):
         if request.port_id:
             return self._with_port(store, context, request)
         network = self._named(store, context, request)
-        if not network.cidr:
+        if not store.links(network):
             raise exceptions.NetworkRequiresSubnet(network_id=network.id)
         address = None
         if request.fixed_ip:
@@ -85,6 +86,8 @@ class LocalNetworks(NetworkBackend):
                 raise exceptions.InvalidInput(reason="there is no network to take an address from")
             return network
         for network in store.networks([request.network_id]):
+            if network.parent_id is not None:
+                break
             if context.is_admin or network.project_id in (None, context.project_id):
                 return network
             if store.is_shared(network.id, context.project_id):
@@ -95,12 +98,13 @@ class LocalNetworks(NetworkBackend):
 
     @staticmethod
     def _check_fixed_ip(store: NetworkStore, network: Network, text: str) -> str:
-        address = AddressPool(network).parse(text)
-        if address is None:
-            raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
-        if store.taken(network.id, [str(address)]):
-            raise exceptions.FixedIpInUse(address=text, network_id=network.id)
-        return str(address)
+        for link in store.links(network):
+            if (address := AddressPool(link).parse(text)) is None:
+                continue
+            if store.taken(link.id, [str(address)]):
+                raise exceptions.FixedIpInUse(address=text, network_id=network.id)
+            return str(address)
+        raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
 
     def reserve(self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest]) -> None:
         for position, request in enumerate(requests):
@@ -121,16 +125,17 @@ class LocalNetworks(NetworkBackend):
             network = networks.get(request.network_id or "")
             if network is None:
                 raise exceptions.NetworkUnavailable(network_id=request.network_id)
-            if not network.cidr:
+            links = store.links(network)
+            if not links:
                 raise exceptions.NetworkRequiresSubnet(network_id=network.id)
-            added.append(self._connect(store, instance_uuid, position, network, request))
+            added.append(self._connect(store, instance_uuid, position, links, request))
         return sorted([*present, *added], key=lambda vif: vif.position)
 
     def _connect(
-        self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
+        self, store: NetworkStore, instance_uuid: str, position: int, links: list[Network], request: NetworkRequest
     ) -> VIF:
         if not request.port_id:
-            return self._add_port(store, instance_uuid, position, network, request)
+            return self._add_port_on(store, instance_uuid, position, links, request)
         if not store.bind_port(request.port_id, instance_uuid, position, request.tag):
             raise exceptions.PortInUse(port_id=request.port_id)
         return next(vif for vif in store.vifs(instance_uuid) if vif.id == request.port_id)
@@ -140,10 +145,22 @@ class LocalNetworks(NetworkBackend):
             return super().attach(store, context, instance_uuid, request)
         resolved = self._resolve_one(store, context, request)
         network = store.locked([resolved.network_id or ""]).get(resolved.network_id or "")
-        if network is None or not network.cidr:
+        links = [] if network is None else store.links(network)
+        if not links:
             raise exceptions.NetworkUnavailable(network_id=resolved.network_id)
         position = 1 + max((vif.position for vif in store.vifs(instance_uuid)), default=-1)
-        return self._connect(store, instance_uuid, position, network, resolved)
+        return self._connect(store, instance_uuid, position, links, resolved)
+
+    def _add_port_on(
+        self, store: NetworkStore, instance_uuid: str, position: int, links: list[Network], request: NetworkRequest
+    ) -> VIF:
+        """Add an interface on the network or segment of the requested address, else on the first one with room."""
+        if request.fixed_ip:
+            links = [link for link in links if AddressPool(link).parse(request.fixed_ip)] or links
+        for link in links[:-1]:
+            with contextlib.suppress(exceptions.NoMoreFixedIps):
+                return self._add_port(store, instance_uuid, position, link, request)
+        return self._add_port(store, instance_uuid, position, links[-1], request)
 
     def _add_port(
         self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
@@ -170,8 +187,8 @@ class LocalNetworks(NetworkBackend):
                     position=position,
                 )
             if request.fixed_ip and store.taken(network.id, [address]):
-                raise exceptions.FixedIpInUse(address=address, network_id=network.id)
-        raise exceptions.NoMoreFixedIps(network_id=network.id)
+                raise exceptions.FixedIpInUse(address=address, network_id=network.public_id)
+        raise exceptions.NoMoreFixedIps(network_id=network.public_id)
 
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
         store.remove_ports(instance_uuid)
@@ -203,7 +220,7 @@ def free_address(store: NetworkStore, network: Network, rng: random.Random, vers
     taken = store.taken(network.id, version=version)
     free = next((address for address in pool.all() if address not in taken), None)
     if free is None:
-        raise exceptions.NoMoreFixedIps(network_id=network.id)
+        raise exceptions.NoMoreFixedIps(network_id=network.public_id)
     return free
 
 

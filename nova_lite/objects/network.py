@@ -56,7 +56,9 @@ class Network(msgspec.Struct, kw_only=True):
     `nova_lite.objects.instance.AddressMode`; "": unknown. ``needs_router``: for its way out; None: hosts give
     it one without a router. ``pools``: objects with ``start`` and ``end``, if there is more than one pool.
     ``host_routes``: objects with ``destination`` and ``nexthop``. ``host_address``: address of the hosts' bridges,
-    if there is no gateway; None: the hosts choose it. ``port_security_enabled``: of its new ports.
+    if there is no gateway; None: the hosts choose it. ``port_security_enabled``: of its new ports. ``parent_id``: the
+    network of which this is a segment, with further subnets on a bridge of its own; None: it is a network itself.
+    ``is_segmented``: it has segments.
     """
 
     id: str
@@ -80,6 +82,13 @@ class Network(msgspec.Struct, kw_only=True):
     pools: list[dict[str, str]] | None = None
     host_routes: list[dict[str, str]] | None = None
     host_address: str | None = None
+    parent_id: str | None = None
+    is_segmented: bool = False
+
+    @property
+    def public_id(self) -> str:
+        """Return the id of the network that users know."""
+        return self.parent_id or self.id
 
 
 class NetworkRecord(Network, kw_only=True):
@@ -87,7 +96,7 @@ class NetworkRecord(Network, kw_only=True):
 
     ``admin_state_up`` False: no port of the network sends or receives anything but DHCP. ``subnet_pool_id``: pool of
     the subnet's prefix. ``prefixlen``: in a request, the length of the prefix that the pool is to give. ``shared``:
-    the caller's project, or all, may use another project's network.
+    the caller's project, or all, may use another project's network. ``segments``: its segments, in their order.
     """
 
     description: str = ""
@@ -99,6 +108,7 @@ class NetworkRecord(Network, kw_only=True):
     subnet_pool_id: str | None = None
     prefixlen: int | None = None
     shared: bool = False
+    segments: list[NetworkRecord] = msgspec.field(default_factory=list)
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -111,6 +121,7 @@ class Port(msgspec.Struct, kw_only=True):
     ``availability_zone`` are those of its instance, None without one. ``router_id``: router whose interface it is.
     ``admin_state_up`` False: it sends and receives nothing but DHCP. ``port_security_enabled``: None in a request: as
     its network says. ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``.
+    ``segment_id``: segment of its subnets; None: these are the network's own, or in a request any ones.
     """
 
     id: str
@@ -134,5 +145,11 @@ class Port(msgspec.Struct, kw_only=True):
     admin_state_up: bool = True
     port_security_enabled: bool | None = True
     address_pairs: list[dict[str, str]] | None = None
+    segment_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
+
+    @property
+    def link_id(self) -> str:
+        """Return the id of the segment or network on which it is."""
+        return self.segment_id or self.network_id

@@ -46,8 +46,13 @@ def test_networks_and_subnets(cloud: Cloud, demo: Client, admin: Client) -> None
     assert (subnet["cidr"], subnet["gateway_ip"]) == ("10.64.1.0/24", "10.64.1.1")
     assert subnet["allocation_pools"] == [{"start": "10.64.1.2", "end": "10.64.1.254"}]
     demo("network set --name rear back")
-    assert demo.one("network show rear")["subnets"] == [subnet["id"]]
-    assert {row["Name"] for row in demo.one("subnet list")} == {"", "back-v4"}
+    second = demo.one("subnet create --network rear --subnet-range 10.64.2.0/24 back-b")
+    assert demo.one("network show rear")["subnets"] == [subnet["id"], second["id"]]
+    assert {row["Name"] for row in demo.one("subnet list")} == {"", "back-v4", "back-b"}
+    nic = "--nic net-id=rear,v4-fixed-ip=10.64.2.9"
+    server = demo.one(f"server create --image cirros --flavor m1.nano {nic} --wait vm0")
+    assert server["addresses"] == {"rear": ["10.64.2.9"]}
+    demo("server delete --wait vm0")
     demo("subnet delete back-v4")
     demo("network delete rear")
     demo("network delete private", status=1)

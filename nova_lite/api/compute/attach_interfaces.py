@@ -90,12 +90,12 @@ class AttachInterfaces(Extension):
 def _view(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:
     """Return the view of an interface.
 
-    A built-in network has a single subnet, so its id is also the id of the subnet.
+    The IPv4 subnet of a built-in network, or of its segment, has the same id.
     """
     addresses = [(vif.subnet_id or vif.network.id, vif.address)]
     addresses += [(address.subnet_id, address.address) for address in vif.more]
     view: dict[str, Any] = {
-        "net_id": vif.network.id,
+        "net_id": vif.network.public_id,
         "port_id": vif.id,
         "mac_addr": vif.mac_address,
         "port_state": _state(instance, vif),

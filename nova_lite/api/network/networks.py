@@ -1,6 +1,6 @@
 """Networks and subnets.
 
-A network has at most one IPv4 subnet, whose id is the network's id, and one IPv6 subnet.
+A network has one IPv4 subnet, whose id is the network's id, and one IPv6 subnet. Further subnets are on segments.
 """
 
 from __future__ import annotations
@@ -210,17 +210,18 @@ class NetworkResource(Resource):
         raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
     def _find_subnet(self, req: ServiceRequest, id: str) -> tuple[_Item, int]:
-        """Return the network or pool of a subnet, and its IP version.
+        """Return the network, segment or pool of a subnet, and its IP version.
 
         Raises `Forbidden` for an operator's IPv6 subnet, which cannot change.
         """
         for item in self._items(req, False, ListQuery(filters={"subnet_id": [id]})):
-            if item.id == id and item.cidr:
-                return item, 4
-            if isinstance(item, NetworkRecord) and item.cidr6 and ipv6.subnet_id(item.id) == id:
-                if item.subnet6 is None:
-                    raise exceptions.Forbidden("An operator's IPv6 subnet is created and deleted with its network.")
-                return item, 6
+            for link in (item, *item.segments) if isinstance(item, NetworkRecord) else (item,):
+                if link.id == id and link.cidr:
+                    return link, 4
+                if isinstance(link, NetworkRecord) and link.cidr6 and ipv6.subnet_id(link.id) == id:
+                    if link.subnet6 is None:
+                        raise exceptions.Forbidden("An operator's IPv6 subnet is created and deleted with its network.")
+                    return link, 6
         raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
     def create_subnet(self, req: ServiceRequest) -> Response:

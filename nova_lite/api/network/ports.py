@@ -62,7 +62,8 @@ class PortResource(Resource):
     def _new_port(self, req: ServiceRequest, fields: dict[str, Any]) -> Port:
         _require_no_device(fields, "", "", "")
         network_id = requests.required_id(fields, "network_id")
-        address, address6 = requests.fixed_addresses(fields, network_id) or ("", None)
+        segments = functools.partial(self._segments, req, network_id)
+        address, address6, link_id = requests.fixed_addresses(fields, network_id, segments) or ("", None, None)
         port = Port(
             id=str(uuid.uuid4()),
             network_id=network_id,
@@ -71,6 +72,7 @@ class PortResource(Resource):
             description=requests.text(fields, "description") or "",
             address=address,
             address6=address6,
+            segment_id=link_id,
             mac_address=requests.mac_address(fields),
             security_groups=requests.ids(fields, "security_groups"),
             tags=requests.tags(fields),
@@ -110,12 +112,20 @@ class PortResource(Resource):
         if mac_address and mac_address != port.mac_address:
             self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_MAC: mac_address})
             changes["mac_address"] = mac_address
-        if (wanted := requests.fixed_addresses(fields, port.network_id)) is not None:
-            moved = _moved(port, *wanted)
+        segments = functools.partial(self._segments, req, port.network_id)
+        if (wanted := requests.fixed_addresses(fields, port.network_id, segments)) is not None:
+            moved = _moved(port, wanted)
             changes |= moved
-            chosen[policies.PORT_UPDATE_ADDRESS] = set(moved.values()) - {"", requests.NO_ADDRESS}
+            named = {moved.get("address"), moved.get("address6")}
+            chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", requests.NO_ADDRESS}
         self._authorize_choice(req, port.network_id, chosen)
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
+
+    def _segments(self, req: ServiceRequest, network_id: str) -> list[str]:
+        """Return the ids of the segments of a network, if the caller sees it."""
+        query = ListQuery(filters={"id": [network_id]})
+        found = self.conductor.network_record_list(req.context, query)
+        return [segment.id for network in found if network.id == network_id for segment in network.segments]
 
     def _authorize_choice(
         self, req: ServiceRequest, network_id: str, chosen: Mapping[str, Any], is_new: bool = False
@@ -137,8 +147,11 @@ class PortResource(Resource):
         return Response(status=204)
 
 
-def _moved(port: Port, address: str, address6: str) -> dict[str, str]:
+def _moved(port: Port, wanted_ones: requests.FixedAddresses) -> dict[str, str]:
     """Return the changes of a port's addresses to the requested ones."""
+    address, address6, link_id = wanted_ones
+    if link_id not in (None, port.link_id):
+        return {"address": address, "address6": address6, "segment_id": link_id}
     changes = {}
     for name, wanted, present in (("address", address, port.address), ("address6", address6, port.address6)):
         is_same = wanted in ("", present) if present else wanted == requests.NO_ADDRESS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
@@ -338,11 +338,24 @@ def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
     return requested or own
 
 
-def fixed_addresses(fields: dict[str, Any], network_id: str) -> tuple[str, str] | None:
-    """Return the IPv4 and the IPv6 address that ``fixed_ips`` requests, or None without ``fixed_ips``.
+class FixedAddresses(NamedTuple):
+    """The IPv4 and the IPv6 address that a request wants: an address, "" for any one, or `NO_ADDRESS` for none.
 
-    Each is an address, "" for any one, or `NO_ADDRESS` for none. ``network_id``: network of the port. An item without a
-    subnet is about the one of the address's version, or about IPv4.
+    ``link_id``: the network or segment of the named subnets, None if the request names none.
+    """
+
+    address: str
+    address6: str
+    link_id: str | None
+
+
+def fixed_addresses(
+    fields: dict[str, Any], network_id: str, segments: Callable[[], Iterable[str]] = tuple
+) -> FixedAddresses | None:
+    """Return what ``fixed_ips`` requests, or None without ``fixed_ips``.
+
+    ``network_id``: network of the port. ``segments``: returns the ids of its segments. An item without a subnet is
+    about one of the address's version, or about IPv4.
     """
     items = fields.get("fixed_ips")
     if items is None:
@@ -350,7 +363,11 @@ def fixed_addresses(fields: dict[str, Any], network_id: str) -> tuple[str, str] 
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It must be a list of objects.")
     found: dict[int, str] = {}
-    versions = {network_id: 4, ipv6.subnet_id(network_id): 6}
+    links: set[str] = set()
+    known = _subnets_on(network_id)
+    if any(isinstance(item.get("subnet_id"), str) and item["subnet_id"] not in known for item in items):
+        for segment_id in segments():
+            known |= _subnets_on(segment_id)
     for item in items:
         if item.keys() - {"subnet_id", "ip_address"}:
             raise exceptions.ValidationError(
@@ -358,8 +375,12 @@ def fixed_addresses(fields: dict[str, Any], network_id: str) -> tuple[str, str] 
             )
         wanted = address(item["ip_address"], "fixed_ips") if item.get("ip_address") else ""
         subnet_id = an_id(item, "subnet_id")
-        version = version_of(wanted) if subnet_id is None else versions.get(subnet_id)
-        if version is None:
+        if subnet_id is None:
+            version = version_of(wanted)
+        elif subnet_id in known:
+            version, link_id = known[subnet_id]
+            links.add(link_id)
+        else:
             raise exceptions.SubnetNotFound(subnet_id=subnet_id)
         if wanted and version != version_of(wanted):
             raise exceptions.ValidationError(
@@ -370,4 +391,13 @@ def fixed_addresses(fields: dict[str, Any], network_id: str) -> tuple[str, str] 
                 detail=f"Invalid input for fixed_ips. A port has one IPv{version} address."
             )
         found[version] = wanted
-    return found.get(4, NO_ADDRESS), found.get(6, NO_ADDRESS)
+    if len(links) > 1:
+        raise exceptions.ValidationError(
+            detail="Invalid input for fixed_ips. These two subnets have links of their own, and a port is on one."
+        )
+    return FixedAddresses(found.get(4, NO_ADDRESS), found.get(6, NO_ADDRESS), next(iter(links), None))
+
+
+def _subnets_on(link_id: str) -> dict[str, tuple[int, str]]:
+    """Return IP version and link of the subnets that a network or segment may have, by their ids."""
+    return {link_id: (4, link_id), ipv6.subnet_id(link_id): (6, link_id)}

@@ -140,7 +140,7 @@ def _interface(req: ServiceRequest, only_one: bool) -> tuple[str | None, str | N
 
 
 def _interface_view(router_id: str, port: Port) -> Response:
-    subnet_id = port.network_id if port.address else ipv6.subnet_id(port.network_id)
+    subnet_id = port.link_id if port.address else ipv6.subnet_id(port.link_id)
     return Response(
         {
             "id": router_id,

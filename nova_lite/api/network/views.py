@@ -96,10 +96,11 @@ def _provider(kind: str, number: int | None = None) -> View:
 
 
 def subnet(shown: NetworkRecord) -> View:
-    """Return the IPv4 subnet of a network. Both have the same id."""
+    """Return the IPv4 subnet of a network or segment. Both have the same id."""
     return _subnet(
         shown.id, shown.subnet_name, shown.subnet_description, shown.project_id, shown.cidr, shown.gateway
     ) | {
+        "network_id": shown.public_id,
         "enable_dhcp": shown.enable_dhcp,
         "dns_nameservers": shown.dns,
         "host_routes": shown.host_routes or [],
@@ -111,11 +112,12 @@ def subnet(shown: NetworkRecord) -> View:
 
 def subnets(shown: NetworkRecord) -> list[View]:
     """Return all subnets of a network."""
-    return [*([subnet(shown)] if shown.cidr else []), *([subnet6(shown)] if shown.cidr6 else [])]
+    own = [*([subnet(shown)] if shown.cidr else []), *([subnet6(shown)] if shown.cidr6 else [])]
+    return [*own, *(view for segment in shown.segments for view in subnets(segment))]
 
 
 def subnet6(shown: NetworkRecord) -> View:
-    """Return the IPv6 subnet of a network."""
+    """Return the IPv6 subnet of a network or segment."""
     prefix = ip.parse_network6(shown.cidr6)
     settings = shown.subnet6 or Subnet6(
         name=f"{shown.name}-ipv6",
@@ -126,6 +128,7 @@ def subnet6(shown: NetworkRecord) -> View:
     values = (settings.name, settings.description, shown.project_id, shown.cidr6, ipv6.gateway(shown))
     return _subnet(shown.id, *values) | {
         "id": ipv6.subnet_id(shown.id),
+        "network_id": shown.public_id,
         "ip_version": 6,
         "ipv6_ra_mode": settings.ra_mode,
         "ipv6_address_mode": settings.address_mode,
@@ -211,9 +214,9 @@ def port(shown: Port, for_admin: bool) -> View:
 
 
 def _fixed_ips(shown: Port) -> list[View]:
-    fixed_ips = [{"subnet_id": shown.network_id, "ip_address": shown.address}] if shown.address else []
+    fixed_ips = [{"subnet_id": shown.link_id, "ip_address": shown.address}] if shown.address else []
     if shown.address6 is not None:
-        fixed_ips.append({"subnet_id": ipv6.subnet_id(shown.network_id), "ip_address": shown.address6})
+        fixed_ips.append({"subnet_id": ipv6.subnet_id(shown.link_id), "ip_address": shown.address6})
     return fixed_ips
 
 

@@ -11,7 +11,7 @@ from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import floating_ips, network_records, networks
 from nova_lite.network import factory
-from nova_lite.objects import Network
+from nova_lite.objects import Network, NetworkRecord
 
 _SHOWN = (
     *("id", "name", "cidr", "gateway", "dns", "bridge", "start", "end", "is_default", "project_id"),
@@ -61,7 +61,7 @@ def create(app: App, args: argparse.Namespace) -> None:
         vni=args.vxlan,
         cidr6=args.cidr6,
     )
-    _refuse_clash(network, app.db.read(network_records.list_, app.context))
+    _refuse_clash(network, _rows(app))
     for pool in app.db.read(floating_ips.pools):
         if ip.parse_network(network.cidr).overlaps(ip.parse_network(pool.cidr)):
             raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
@@ -71,11 +71,14 @@ def create(app: App, args: argparse.Namespace) -> None:
 def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("ID", "Name", "CIDR", "Gateway", "DNS", "Bridge", "Start", "End", "Default", "Project", "VNI", "MTU", "CIDR6"),
-        map(
-            attrgetter(*_SHOWN),
-            app.db.read(network_records.list_, app.context),
-        ),
+        map(attrgetter(*_SHOWN), _rows(app)),
     )
+
+
+def _rows(app: App) -> list[NetworkRecord]:
+    """Return all networks, each followed by its segments."""
+    found = app.db.read(network_records.list_, app.context)
+    return [row for network in found for row in (network, *network.segments)]
 
 
 def delete(app: App, args: argparse.Namespace) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import subprocess
 import sys
 import uuid
 import xml.etree.ElementTree as ET
@@ -20,37 +19,10 @@ import pytest
 
 from nova_lite.objects import VIF, Network, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
+from nova_lite.virt.libvirt.net.names import bridge_name
 from tests.integration.libvirt.conftest import MakeDriver, remove_network
+from tests.integration.libvirt.namespaces import NamespaceGuest, run
 from tests.support.guests import make_instance, make_vif
-
-#: DHCP client: prints the options of the offer in hexadecimal by their numbers, or an empty object without an offer.
-_DISCOVER = """
-import json, socket, sys, time
-mac = bytes.fromhex(sys.argv[1].replace(":", ""))
-client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-client.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-client.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
-client.bind(("", 68))
-head = bytes([1, 1, 6, 0]) + b"nova" + bytes([0, 0, 0x80, 0]) + bytes(16) + mac + bytes(10 + 192)
-wanted = bytes([1, 3, 6, 26, 121, 249])
-packet = head + bytes([99, 130, 83, 99, 53, 1, 1, 55, len(wanted)]) + wanted + bytes([255])
-deadline = time.monotonic() + float(sys.argv[2])
-client.settimeout(0.5)
-found = {}
-while not found and time.monotonic() < deadline:
-    client.sendto(packet, ("255.255.255.255", 67))
-    try:
-        reply = client.recv(2000)
-    except TimeoutError:
-        continue
-    found["address"], rest = socket.inet_ntoa(reply[16:20]), reply[240:]
-    while rest and rest[0] != 255:
-        found[rest[0]] = rest[2 : 2 + rest[1]].hex()
-        rest = rest[2 + rest[1] :]
-print(json.dumps(found))
-"""
-
 
 #: Sends a query to a name server, and prints the address that queries the name server here.
 _RESOLVE = """
@@ -73,37 +45,6 @@ while time.monotonic() < deadline:
 """
 
 
-class Guest:
-    """A namespace on the bridge of a network, with the MAC address of its interface."""
-
-    def __init__(self, vif: VIF) -> None:
-        self._vif = vif
-        self._space = f"nlt-{vif.id[:8]}"
-
-    def start(self) -> None:
-        run("ip", "netns", "add", self._space)
-        link = ("ip", "link", "add", tap_name(self._vif), "type", "veth", "peer", "name", "eth0")
-        run(*link, "netns", self._space)
-        run("ip", "link", "set", tap_name(self._vif), "master", bridge_name(self._vif.network), "up")
-        self.run("ip", "link", "set", "eth0", "address", self._vif.mac_address, "up")
-
-    def run(self, *command: str) -> str:
-        return run("ip", "netns", "exec", self._space, *command)
-
-    def offer(self, patience: float = 20.0) -> dict[str, Any]:
-        text = self.run(sys.executable, "-c", _DISCOVER, self._vif.mac_address, str(patience))
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-    def close(self) -> None:
-        subprocess.run(["ip", "netns", "delete", self._space], capture_output=True, check=False)
-        subprocess.run(["ip", "link", "delete", tap_name(self._vif)], capture_output=True, check=False)
-
-
-def run(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 class Place:
     """A host with a guest on a network of its own."""
 
@@ -111,7 +52,7 @@ class Place:
         self.driver, self.network = driver, network
         self.instance = make_instance()
         self.vif = make_vif(network=network, address=network.cidr.replace(".0/24", ".20"))
-        self.guest = Guest(self.vif)
+        self.guest = NamespaceGuest(self.vif)
 
     def start(self) -> None:
         self.driver.plug_vifs(self.instance, [self.vif])
@@ -172,7 +113,7 @@ def test_dhcp_is_turned_off_and_on(place: Place) -> None:
     again = make_instance()
     other = make_vif(2, network=place.network, address=place.address(21))
     place.driver.plug_vifs(again, [other])
-    second = Guest(other)
+    second = NamespaceGuest(other)
     try:
         second.start()
         assert second.offer(patience=3) == {}, "a guest that came when it was off"

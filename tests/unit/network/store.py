@@ -45,6 +45,10 @@ class MemoryStore:
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         return {network.id: network for network in self.networks(ids)}
 
+    def links(self, network: Network) -> list[Network]:
+        of_network = [item for item in self._networks.values() if network.id in (item.id, item.parent_id)]
+        return [item for item in of_network if item.cidr]
+
     def addresses(self, network_id: str, version: int = 4) -> list[str]:
         found = [vif for vifs in self.ports.values() for vif in vifs if vif.network.id == network_id]
         return [vif.address if version == 4 else vif.more[0].address for vif in found]

@@ -54,7 +54,7 @@ def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     assert (subnet["ipv6_ra_mode"], subnet["ipv6_address_mode"], subnet["ip_version"]) == ("slaac", "slaac", 6)
     api.refused("DELETE", f"/subnets/{six}", None, 403, "Forbidden", "created and deleted with its network", ADMIN)
     body = {"subnet": {"network_id": wide.id, "ip_version": 6, "cidr": "fd00:2::/64"}}
-    api.refused("POST", "/subnets", body, 409, "Conflict", "one here of each IP version", ADMIN)
+    api.refused("POST", "/subnets", body, 409, "Conflict", "has no VNIs for further", ADMIN)
     port = api.make("/ports", "port", network_id=wide.id, mac_address="fa:16:3e:00:00:01")
     assert port["fixed_ips"][1] == {"subnet_id": six, "ip_address": "fd00:1::f816:3eff:fe00:1"}
     found = api.get("/ports?fixed_ips=ip_address=fd00:1::f816:3eff:fe00:1")["ports"]
@@ -83,8 +83,6 @@ def test_network_and_then_its_subnet(api: Api) -> None:
     pool = [{"start": "10.64.0.10", "end": "10.64.0.20"}]
     made_subnet = api.make("/subnets", "subnet", **subnet, cidr="10.64.0.5/24", gateway_ip=None, allocation_pools=pool)
     assert (made_subnet["gateway_ip"], made_subnet["allocation_pools"]) == (None, pool)
-    again = {"subnet": {**subnet, "cidr": "10.64.1.0/24"}}
-    api.refused("POST", "/subnets", again, 409, "Conflict", "has its subnet")
     other = api.make("/networks", "network", name="back")
     overlapping = {"subnet": {"network_id": other["id"], "cidr": "10.64.0.128/25"}}
     api.refused("POST", "/subnets", overlapping, 400, "InvalidInput", "overlaps with another subnet")

@@ -908,6 +908,7 @@ class Network(Tagged, Changed, Base):
     needs_router: Mapped[bool | None] = mapped_column()
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
     subnet_pool_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    subnet6_pool_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     port_security_enabled: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     enable_dhcp: Mapped[bool] = mapped_column(default=True, server_default=sa.true())

@@ -31,14 +31,14 @@ from nova_lite.objects import ListQuery, NetworkRecord, Subnet6, ipv6
 #: Fields that `update` may change: names, and settings of the subnet.
 UPDATABLE = (
     *("name", "description", "subnet_name", "subnet_description", "admin_state_up", "port_security_enabled"),
-    "shared",
+    *("shared", "mtu"),
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
 SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
 #: Changes of a network itself, and values that its segments have, too.
-_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared"}
+_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu"}
 _COPIED = ("name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router")
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
@@ -59,7 +59,7 @@ _RANDOM = random.SystemRandom()
 #: Beginning of the names of bridges that are ours.
 _BRIDGE = "nlbr"
 
-_NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None}
+_NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None, "subnet6_pool_id": None}
 
 _NO_SUBNET: dict[str, Any] = {
     "cidr": "",
@@ -266,6 +266,11 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.refiltered_projects.update(_projects_on(uow, row.id))
     segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
+    if changes.get("mtu", row.mtu) != row.mtu:
+        _check_mtu([row, *segments], changes["mtu"])
+        for link in (row, *segments):
+            link.revised = True
+            uow.refiltered_projects.update(_projects_on(uow, link.id))
     for segment in segments:
         if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
             uow.refiltered_projects.update(_projects_on(uow, segment.id))
@@ -281,6 +286,16 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     row.updated_at = uow.now
     uow.session.flush()
     return _shown(uow, context, [row])[0]
+
+
+def _check_mtu(links: Sequence[Network], mtu: int) -> None:
+    """Raise `InvalidInput` for an MTU that tunnels or IPv6 do not have."""
+    if mtu > factory.TUNNEL_MTU and any(link.vni is not None for link in links):
+        raise exceptions.InvalidInput(
+            reason=f"Requested MTU is too big, maximum is {factory.TUNNEL_MTU}, as the network spans hosts"
+        )
+    if mtu < factory.MIN_MTU6 and any(link.cidr6 for link in links):
+        raise exceptions.InvalidInput(reason=f"IPv6 needs an MTU of at least {factory.MIN_MTU6}, not {mtu}")
 
 
 def _projects_on(uow: UnitOfWork, network_id: str) -> set[str]:
@@ -420,8 +435,8 @@ def create_subnet(
         return _create_subnet6(uow, conf, context, row, subnet)
     if subnet.subnet_pool_id is not None:
         if subnet.subnet_pool_id == DEFAULT_POOL:
-            subnet.subnet_pool_id = subnet_pools.default_pool(uow)
-        subnet.cidr = subnet_pools.take_prefix(uow, conf, context, row, subnet)
+            subnet.subnet_pool_id = subnet_pools.default_pool(uow, 4)
+        subnet.cidr = subnet_pools.take_prefix(uow, conf, context, row, subnet, subnet.subnet_pool_id)
     pools = subnet.pools
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
     if pools is not None:
@@ -490,6 +505,9 @@ def _create_subnet6(
     assert subnet.subnet6 is not None
     _require_no_servers(uow, row, "the creation")
     network, settings = rows.to_object(NetworkRecord, row), msgspec.structs.replace(subnet.subnet6)
+    if (pool_id := subnet.subnet6_pool_id) is not None:
+        pool_id = subnet_pools.default_pool(uow, 6) if pool_id == DEFAULT_POOL else pool_id
+        subnet.cidr6 = subnet_pools.take_prefix(uow, conf, context, row, subnet, pool_id)
     factory6.add_subnet(network, subnet.cidr6, settings, subnet.gateway)
     if len(settings.host_routes or ()) > MAX_HOST_ROUTES:
         raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id(row.id), quota=MAX_HOST_ROUTES)
@@ -499,6 +517,7 @@ def _create_subnet6(
         _check_name_servers(uow, network)
     _check_overlap(uow, context, row, network.cidr6)
     row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, ipv6.subnet_id(row.id)
+    row.subnet6_pool_id = pool_id
     if ipv6.is_derived(settings):
         for port in uow.session.scalars(sa.select(Port).where(Port.network_id == row.id, ~networks.OF_ROUTER)):
             if port.address is not None:

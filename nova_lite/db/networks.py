@@ -126,7 +126,7 @@ class Store:
         query = query.order_by(models.Network.created_at, models.Network.id)
         if network_id not in self._locked:
             return [rows.to_object(Network, row) for row in self._session.scalars(query)]
-        # Nobody adds or removes one while the network is locked.
+        # The lock of the network keeps them from being added and removed.
         query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
         found = self._segments_of[network_id] = [rows.to_object(Network, row) for row in self._session.scalars(query)]
         self._locked |= {segment.id: segment for segment in found}

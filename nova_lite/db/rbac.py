@@ -241,7 +241,8 @@ def _users_of_external(uow: UnitOfWork, pool_id: str) -> set[str]:
 
 
 def _users_of_pool(uow: UnitOfWork, pool_id: str) -> set[str]:
-    query = sa.select(Network.project_id).where(Network.subnet_pool_id == pool_id)
+    columns = (Network.subnet_pool_id, Network.subnet6_pool_id)
+    query = sa.union_all(*(sa.select(Network.project_id).where(column == pool_id) for column in columns))
     return {project_id or "" for project_id in uow.session.scalars(query)}
 
 

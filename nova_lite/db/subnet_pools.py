@@ -155,11 +155,11 @@ def joined(prefixes: Iterable[str]) -> list[str]:
 def _without(uow: UnitOfWork, row: Row, removed: list[str]) -> list[str]:
     """Return the prefixes of a pool without parts that no subnet has."""
     left: list[Any] = [ip.parse_network(prefix) for prefix in row.prefixes]
-    subnets = sorted((ip.parse_network4(cidr) for _, cidr in _subnets(uow, row.id)), key=lambda item: item[0])
-    lasts = [item[-1] for item in subnets]
+    subnets = sorted((ip.parse_network(cidr) for _, cidr in _subnets(uow, row.id)), key=lambda item: int(item[0]))
+    lasts = [int(item[-1]) for item in subnets]
     for text in removed:
         gone = ip.parse_network(text, strict=False)
-        nearest = bisect_left(lasts, gone[0]) if isinstance(gone, IPv4Network) else len(subnets)
+        nearest = bisect_left(lasts, int(gone[0])) if gone.version == row.ip_version else len(subnets)
         if nearest < len(subnets) and subnets[nearest].overlaps(gone):
             raise exceptions.SubnetPoolInvalid(
                 reason=f"Illegal subnetpool update : prefix {gone} has addresses of subnet {subnets[nearest]}."
@@ -178,7 +178,10 @@ def _without(uow: UnitOfWork, row: Row, removed: list[str]) -> list[str]:
 
 def _subnets(uow: UnitOfWork, pool_id: str) -> list[tuple[str | None, str]]:
     """Return project and prefix of the subnets of a pool."""
-    query = sa.select(Network.project_id, Network.cidr).where(Network.subnet_pool_id == pool_id, Network.cidr != "")
+    query = sa.union_all(
+        sa.select(Network.project_id, Network.cidr).where(Network.subnet_pool_id == pool_id, Network.cidr != ""),
+        sa.select(Network.project_id, Network.cidr6).where(Network.subnet6_pool_id == pool_id, Network.cidr6 != ""),
+    )
     return [(row[0], row[1]) for row in uow.session.execute(query)]
 
 
@@ -191,32 +194,41 @@ def _shown(uow: UnitOfWork, context: RequestContext, pool_id: str) -> SubnetPool
 
 
 def take_prefix(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: Network, subnet: NetworkRecord
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    network: Network,
+    subnet: NetworkRecord,
+    pool_id: str | None,
 ) -> str:
-    """Return the prefix of a new subnet of ``subnet.subnet_pool_id``: ``subnet.cidr``, or the first free one.
+    """Return the prefix of a new subnet from a pool: the requested ``cidr`` or ``cidr6``, or the first free one.
 
     The caller keeps other subnets from being created meanwhile. Raises `SubnetPoolNotFound`, `SubnetAllocationError`,
     `SubnetPoolInvalid` for another length, or `SubnetPoolQuotaExceeded`.
     """
-    row = uow.session.get(Row, subnet.subnet_pool_id, with_for_update=True, populate_existing=True)
+    row = uow.session.get(Row, pool_id, with_for_update=True, populate_existing=True)
     own = row is not None and (context.is_admin or row.project_id == context.project_id)
     if row is None or not (own or rbac.is_shared(uow, _TYPE, row.id, context.project_id)):
-        raise exceptions.SubnetPoolNotFound(subnetpool_id=(subnet.subnet_pool_id or "")[:64])
-    if row.ip_version != 4:
-        raise exceptions.SubnetPoolInvalid(reason=f"Subnet pool {row.id} has IPv{row.ip_version} prefixes, not IPv4.")
-    prefixes = [ip.parse_network4(prefix) for prefix in row.prefixes]
-    if subnet.cidr:
+        raise exceptions.SubnetPoolNotFound(subnetpool_id=(pool_id or "")[:64])
+    version, cidr = (4, subnet.cidr) if subnet.subnet6 is None else (6, subnet.cidr6)
+    if row.ip_version != version:
+        raise exceptions.SubnetPoolInvalid(
+            reason=f"Subnet pool {row.id} has IPv{row.ip_version} prefixes, not IPv{version}."
+        )
+    prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
+    wanted: ip.Network
+    if cidr:
         try:
-            wanted = ip.parse_network4(subnet.cidr)
+            wanted = ip.parse_network(cidr)
         except ValueError as error:
-            raise exceptions.InvalidInput(reason=f"{subnet.cidr!r} is not an IPv4 network: {error}") from error
+            raise exceptions.InvalidInput(reason=f"{cidr!r} is not an IPv{version} network: {error}") from error
         _check_length(row, wanted.prefixlen)
-        if not any(wanted.subnet_of(prefix) for prefix in prefixes):
+        if not any(ip.is_subnet(wanted, prefix) for prefix in prefixes):
             raise exceptions.SubnetAllocationError(reason=f"{wanted} is not available in subnet pool {row.id}")
     else:
         length = row.default_prefixlen if subnet.prefixlen is None else subnet.prefixlen
         _check_length(row, length)
-        found = _first_free(_usable(conf, context, prefixes), _taken(uow, context), length)
+        found = _first_free(_usable(conf, context, prefixes), _taken(uow, context, version), length)
         if found is None:
             raise exceptions.SubnetAllocationError(
                 reason=f"Insufficient prefix space to allocate subnet size /{length}"
@@ -237,26 +249,31 @@ def _check_length(row: Row, length: int) -> None:
             )
 
 
-def _usable(conf: cfg.ConfigOpts, context: RequestContext, prefixes: list[IPv4Network]) -> list[IPv4Network]:
+def _usable(conf: cfg.ConfigOpts, context: RequestContext, prefixes: list[ip.Network]) -> list[ip.Network]:
     """Return the parts of the prefixes in which the caller may make subnets."""
     if context.is_admin:
         return prefixes
-    ranges = [item for item in map(ip.parse_network, conf.network.project_ranges) if isinstance(item, IPv4Network)]
-    return [min(prefix, item, key=_size) for prefix in prefixes for item in ranges if prefix.overlaps(item)]
+    return [
+        min(prefix, item, key=_size)
+        for prefix in prefixes
+        for item in ip.within(prefix, conf.network.project_ranges)
+        if prefix.overlaps(item)
+    ]
 
 
-def _size(network: IPv4Network) -> int:
+def _size(network: ip.Network) -> int:
     return network.num_addresses
 
 
-def _taken(uow: UnitOfWork, context: RequestContext) -> list[tuple[int, int]]:
+def _taken(uow: UnitOfWork, context: RequestContext, version: int) -> list[tuple[int, int]]:
     """Return first and last address of ranges that a new subnet must not have, in order and apart."""
-    query = sa.union_all(sa.select(Network.cidr).where(Network.cidr != ""), sa.select(FloatingIpPool.cidr))
+    column = Network.cidr if version == 4 else Network.cidr6
+    query = sa.union_all(sa.select(column).where(column != ""), sa.select(FloatingIpPool.cidr))
     networks = [ip.parse_network(cidr, strict=False) for cidr in uow.session.scalars(query) if cidr]
-    found = [(int(item[0]), int(item[-1])) for item in networks if item.version == 4]
+    found = [(int(item[0]), int(item[-1])) for item in networks if item.version == version]
     if not context.is_admin:
         hosts = [ip.parse(address) for address in compute_nodes.addresses(uow) if ip.is_address(address)]
-        found += [(int(host), int(host)) for host in hosts if host.version == 4]
+        found += [(int(host), int(host)) for host in hosts if host.version == version]
     apart: list[tuple[int, int]] = []
     for first, last in sorted(found):
         if apart and first <= apart[-1][1]:
@@ -266,14 +283,14 @@ def _taken(uow: UnitOfWork, context: RequestContext) -> list[tuple[int, int]]:
     return apart
 
 
-def _first_free(prefixes: list[IPv4Network], taken: list[tuple[int, int]], length: int) -> IPv4Network | None:
+def _first_free(prefixes: list[ip.Network], taken: list[tuple[int, int]], length: int) -> ip.Network | None:
     """Return the first network of this length within the prefixes that overlaps no range of ``taken``.
 
     It looks only at the ranges within each prefix: both may be many.
     """
-    size = 1 << (32 - length)
     lasts = [last for _, last in taken]
     for prefix in prefixes:
+        size = 1 << (prefix.max_prefixlen - length)
         start, end = int(prefix[0]), int(prefix[-1])
         place = -(-start // size) * size
         index = bisect_left(lasts, place)
@@ -281,23 +298,23 @@ def _first_free(prefixes: list[IPv4Network], taken: list[tuple[int, int]], lengt
             place = (taken[index][1] // size + 1) * size
             index = bisect_left(lasts, place, index)
         if place + size - 1 <= end:
-            return IPv4Network((place, length))
+            return type(prefix)((place, length))
     return None
 
 
-def _check_quota(uow: UnitOfWork, row: Row, project_id: str | None, wanted: IPv4Network) -> None:
-    """Check the addresses that the pool gives to one project."""
+def _check_quota(uow: UnitOfWork, row: Row, project_id: str | None, wanted: ip.Network) -> None:
+    """Check what the pool gives to one project: addresses, or prefixes of 64 bits."""
     if row.default_quota is None:
         return
-    theirs = [cidr for owner, cidr in _subnets(uow, row.id) if owner == project_id]
-    has = sum(ip.parse_network4(cidr).num_addresses for cidr in theirs)
-    if has + wanted.num_addresses > row.default_quota:
+    theirs = [ip.parse_network(cidr) for owner, cidr in _subnets(uow, row.id) if owner == project_id]
+    unit = 1 if row.ip_version == 4 else 2**64
+    if sum(item.num_addresses for item in (*theirs, wanted)) > row.default_quota * unit:
         raise exceptions.SubnetPoolQuotaExceeded()
 
 
-def default_pool(uow: UnitOfWork) -> str:
-    """Return the id of the default pool of IPv4. Raises `SubnetPoolInvalid`."""
-    query = sa.select(Row.id).where(Row.is_default == sa.true(), Row.ip_version == 4)
+def default_pool(uow: UnitOfWork, version: int) -> str:
+    """Return the id of the default pool of an IP version. Raises `SubnetPoolInvalid`."""
+    query = sa.select(Row.id).where(Row.is_default == sa.true(), Row.ip_version == version)
     if (found := uow.session.scalars(query).first()) is None:
-        raise exceptions.SubnetPoolInvalid(reason="No default subnetpool found for IPv4")
+        raise exceptions.SubnetPoolInvalid(reason=f"No default subnetpool found for IPv{version}")
     return found

@@ -94,9 +94,10 @@ class Network(msgspec.Struct, kw_only=True):
 class NetworkRecord(Network, kw_only=True):
     """Network with its descriptions and tags, for the network API.
 
-    ``admin_state_up`` False: no port of the network sends or receives anything but DHCP. ``subnet_pool_id``: pool of
-    the subnet's prefix. ``prefixlen``: in a request, the length of the prefix that the pool is to give. ``shared``:
-    the caller's project, or all, may use another project's network. ``segments``: its segments, in their order.
+    ``admin_state_up`` False: no port of the network sends or receives anything but DHCP. ``subnet_pool_id`` and
+    ``subnet6_pool_id``: pools of the subnets' prefixes. ``prefixlen``: in a request, the length of the prefix that the
+    pool is to give. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its
+    segments, in their order.
     """
 
     description: str = ""
@@ -106,6 +107,7 @@ class NetworkRecord(Network, kw_only=True):
     subnet_tags: list[str] | None = None
     admin_state_up: bool = True
     subnet_pool_id: str | None = None
+    subnet6_pool_id: str | None = None
     prefixlen: int | None = None
     shared: bool = False
     segments: list[NetworkRecord] = msgspec.field(default_factory=list)

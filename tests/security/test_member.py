@@ -281,12 +281,14 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     slaac = {"ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
     body = {"subnet": {**named, "network_id": network_id, "cidr": cidr6, **slaac}}
     subnet6_id = make("network", "/subnets", body)["subnet"]["id"]
+    body = {"subnet": {**named, "network_id": network_id, "cidr": cidr.replace("10.98.", "10.98.10"), "ip_version": 4}}
+    second_id = make("network", "/subnets", body)["subnet"]["id"]
     port = {**named, "network_id": network_id, "security_groups": [group_id]}
     port_id = make("network", "/ports", {"port": port})["port"]["id"]
     (pool,) = user("network", "GET", "/networks?router:external=true").json()["networks"]
     router = {**named, "external_gateway_info": {"network_id": pool["id"]}}
     router_id = make("network", "/routers", {"router": router})["router"]["id"]
-    for subnet_id in (network_id, subnet6_id):
+    for subnet_id in (network_id, subnet6_id, second_id):
         added = user("network", "PUT", f"/routers/{router_id}/add_router_interface", {"subnet_id": subnet_id})
         assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
@@ -302,7 +304,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
     for path, tagged in (
         *(("networks", network_id), ("subnets", network_id), ("ports", port_id), ("routers", router_id)),
-        *(("subnetpools", pool_id), ("subnets", subnet6_id)),
+        *(("subnetpools", pool_id), ("subnets", subnet6_id), ("subnets", second_id)),
         *(("floatingips", leading["id"]), ("security-groups", group_id), ("security-group-rules", rule_id)),
     ):
         assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
@@ -353,7 +355,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         "floating_ip": [str(address["id"]), leading["id"]],
         "address": [address["ip"], leading["floating_ip_address"]],
         "network": [network_id],
-        "subnet": [network_id, subnet6_id],
+        "subnet": [network_id, subnet6_id, second_id],
         "router": [router_id],
         "subnet_pool": [pool_id],
         "address_scope": [scope_id],
@@ -641,8 +643,11 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     yield ask("network", {"name": "mine", **whose})
     yield ask("subnet", {"network_id": theirs["network"], "cidr": "10.98.7.0/24", "ip_version": 4})
     yield ask("subnet", {"network_id": theirs["network"], "cidr": "fd98:7::/64", "ip_version": 6})
-    yield ask("port", {"network_id": theirs["network"]})
+    yield ask("subnet", {"network_id": theirs["subnet"], "cidr": "10.98.7.0/24", "ip_version": 4})
+    for which in ("network", "subnet"):
+        yield ask("port", {"network_id": theirs[which]})
     yield ask("port", {**on_mine, "fixed_ips": [{"subnet_id": theirs["subnet"]}]})
+    yield ask("port", {"fixed_ips": [{"subnet_id": theirs["subnet"]}]}, mine["port"])
     for which in cast.things["subnet"]:
         path = f"/routers/{mine['router']}/add_router_interface"
         yield "network", path, {"subnet_id": which}, None, "PUT"

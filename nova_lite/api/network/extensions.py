@@ -25,6 +25,7 @@ _KNOWN = {
     "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses show the port they lead to"),
     "ip-substring-filtering": ("IP address substring filtering", "Ports are found by a part of an address"),
     "net-mtu": ("Network MTU", "Networks have an MTU"),
+    "net-mtu-writable": ("Network MTU (writable)", "The MTU of a network can be changed"),
     "network_availability_zone": ("Network Availability Zone", "Networks are in all zones"),
     "network-ip-availability": (
         "Network IP Availability",

@@ -158,9 +158,10 @@ class NetworkResource(Resource):
             _check_external(fields)
             pool = FloatingIpPool(id=network.id, name=network.name, cidr="", project_id=network.project_id)
             return self._update_external(req, self.conductor.external_network_create(req.context, pool), fields)
-        now: dict[str, Any] = {"mtu": network.mtu}
-        _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
+        _require_same(fields, dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
+        if (mtu := requests.number(fields, "mtu", 68, 9000)) is not None and mtu != network.mtu:
+            changes["mtu"] = mtu
         if "admin_state_up" in fields:
             changes["admin_state_up"] = requests.state_up(fields)
         is_shared = network.shared or network.project_id is None
@@ -262,7 +263,7 @@ class NetworkResource(Resource):
                 detail="Invalid input for prefixlen. It needs a subnetpool_id, and no cidr."
             )
         if _version(fields, cidr) == 6:
-            return _subnet6_of(fields, network_id, cidr or "", pool_id)
+            return _subnet6_of(fields, network_id, cidr or "", pool_id, prefixlen)
         pools = _pools(fields)
         only = pools[0] if len(pools) == 1 else {}
         return NetworkRecord(
@@ -366,18 +367,18 @@ def _version(fields: dict[str, Any], cidr: str | None) -> int:
     return version
 
 
-def _subnet6_of(fields: dict[str, Any], network_id: str, cidr: str, pool_id: str | None) -> NetworkRecord:
+def _subnet6_of(
+    fields: dict[str, Any], network_id: str, cidr: str, pool_id: str | None, prefixlen: int | None
+) -> NetworkRecord:
     """Return the request for an IPv6 subnet."""
-    if pool_id is not None:
-        raise exceptions.ValidationError(
-            detail="Invalid input for subnetpool_id. Subnet pools give IPv4 prefixes only: name the cidr."
-        )
     ra_mode, address_mode = (requests.text(fields, name) for name in _MODES)
     return NetworkRecord(
         id=network_id,
         name="",
         cidr="",
-        cidr6=_network_of(cidr),
+        cidr6=_network_of(cidr) if cidr else "",
+        subnet6_pool_id=pool_id,
+        prefixlen=prefixlen,
         gateway=_gateway(fields),
         subnet6=Subnet6(
             name=requests.text(fields, "name") or "",

@@ -136,6 +136,7 @@ def subnet6(shown: NetworkRecord) -> View:
         "dns_nameservers": settings.dns,
         "host_routes": settings.host_routes or [],
         "allocation_pools": settings.pools,
+        "subnetpool_id": shown.subnet6_pool_id,
         **_standard(shown, settings.tags or []),
     }
 

@@ -67,7 +67,7 @@ class Cloud:
 
     def follow(self) -> None:
         """Do what a host does when it is notified."""
-        (filters,) = self._db.read(security_groups.filters_together, [FilterQuery("h1", [])])
+        (filters,) = self._db.read(security_groups.filters_together, [FilterQuery("h1", self._plugged)])
         self._driver.set_port_filters(filters)
 
     def close(self, connection: Any) -> None:

@@ -11,6 +11,7 @@ import sys
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import libvirt
@@ -19,7 +20,7 @@ import pytest
 
 from nova_lite.objects import VIF, Network, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net.names import bridge_name
+from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 from tests.integration.libvirt.conftest import MakeDriver, remove_network
 from tests.integration.libvirt.namespaces import NamespaceGuest, run
 from tests.support.guests import make_instance, make_vif
@@ -141,6 +142,19 @@ def test_gateway_and_routes_change_for_running_guests(place: Place) -> None:
     place.change(gateway=place.address(1), host_address=None)
     assert place.bridge_addresses() == [place.address(1)]
     assert place.guest.offer()["3"] == octets(place.address(1))
+
+
+def test_mtu_changes_for_running_guests(place: Place, connection: Any) -> None:
+    def on_host() -> set[int]:
+        names = (bridge_name(place.network), tap_name(place.vif))
+        return {int(Path(f"/sys/class/net/{name}/mtu").read_text()) for name in names}
+
+    for mtu in (1400, 1600):
+        place.change(mtu=mtu)
+        assert on_host() == {mtu}
+        assert int(place.guest.offer()["26"], 16) == mtu
+    found = connection.networkLookupByName(f"nova-lite-{place.network.id}")
+    assert "<mtu size='1600'/>" in found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE), "for its next start"
 
 
 def test_name_servers_change_for_running_guests(place: Place) -> None:

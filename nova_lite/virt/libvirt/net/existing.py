@@ -64,6 +64,20 @@ def move_bridge(bridge: str, cidr: ipaddress.IPv4Network, address: str) -> None:
         images.run(*add)  # a kernel that does not promote it has removed it with the first one
 
 
+def set_mtu(bridge: str, mtu: int) -> None:
+    """Give a bridge, and all that is in it, this MTU. Raises `VirtDriverError`."""
+    for name in (*_members(bridge), bridge):
+        with contextlib.suppress(FileNotFoundError), open(f"{NET}/{name}/mtu") as file:
+            if int(file.read()) != mtu:
+                images.run("ip", "link", "set", "dev", name, "mtu", str(mtu))
+
+
+def defined_mtu(root: ET.Element) -> int | None:
+    """Return the MTU in libvirt's XML of a network."""
+    size = root.find("mtu[@size]")
+    return None if size is None else int(size.get("size", "0"))
+
+
 def _subnets(root: ET.Element) -> list[ipaddress.IPv4Network]:
     return [_subnet(element) for element in root.findall("ip") if element.get("family", "ipv4") == "ipv4"]
 
@@ -132,8 +146,11 @@ def _remove(connection: Connection, found: Any, bridges: list[str]) -> None:
 
 def _has_guests(bridge: str) -> bool:
     """Check whether a bridge has interfaces of guests."""
-    names = os.listdir(f"{NET}/{bridge}/brif") if os.path.exists(f"{NET}/{bridge}/brif") else []
-    return any(not name.startswith(tunnel_name()) for name in names)
+    return any(not name.startswith(tunnel_name()) for name in _members(bridge))
+
+
+def _members(bridge: str) -> list[str]:
+    return os.listdir(f"{NET}/{bridge}/brif") if os.path.exists(f"{NET}/{bridge}/brif") else []
 
 
 def has_bridge(network: Network) -> bool:

@@ -211,7 +211,7 @@ class HostNetworks:
         self._resolvers = current
 
     def _follow(self, network: Network, found: Any) -> None:
-        """Give the bridge of libvirt's network ``found`` the host's address, which may have changed.
+        """Give the bridge of libvirt's network ``found`` the host's address and the MTU, which may have changed.
 
         The definition follows for the next start. The DHCP server of an older version reads no settings until then.
         """
@@ -222,9 +222,11 @@ class HostNetworks:
             self._older.add(network.id)
         defined = existing.parsed(self._connection, found, libvirt.VIR_NETWORK_XML_INACTIVE)
         address = defined.find("ip[@address]")
-        if not _reads_settings(defined) or address is None or address.get("address") != host_address(network):
+        is_moved = address is None or address.get("address") != host_address(network)
+        if not _reads_settings(defined) or is_moved or existing.defined_mtu(defined) != network.mtu:
             self._connection.connect_call("networkDefineXML", xml)
         existing.move_bridge(bridge_name(network), _cidr(network), host_address(network))
+        existing.set_mtu(bridge_name(network), network.mtu)
         self._defined[network.id] = xml
 
     def _lookup(self, network: Network) -> Any:
@@ -388,6 +390,7 @@ def settings(network: Network, name_servers: list[str]) -> dict[str, str]:
     words = ",".join(word for route in routes for word in route)
     options = [f"option:router,{_address(network, network.gateway)}" if network.gateway else "option:router"]
     options += [f"option:classless-static-route,{words}", f"249,{words}"] if routes else []
+    options.append(f"option:mtu,{network.mtu}")  # comes before the option of the network's start
     servers = [f"server={address}" for address in name_servers]
     return {"options": "\n".join([*options, ""]), "servers": "\n".join([*servers, ""])}
 

@@ -17,7 +17,7 @@ def test_extensions_are_those_that_are_served(api: Api) -> None:
     assert known == {
         *("address-group", "address-scope", "agent", "allowed-address-pairs", "availability_zone", "binding"),
         *("default-subnetpools", "extraroute", "extraroute-atomic"),
-        *("ext-gw-mode", "external-net", "filter-validation", "fip-port-details", "net-mtu"),
+        *("ext-gw-mode", "external-net", "filter-validation", "fip-port-details", "net-mtu", "net-mtu-writable"),
         *("ip-substring-filtering", "tag"),
         *("network-ip-availability", "network_availability_zone", "pagination", "port-security", "project-id"),
         *("quota-check-limit", "quota_details", "quotas", "rbac-address-group", "rbac-address-scope"),

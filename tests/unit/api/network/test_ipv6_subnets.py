@@ -64,7 +64,6 @@ def test_subnet_has_neutrons_defaults(api: Api, network: dict[str, Any]) -> None
         ({"dns_nameservers": ["9.9.9.9"]}, "is not an IPv6 address"),
         ({"dns_nameservers": ["fd40:1::1"]}, "is the address of a host"),
         ({"host_routes": [{"destination": "10.9.0.0/24", "nexthop": "10.64.0.9"}]}, "the route to"),
-        ({"subnetpool_id": "9e8d3dbb-0d80-4b3e-9e32-000000000000"}, "IPv4 prefixes only"),
     ],
 )
 def test_invalid_subnet_is_refused(api: Api, network: dict[str, Any], values: dict[str, Any], text: str) -> None:

@@ -238,3 +238,16 @@ def test_operators_bridge_has_one_subnet(api: Api) -> None:
     api.manager.db.write(networks.create, own)
     body = {"subnet": {"network_id": own.id, "cidr": "10.9.1.0/24"}}
     api.refused("POST", "/subnets", body, 409, "Conflict", "operator's bridge br0", ADMIN)
+
+
+def test_mtu_changes_for_all_links_and_their_hosts(api: Api, cloud: Cloud) -> None:
+    api.manager.conf.set_override("project_ranges", ["10.64.0.0/16", "fd00::/16"], "network")
+    assert api("PUT", f"/networks/{cloud.id}", {"network": {"mtu": 1300}}).json["network"]["mtu"] == 1300
+    query = sa.select(models.Network.mtu, models.Network.revised).where(models.Network.name == "wide")
+    assert api.manager.db.read(lambda uow: uow.session.execute(query).all()) == [(1300, True)] * 2
+    api.refused("PUT", f"/networks/{cloud.id}", {"network": {"mtu": 9001}}, 400, "HTTPBadRequest", "from 68 to 9000")
+    cloud.subnet("fd00:1::/64", ip_version=6)
+    api.refused("PUT", f"/networks/{cloud.id}", {"network": {"mtu": 1200}}, 400, "InvalidInput", "IPv6 needs an MTU")
+    wide = factory.new_network("tunnel", "10.1.0.0/24", vni=77, project_id="demo")
+    api.manager.db.write(networks.create, wide)
+    api.refused("PUT", f"/networks/{wide.id}", {"network": {"mtu": 1500}}, 400, "InvalidInput", "maximum is 1450")

@@ -320,3 +320,27 @@ def test_free_prefix_is_found_without_all_ranges_for_each_prefix() -> None:
     free = ip.parse_network4("10.67.232.0/21")
     assert str(subnet_pools._first_free([*prefixes, free], taken, 24)) == "10.67.232.0/24"
     assert str(subnet_pools._first_free([ip.parse_network4("10.67.224.0/20")], taken, 22)) == "10.67.232.0/22"
+
+
+def test_pool_of_ipv6_gives_prefixes(api: Api) -> None:
+    """The quota of such a pool counts prefixes of 64 bits."""
+    api.manager.conf.set_override("project_ranges", ["10.64.0.0/16", "fd00::/16"], "network")
+    six = pool(api, "fd00:1::/48", default_prefixlen=64, min_prefixlen=64, default_quota=2)
+    v6 = {"ip_version": 6, "subnetpool_id": six["id"]}
+    network_id = api.make("/networks", "network")["id"]
+    first = api.make("/subnets", "subnet", network_id=network_id, **v6, ipv6_address_mode="slaac")
+    assert (first["cidr"], first["subnetpool_id"]) == ("fd00:1::/64", six["id"])
+    second = api.make("/subnets", "subnet", network_id=network_id, **v6, cidr="fd00:1:0:7::/64")
+    assert (second["cidr"], second["gateway_ip"]) == ("fd00:1:0:7::/64", "fd00:1:0:7::1")
+    refused(api, v6, 409, "SubnetPoolQuotaExceeded", "quota")
+    assert api("PUT", f"/subnetpools/{six['id']}", {"subnetpool": {"default_quota": None}}).status_code == 200
+    refused(api, {**v6, "prefixlen": 48}, 400, "SubnetPoolInvalid", "minimum allowed prefix is 64")
+    refused(api, {**v6, "cidr": "fd00:2::/64"}, 400, "SubnetAllocationError", "not available")
+    refused(api, {**v6, "ip_version": 4}, 400, "SubnetPoolInvalid", "has IPv6 prefixes, not IPv4")
+    refused(api, {"ip_version": 6, "use_default_subnetpool": True}, 400, "SubnetPoolInvalid", "found for IPv6")
+    path = f"/subnetpools/{six['id']}"
+    removed = {"prefixes": ["fd00:1:0:7::/64"]}
+    api.refused("PUT", f"{path}/remove_prefixes", removed, 400, "SubnetPoolInvalid", "has addresses of subnet")
+    api.refused("DELETE", path, None, 400, "SubnetPoolInUse", "existing allocations")
+    assert api("DELETE", f"/networks/{network_id}").status_code == 204
+    assert api("DELETE", path).status_code == 204

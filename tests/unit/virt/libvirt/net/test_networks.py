@@ -141,7 +141,7 @@ def test_name_server_on_this_machine_is_not_queried_for_guests(monkeypatch: pyte
 
 def test_settings_are_options_of_dnsmasq() -> None:
     assert networks.settings(make_network(), ["9.9.9.9", "9.9.9.10"]) == {
-        "options": "option:router,10.76.0.1\n",
+        "options": "option:router,10.76.0.1\noption:mtu,1500\n",
         "servers": "server=9.9.9.9\nserver=9.9.9.10\n",
     }
     route = {"destination": "10.5.0.0/16", "nexthop": "10.76.0.9"}
@@ -149,11 +149,11 @@ def test_settings_are_options_of_dnsmasq() -> None:
     bad = {"destination": "10.5.0.0/16,x", "nexthop": "10.76.0.9"}
     without = make_network(gateway=None, host_routes=[route, bad])
     assert networks.settings(without, [])["options"] == (
-        f"option:router\noption:classless-static-route,{words}\n249,{words}\n"
+        f"option:router\noption:classless-static-route,{words}\n249,{words}\noption:mtu,1500\n"
     )
     words += ",0.0.0.0/0,10.76.0.1"
     assert networks.settings(make_network(host_routes=[route]), [])["options"] == (
-        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\n"
+        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\noption:mtu,1500\n"
     ), "a guest that gets routes ignores the gateway's own option"
 
 

@@ -38,8 +38,8 @@ class HostFilter(abc.ABC):
     def judges_owner(self, hosts: Sequence[HostState]) -> bool:
         """Return whether the result for any of ``hosts`` may depend on the project or the user of a request.
 
-        If not, alike requests of several owners are decided together. A filter of another package is asked for each
-        owner, unless it overrides this.
+        If not, alike requests of several owners are decided together. A filter of another package judges each owner
+        alone, unless it overrides this.
         """
         return not type(self).__module__.startswith("nova_lite.")
 

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
-from nova_lite.db import server_migrations, services
+from nova_lite.db import services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import HostHealth, Instance, InstanceAction, Service
 from nova_lite.db.statements import insert_if_missing
@@ -158,14 +158,17 @@ def in_state(uow: UnitOfWork, state: str) -> list[str]:
     return list(uow.session.scalars(query.order_by(HostHealth.host)))
 
 
-def begin_drain(uow: UnitOfWork, host: str) -> bool:
-    """Begin to move the servers of a host that is disabled because of its health. Return False if it is not."""
+def begin_drain(uow: UnitOfWork, host: str, after: int) -> bool:
+    """Begin to move the servers of a host that is disabled because of its health. Return False if it is not.
+
+    ``after``: id of the newest migration, by which the end of the drain finds the servers that have left.
+    """
     service = services.locked(uow, host, services.COMPUTE)
     row = _locked(uow, host)
     if service is None or row is None or row.state != DISABLED or not (service.disabled and service.up):
         return False
     cause = (service.disabled_reason or "").removeprefix(REASON.format(""))
-    reason = DRAIN_REASON.format(server_migrations.newest_id(uow), cause)[:_REASON_LENGTH]
+    reason = DRAIN_REASON.format(after, cause)[:_REASON_LENGTH]
     services.update(uow, service.uuid, {"disabled": True, "disabled_reason": reason})
     row.state = DRAINING
     return True

@@ -18,7 +18,7 @@ from nova_lite.conductor.balancing import specs_of
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.hosts import room
 from nova_lite.conf.host_health import DRAIN, REPORT
-from nova_lite.db import actions, host_health, hosts, services
+from nova_lite.db import actions, host_health, hosts, server_migrations, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import InstanceAction
 from nova_lite.objects import ActionCommand, HostHealth, RequestSpec
@@ -105,7 +105,7 @@ class HealthKeeper:
         self._next_search[host] = now + ROOM_INTERVAL
         if missing := self._without_room(host):
             self._log_once(host, f"Host {host} is not drained: {missing} of its servers would find no room")
-        elif self._db.write(host_health.begin_drain, host):
+        elif self._db.write(host_health.begin_drain, host, self._db.read(server_migrations.newest_id)):
             LOG.warning("Host %s is drained because of its health", host)
 
     def _without_room(self, host: str) -> int:

@@ -257,18 +257,19 @@ def test_wrong_url_is_a_configuration_error(url: str) -> None:
 
 def test_events_of_open_actions_move_to_the_action(tmp_path: Path) -> None:
     """Closed actions keep their own events. Both are read."""
+    columns = ("block_devices", "disks_at", "network_info", "numa", "site_role")
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
     migrate(conf, "0012")
     database = Database(conf)
     with database.engine.begin() as connection:
-        for column in ("block_devices", "disks_at", "network_info", "numa"):
+        for column in columns:
             connection.execute(sa.text(f"ALTER TABLE instances ADD COLUMN {column} JSON"))
     uuid = database.write(make.instance)
     number = database.write(lambda uow: make.action(uow, uuid).id)
     before = ScriptDirectory(os.path.dirname(migrations.__file__)).get_revision("0012").down_revision
     with database.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE instance_actions DROP COLUMN events"))
-        for column in ("block_devices", "disks_at", "network_info", "numa"):
+        for column in columns:
             connection.execute(sa.text(f"ALTER TABLE instances DROP COLUMN {column}"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = :before"), {"before": before})
         for event, end in (("e0", "2026-01-02 03:04:06.000000"), ("e1", None)):

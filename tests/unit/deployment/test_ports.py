@@ -12,7 +12,8 @@ MOST = 99  # compute hosts, and workers of the API, of which each has the next p
 
 
 def test_every_compute_host_has_a_port_for_its_metrics() -> None:
-    script = f"source {LIBRARY}/common.sh; source {LIBRARY}/config.sh; for number in $(seq {MOST}); do compute_metrics_port $number; done"
+    files = "".join(f"source {LIBRARY}/{name}.sh; " for name in ("common", "config"))
+    script = f"{files} for number in $(seq {MOST}); do compute_metrics_port $number; done"
     said = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, check=True)
     ports = [int(line) for line in said.stdout.split()]
     others = {port for name, (_, port) in metrics.PORTS.items() if name not in ("nova-lite-compute", "nova-lite-api")}

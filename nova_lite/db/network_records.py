@@ -78,6 +78,9 @@ _NO_SUBNET: dict[str, Any] = {
 }
 
 
+#: Condition of rows that are no segments. MariaDB would read all of them by an index of ``parent_id``.
+_WHOLE = sa.func.coalesce(Network.parent_id, "") == ""
+
 #: Filters of a list. ``subnet_id`` is another one.
 _FILTERS: dict[str, sa.ColumnElement[Any] | Any] = {
     "id": Network.id,
@@ -93,13 +96,13 @@ def list_(uow: UnitOfWork, context: RequestContext, query: ListQuery | None = No
     ``query``: a page of them, by id; None: all, by name. Its filters are keys of `_FILTERS`, and ``subnet_id``.
     """
     if query is None:
-        whole = sa.select(Network).where(Network.parent_id.is_(None), sa.or_(*_visible(context)))
+        whole = sa.select(Network).where(_WHOLE, sa.or_(*_visible(context)))
         whole = whole.order_by(Network.name, Network.id)
         return _shown(uow, context, uow.session.scalars(whole).all())
     filters = dict(query.filters)
     if "subnet_id" in filters:
         filters["id"] = _of_subnets(uow, filters.pop("subnet_id"), filters.get("id"))
-    conditions = [Network.parent_id.is_(None), *(_FILTERS[name].in_(values) for name, values in filters.items())]
+    conditions = [_WHOLE, *(_FILTERS[name].in_(values) for name, values in filters.items())]
     page = paging.by_id(sa.select(Network).where(*conditions), Network.id, _cases(context, conditions), query)
     return _shown(uow, context, uow.session.scalars(page).all())
 

@@ -242,6 +242,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("report_load", "1.30", {"host": VICTIM, "load": None}),
     ("port_filters_get", "1.5", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
+    ("site_right_get", "1.34", {"host": VICTIM, "instance_uuid": "VICTIM"}),
     ("interfaces_bind", "1.16", {"host": VICTIM, "instance_uuid": "VICTIM"}),
     ("interfaces_active", "1.16", {"host": VICTIM, "instance_uuid": "VICTIM", "ask": True}),
 ]

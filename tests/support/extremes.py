@@ -730,7 +730,7 @@ class Extremes:
                     yield "compute", path, version, sorted(query.get("properties", {}))
         unserved = {(row.service, row.path) for row in routes.rows() if row.unserved}
         for service, path, _, names in routes.every_list():
-            if service != "compute" and (service, path) not in unserved:
+            if service not in ("compute", "page") and (service, path) not in unserved:
                 yield service, path, None, sorted({*names, *QUERY})
 
     def _headers(self) -> Iterator[Request]:

@@ -241,13 +241,15 @@ def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequ
     return uow.session.scalars(query.order_by(models.Instance.launch_index)).all()
 
 
-def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
-    """Return the instances that a plan may move: on a host, running or stopped, without a task."""
+def movable(uow: UnitOfWork, *conditions: sa.ColumnElement[bool]) -> Sequence[models.Instance]:
+    """Return the instances that a plan may move: on a host, running or stopped, without a task. ``conditions``: further
+    ones."""
     query = sa.select(models.Instance).where(
         models.Instance.host.is_not(None),
         models.Instance.deleted == sa.false(),
         models.Instance.vm_state.in_((states.ACTIVE, states.STOPPED)),
         models.Instance.task_state.is_(None),
+        *conditions,
     )
     return uow.session.scalars(query.order_by(models.Instance.id)).all()
 

@@ -186,20 +186,25 @@ def _has_protected(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> bool:
     return any(protection_of(conf, row).restart for row in rows)
 
 
+def may_be_protected(conf: cfg.ConfigOpts) -> sa.ColumnElement[bool]:
+    """Build the condition of servers with a setting of protection, or of a protected project.
+
+    `protection_of` decides. The condition keeps reads of a whole cloud from the servers without any setting.
+    """
+    columns = (Instance.metadata_, Instance.flavor, Instance.system_metadata)
+    says = [sa.cast(column, sa.Text).contains("restart") for column in columns]  # ha:restart, or an image's ha_restart
+    return sa.or_(*says, Instance.project_id.in_(conf.conductor.protected_projects))
+
+
 def hosts_of_protected(uow: UnitOfWork, conf: cfg.ConfigOpts) -> dict[str, int]:
     """Return the hosts that have protected servers, with the number of them.
 
-    The database leaves out servers without any setting, and sends the others in pages: a cloud may have a million.
+    The database sends the servers in pages: a cloud may have a million.
     """
     row = Instance
-    says = [
-        sa.cast(column, sa.Text).contains("restart")
-        for column in (row.metadata_, row.flavor, row.system_metadata)  # ha:restart, or an image's ha_restart
-    ]
     query = (
         sa.select(row.id, row.host, row.metadata_, row.flavor, row.system_metadata, row.project_id)
-        .where(row.host.is_not(None), row.deleted.is_(False))
-        .where(sa.or_(*says, row.project_id.in_(conf.conductor.protected_projects)))
+        .where(row.host.is_not(None), row.deleted.is_(False), may_be_protected(conf))
         .where(row.id > sa.bindparam("after"))
         .order_by(row.id)
         .limit(_PAGE)

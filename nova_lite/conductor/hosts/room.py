@@ -44,7 +44,7 @@ def read_protected(uow: UnitOfWork, conf: cfg.ConfigOpts) -> tuple[list[HostStat
     found = hosts.states(uow)
     zones = {state.host: state.availability_zone for state in found}
     servers = []
-    for row in instances.movable(uow):
+    for row in instances.movable(uow, leases.may_be_protected(conf)):
         protection = leases.protection_of(conf, row)
         if not protection.restart or row.vm_state != states.ACTIVE or row.host is None:
             continue

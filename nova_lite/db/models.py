@@ -917,6 +917,11 @@ class Network(Tagged, Changed, Base):
     host_address: Mapped[str | None] = mapped_column(sa.String(45))
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
 
+    @property
+    def public_id(self) -> str:
+        """Return the id of the network that users know."""
+        return self.parent_id or self.id
+
 
 class MemberVersion(Base):
     """Version of the members of a project's security groups. Each change of a member raises it."""

@@ -370,14 +370,16 @@ def _check_change6(uow: UnitOfWork, row: Network, before: Subnet6, subnet: Subne
     if before.gateway and (port_id := uow.session.scalars(users.where(Port.address6 == before.gateway)).first()):
         raise exceptions.GatewayIpInUse(ip_address=before.gateway, port_id=port_id)
     if subnet.gateway and uow.session.scalars(users.where(Port.address6 == subnet.gateway)).first():
-        raise exceptions.FixedIpInUse(address=subnet.gateway, network_id=row.id)
+        raise exceptions.FixedIpInUse(address=subnet.gateway, network_id=row.public_id)
 
 
 def _require_no_servers(uow: UnitOfWork, row: Network, what: str) -> None:
     """Raise `Conflict` while a server has a port on the network: hosts set up IPv6 with the first server."""
     ports = sa.select(Port.id).where(Port.network_id == row.id, Port.instance_uuid.is_not(None))
     if uow.session.scalars(ports.limit(1)).first() is not None:
-        raise exceptions.Conflict(f"Servers use network {row.id}: {what} of its IPv6 subnet cannot change meanwhile.")
+        raise exceptions.Conflict(
+            f"Servers use network {row.public_id}: {what} of its IPv6 subnet cannot change meanwhile."
+        )
 
 
 def _set_gateway(uow: UnitOfWork, network: NetworkRecord, gateway: str | None) -> None:
@@ -388,13 +390,13 @@ def _set_gateway(uow: UnitOfWork, network: NetworkRecord, gateway: str | None) -
         if port_id is not None:
             raise exceptions.GatewayIpInUse(ip_address=network.gateway, port_id=port_id)
     if network.cidr6 and network.subnet6 is None and None in (gateway, network.gateway):
-        raise exceptions.InvalidInput(reason=f"network {network.id} has its IPv6 gateway with its IPv4 gateway")
+        raise exceptions.InvalidInput(reason=f"network {network.public_id} has its IPv6 gateway with its IPv4 gateway")
     if gateway is None:
         network.gateway, network.host_address = None, network.gateway
         return
     network.gateway, network.host_address = factory.gateway(network, gateway), None
     if uow.session.scalars(users.where(Port.address == network.gateway)).first() is not None:
-        raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.id)
+        raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.public_id)
 
 
 def _check_pools(network: NetworkRecord) -> None:
@@ -578,7 +580,8 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
         if wanted.overlaps(ip.parse_network(theirs, strict=False)):
             whose = f"of {name} ({theirs})" if context.is_admin else "as all networks of this cloud are apart"
             raise exceptions.InvalidInput(
-                reason=f"Requested subnet with cidr: {cidr} for network: {row.id} overlaps with another subnet, {whose}"
+                reason=f"Requested subnet with cidr: {cidr} for network: {row.public_id} overlaps with another subnet, "
+                f"{whose}"
             )
 
 
@@ -675,7 +678,7 @@ def locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network
         query = sa.select(Network).where(Network.id == each).with_for_update()
         row = uow.session.scalars(query.execution_options(populate_existing=True)).first()
     if row is None or not (context.is_admin or row.project_id in (None, context.project_id)):
-        if row is not None and rbac.is_shared(uow, "network", row.parent_id or row.id, context.project_id):
+        if row is not None and rbac.is_shared(uow, "network", row.public_id, context.project_id):
             raise exceptions.Forbidden("The network belongs to another project, which may change it.")
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:

@@ -248,18 +248,20 @@ def _address6(
     """
     if not network.cidr6:
         if wanted not in (None, NO_ADDRESS):
-            raise exceptions.InvalidInput(reason=f"network {network.id} has no IPv6 subnet")
+            raise exceptions.InvalidInput(reason=f"network {network.public_id} has no IPv6 subnet")
         return None
     derived = ipv6.address_on(network, mac_address)
     if derived is not None and derived == ipv6.host_address(network):
-        raise exceptions.InvalidInput(reason=f"MAC address {mac_address} belongs to the hosts on network {network.id}")
+        raise exceptions.InvalidInput(
+            reason=f"MAC address {mac_address} belongs to the hosts on network {network.public_id}"
+        )
     if wanted == NO_ADDRESS:
         return None if address is None else derived
     if not wanted:
         return derived or local.free_address(store, network, _RANDOM, version=6)
     found = AddressPool(ipv6.as_subnet(network)).parse(wanted)
     if found is None:
-        raise exceptions.FixedIpInvalid(address=wanted, network_id=network.id)
+        raise exceptions.FixedIpInvalid(address=wanted, network_id=network.public_id)
     if derived is not None and str(found) != derived:
         raise exceptions.InvalidInput(
             reason=f"IPv6 address {found} can not be directly assigned to a port on subnet "
@@ -360,7 +362,7 @@ def _move(uow: UnitOfWork, row: Row, network: Network, address: str | None, addr
         address6 = address6 or NO_ADDRESS
     elif address is not None:
         if not network.cidr:
-            raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet to take an address from")
+            raise exceptions.InvalidInput(reason=f"network {network.public_id} has no subnet to take an address from")
         found = _address(network, address, row.project_id) if address else None
         row.address = found or local.free_address(store, network, _RANDOM)
     if address6 is not None or (row.address6 is None and ipv6.is_derived(network.subnet6)):

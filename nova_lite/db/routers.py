@@ -250,7 +250,7 @@ def _network(uow: UnitOfWork, row: Row, network_id: str, version: int) -> Networ
     if routers[version] == row.id:
         raise exceptions.InvalidInput(reason=f"Router already has a port on subnet {network.id}")
     if routers[version] is not None:
-        raise exceptions.FixedIpInUse(address=gateway, network_id=network.parent_id or network.id)
+        raise exceptions.FixedIpInUse(address=gateway, network_id=network.public_id)
     if not set(routers.values()) <= {None, row.id}:
         raise exceptions.Conflict(f"Another router has the other subnet of network {network.id}: a network has one.")
     return network
@@ -276,7 +276,7 @@ def _add_port(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, network: NetworkR
             return str(values["id"])
         if networks.Store(uow).taken(network.id, [_gateway(network, version) or ""], version):
             break
-    raise exceptions.FixedIpInUse(address=_gateway(network, version), network_id=network.parent_id or network.id)
+    raise exceptions.FixedIpInUse(address=_gateway(network, version), network_id=network.public_id)
 
 
 def _interface(

@@ -49,6 +49,12 @@ def cloud(api: Api) -> Cloud:
     return Cloud(api)
 
 
+def test_refusal_of_an_overlapping_subnet_names_the_network_and_no_segment(api: Api, cloud: Cloud) -> None:
+    fields = {"subnet": {"network_id": cloud.id, "cidr": "10.64.2.128/25", "ip_version": 4}}
+    sentence = f"for network: {cloud.id} overlaps with another subnet"
+    api.refused("POST", "/subnets", fields, 400, "InvalidInput", sentence)
+
+
 def test_network_shows_both_subnets_and_no_segment(api: Api, cloud: Cloud) -> None:
     ids = [cloud.first["id"], cloud.second["id"]]
     assert cloud.shown() == ids and ids[0] == cloud.id

@@ -15,7 +15,7 @@ from tests.faults.outages import TARGET
 from tests.functional import cloud
 
 #: Sampling interval of the cases with a fault, besides one of each kind and one for each daemon.
-EVERY = 176
+EVERY = 400
 #: The sample's parts, which may run beside each other, each in a cloud of its own.
 PARTS = 6
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -234,7 +235,7 @@ def pss(pid: int) -> int:
 def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Return the result: settings, idle and load samples, and the outcome of the servers."""
     with ExitStack() as stack:
-        database = stack.enter_context(PrivateDatabase(path / "database"))
+        database = stack.enter_context(PrivateDatabase(path / "database", options.buffer_pool))
         simulated.Simulated.forked = False  # their memory would be shared
         running = stack.enter_context(
             simulated.running(
@@ -407,6 +408,7 @@ def main() -> int:
         default="pymysql",
         help="of MariaDB; mysqldb: pip install mysqlclient",
     )
+    parser.add_argument("--buffer-pool", type=int, default=128, help="of MariaDB, in MiB; its own default is 128")
     parser.add_argument("--beat", type=float, default=10, help="seconds between two heartbeats of a host")
     parser.add_argument("--compare-seconds", type=float, default=30, help="between two comparisons of a host's domains")
     parser.add_argument(
@@ -420,6 +422,8 @@ def main() -> int:
     parser.add_argument("--png", type=Path, help="draw the series into this directory")
     parser.add_argument("--judge", type=Path, metavar="RESULT", help="instead: judge (and draw) a result again")
     options = parser.parse_args()
+    if options.png and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--png needs matplotlib, which is not installed: pip install matplotlib")
     for name in ("projects", "conductors"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} takes a number from 1; it was given {getattr(options, name)}")

@@ -99,10 +99,11 @@ class Server(abc.ABC):
 
 
 class PrivateDatabase(Server):
-    """MariaDB; its root has no password and comes in over loopback only."""
+    """MariaDB; its root has no password and comes in over loopback only. ``buffer_pool`` is in MiB."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, buffer_pool: int = 128) -> None:
         super().__init__(path)
+        self._buffer_pool = buffer_pool
         if shutil.which("mariadb-install-db") is None:
             pytest.skip("mariadb-server is not installed (devstack/test.sh installs it)")
         (path / "tmp").mkdir(exist_ok=True)
@@ -150,6 +151,7 @@ class PrivateDatabase(Server):
             f"--pid-file={self.path / 'pid'}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
+            f"--innodb-buffer-pool-size={self._buffer_pool}M",
         ]
 
     def serves(self) -> bool:

@@ -84,8 +84,7 @@ def create_accounts(wanted: Settings) -> None:
     hosts = compute_hosts()
     accounts = [*controller.accounts(wanted.host), *(host.account() for host in hosts)]
     print(f"Message broker: {broker.provide_accounts(accounts)}")
-    for user in old_accounts(hosts):
-        broker.remove_account(user)
+    broker.remove_accounts(list(old_accounts(hosts)))
 
 
 def old_accounts(hosts: list[ComputeHost]) -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from nova_lite.base import exceptions, files, ip
@@ -29,6 +31,8 @@ _ENVIRONMENT = _ETC / "rabbitmq-env.conf"
 _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 #: Seconds that the broker may take to start.
 _START_SECONDS = 120
+#: Exit status of rabbitmqctl for an account that does not exist.
+_NO_USER = 67
 
 
 def url(role: str, password: str, host: str = "", port: int = PORT, address: str = "127.0.0.1") -> str:
@@ -46,16 +50,21 @@ def account(role: str, host: str, transport_url: str | None, path: Path) -> Acco
 
 
 def provide_accounts(accounts: list[Account]) -> str:
-    """Create the virtual host and the accounts. Returns what was done."""
-    if VHOST not in _ctl("list_vhosts", "name").split():
-        _ctl("add_vhost", VHOST)
-    add_accounts(accounts)
+    """Create the accounts, and the virtual host if it is missing. Returns what was done.
+
+    Each start of rabbitmqctl costs a second or more, so the accounts are tried first. A virtual host that exists is not
+    imported: that would reset its description and its default queue type.
+    """
+    try:
+        add_accounts(accounts)
+    except exceptions.ConfigurationError:  # Most likely the virtual host is missing. Any other cause fails again.
+        _import({"vhosts": [{"name": VHOST}], **definitions(VHOST, accounts)})
     return f"{len(accounts)} accounts"
 
 
 def add_accounts(accounts: list[Account]) -> None:
     """Make or change accounts of daemons."""
-    _ctl("import_definitions", given=json.dumps(definitions(VHOST, accounts)))
+    _import(definitions(VHOST, accounts))
 
 
 def host_user(host: str, role: str = COMPUTE) -> str:
@@ -66,26 +75,24 @@ def host_user(host: str, role: str = COMPUTE) -> str:
 def add_host(vhost: str, host: str, password_hash: str, role: str = COMPUTE) -> None:
     """Make or change the account of a machine with one role."""
     made = Account(user=host_user(host, role), role=role, host=host, password_hash=password_hash)
-    _ctl("import_definitions", given=json.dumps(definitions(vhost, [made])))
+    _import(definitions(vhost, [made]))
 
 
 def remove_host(host: str, role: str = COMPUTE) -> None:
     """Delete the account of a machine with one role, which ends its connections."""
-    remove_account(host_user(host, role))
+    _ctl("delete_user", host_user(host, role), accepted=(0, _NO_USER))
 
 
-def remove_account(user: str) -> None:
-    """Delete an account if there is one of this name."""
-    if user in [line.split("\t")[0] for line in _ctl("list_users").splitlines()]:
-        _ctl("delete_user", user)
+def remove_accounts(users: Collection[str]) -> None:
+    """Delete the accounts that exist of these names."""
+    for user in _users():
+        if user in users:
+            _ctl("delete_user", user)
 
 
 def remove_controller(host: str) -> None:
     """Delete the accounts of a controller that joined, and its broker if that does not run."""
-    for line in _ctl("list_users").splitlines():
-        name = line.split("\t")[0]
-        if name in [f"{PREFIX}-{role}.{host}" for role in CONTROLLER_ROLES]:
-            _ctl("delete_user", name)
+    remove_accounts([host_user(host, role) for role in CONTROLLER_ROLES])
     node = node_of(host)
     status = json.loads(_ctl("cluster_status", "--formatter", "json"))
     if node in status["disk_nodes"] and node not in status["running_nodes"]:
@@ -133,8 +140,7 @@ def join_cluster(other: str) -> str:
         return f"a node of {node}'s cluster already"
     stop()
     _start()
-    listed = _ctl("list_users", "--no-table-headers").splitlines()
-    if others := {line.split("\t")[0] for line in listed} - {"guest"}:
+    if others := {*_users()} - {"guest"}:
         raise exceptions.ConfigurationError(
             reason=f"the broker of this machine has accounts of others, such as {min(others)}: move them first."
         )
@@ -218,9 +224,19 @@ def _start() -> None:
             time.sleep(1)
 
 
-def _ctl(*arguments: str, given: str = "") -> str:
+def _users() -> list[str]:
+    """Return the names of all accounts of the broker."""
+    return [line.split("\t")[0] for line in _ctl("list_users", "--no-table-headers").splitlines()]
+
+
+def _import(made: dict[str, list[dict[str, Any]]]) -> None:
+    """Make or change what definitions contain. They are standard input, so that no argument shows them."""
+    _ctl("import_definitions", given=json.dumps(made))
+
+
+def _ctl(*arguments: str, given: str = "", accepted: Collection[int] = (0,)) -> str:
     """Run rabbitmqctl as the broker's user: for root it would open a session of that user each time."""
-    return machine.run("rabbitmqctl", "--quiet", *arguments, given=given, user="rabbitmq")
+    return machine.run("rabbitmqctl", "--quiet", *arguments, given=given, user="rabbitmq", accepted=accepted)
 
 
 def is_ours() -> bool:
@@ -241,8 +257,7 @@ def remove() -> None:
     """Delete the virtual host and our accounts."""
     if VHOST in _ctl("list_vhosts", "name").split():
         _ctl("delete_vhost", VHOST)
-    for line in _ctl("list_users").splitlines():
-        name = line.split("\t")[0]
+    for name in _users():
         if name.startswith(f"{PREFIX}-"):
             _ctl("delete_user", name)
     _remove_files()

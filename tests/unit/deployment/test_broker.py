@@ -16,7 +16,7 @@ cd "$TOP"
 source devstack/lib/rabbitmq.sh
 has_systemd() { false; }
 broker_answers() { [[ -n $VHOSTS ]]; }
-rabbitmqctl() { printf '%s\\n' $VHOSTS; }
+rabbitmqctl() { [[ -z $VHOSTS ]] || printf '%s\\n' $VHOSTS; }
 BROKER_ETC=$1 BROKER_ADDRESS=$2
 "${@:3}"
 """

@@ -119,7 +119,7 @@ def test_each_daemon_has_an_account_and_those_of_older_stacks_go(stack: Stack, m
     made: list[Account] = []
     removed: list[str] = []
     monkeypatch.setattr(broker, "provide_accounts", lambda accounts: made.extend(accounts))
-    monkeypatch.setattr(broker, "remove_account", removed.append)
+    monkeypatch.setattr(broker, "remove_accounts", removed.extend)
     stack.run("configuration", str(stack.path / "no-changes"))
     stack.run("accounts")
     assert [(account.role, account.user.removeprefix("nova-lite-")) for account in made] == [

@@ -46,7 +46,7 @@ from nova_lite.image import store
 from nova_lite.objects import BackupStatus, ServerBackup
 from tests.faults import target
 from tests.support.backup_world import Backups, Killed
-from tests.unit.conductor.test_stored_backups import Conductor
+from tests.support.repository_world import Conductor
 
 BLOCK, MIB = 65536, 1024**2
 KEEP = {"keep_hourly": 4, "keep_daily": 7, "keep_weekly": 4}

@@ -102,12 +102,23 @@ class Balancer:
         if hot != self._db.read(balance.hot):
             self._db.write(balance.note_hot, hot)
         fitting = self._fitting(planner.candidates(cloud, self._limits))
-        found = planner.make_plan(cloud, self._limits, lambda uuid: fitting.get(uuid, ()), explain=explain)
+        cloud, found = self._plan_of(cloud, lambda uuid: fitting.get(uuid, ()), explain)
         found.mode = self._mode
         self._publish(planner.pressures(cloud))
         for move in found.moves if run else ():
             move.begun = self._begin(number, move)
         return found
+
+    def _plan_of(self, cloud: planner.Cloud, fits: planner.Fits, explain: bool) -> tuple[planner.Cloud, BalancePlan]:
+        """Make a plan. The servers of each target are read, too, which may change the plan."""
+        read: set[str] = set()
+        while True:
+            found = planner.make_plan(cloud, self._limits, fits, explain=explain)
+            targets = {move.target for move in found.moves} - read
+            if not targets:
+                return cloud, found
+            read |= targets
+            cloud = self._db.read(balance.read_cloud, self._conf, read)
 
     def _fitting(self, servers: list[planner.Server]) -> dict[str, list[str]]:
         """Return the hosts that pass the scheduler's filters, by server."""

@@ -6,9 +6,11 @@ moves by figures that the other one has changed. Budgets are counted again in th
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +18,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import hardware
+from nova_lite.balance import planner
 from nova_lite.balance.planner import Cloud, Group, Host, Limits, Room, Server
 from nova_lite.base import exceptions
 from nova_lite.db import hosts, leases, restarts, services
@@ -34,7 +37,7 @@ from nova_lite.db.models import (
 )
 from nova_lite.db.server_groups import MAX_PER_HOST
 from nova_lite.db.statements import insert_if_missing
-from nova_lite.objects import Flavor, HostState, Image
+from nova_lite.objects import Flavor, Image
 from nova_lite.objects import balance as objects
 from nova_lite.objects.balance import RESOURCES, Load, LoadRequest
 from nova_lite.operations import states
@@ -50,11 +53,13 @@ _AFTER_FAILURE = datetime.timedelta(hours=24)
 _KEPT = datetime.timedelta(days=7)
 #: A measurement is outdated after so many intervals.
 _OUTDATED = 5
+#: Servers or hosts in one query.
+_PAGE = 500
 #: The only row of `BalanceRun`.
 _ONLY = 1
 
 _COLUMNS = (
-    *(Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state),
+    *(Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state),
     *(Instance.task_state, Instance.locked, Instance.flavor, Instance.image, Instance.metadata_),
     *(Instance.system_metadata, Instance.project_id, Instance.block_devices),
 )
@@ -104,24 +109,64 @@ class _History(NamedTuple):
     stays: dict[str, str]
 
 
-def read_cloud(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Cloud:
-    """Return hosts and servers as the planner sees them. A server that moves counts where it goes."""
+def read_cloud(uow: UnitOfWork, conf: cfg.ConfigOpts, concerned: Collection[str] = ()) -> Cloud:
+    """Return hosts and servers as the planner sees them. A server that moves counts where it goes.
+
+    Servers are read of hosts that may be under pressure by their reports, and of hosts that are ``concerned``, with the
+    members of these servers' groups. All other servers are in the rest of their host's load, as it has reported them.
+    """
     loads = {row.host: row for row in uow.session.scalars(sa.select(HostLoad))}
     measured = {host: _measured(row) for host, row in loads.items()}
     known = {uuid: load for item in measured.values() for uuid, load in item.servers.items()}
     dirty = {uuid: rate for item in measured.values() for uuid, rate in item.dirty.items()}
     history = _history(uow, conf)
     destinations = _destinations(uow)
-    groups = _groups(uow)
-    rows = uow.session.execute(
-        sa.select(*_COLUMNS).where(Instance.host.is_not(None), Instance.deleted.is_(False)).order_by(Instance.id)
-    ).all()
+    hosts_alone = _hosts(uow, conf, loads, measured, history)
+    by_reports = tuple(_with_reported(host, measured, known, destinations, ()) for host in hosts_alone)
+    read = planner.hot_hosts(Cloud(hosts=by_reports, servers=()), limits_of(conf)).union(concerned)
+
+    coming = [uuid for uuid, host in destinations.items() if host in read]
+    rows = {row.uuid: row for row in (*_rows(uow, Instance.host, read), *_rows(uow, Instance.uuid, coming))}
+    groups = _groups(uow, rows)
+    rows |= {row.uuid: row for row in _rows(uow, Instance.uuid, groups.keys() - rows.keys())}
+    destinations |= _claims_elsewhere(uow, rows)
     servers = tuple(
         _server(conf, row, destinations, _load_of(row, measured, known), dirty.get(row.uuid, 0.0), history, groups)
-        for row in rows
+        for row in sorted(rows.values(), key=lambda row: row.id)
     )
-    found = tuple(_hosts(uow, conf, loads, measured, history))
+    found = tuple(
+        host if host.name in read else _with_reported(host, measured, known, destinations, rows) for host in hosts_alone
+    )
     return Cloud(hosts=found, servers=servers, moves=history.moves, running=history.running)
+
+
+def _rows(uow: UnitOfWork, column: sa.orm.InstrumentedAttribute[Any], values: Collection[str]) -> Iterator[Any]:
+    """Yield the servers on hosts with one of these values in a column, by pages."""
+    query = sa.select(*_COLUMNS).where(Instance.host.is_not(None), Instance.deleted == sa.false())
+    for page in _pages(values):
+        yield from uow.session.execute(query.where(column.in_(page)))
+
+
+def _pages(values: Collection[Any]) -> Iterator[list[Any]]:
+    every = sorted(values)
+    for start in range(0, len(every), _PAGE):
+        yield every[start : start + _PAGE]
+
+
+def _with_reported(
+    host: Host,
+    measured: Mapping[str, objects.HostLoad],
+    known: Mapping[str, Load],
+    destinations: Mapping[str, str],
+    read: Collection[str],
+) -> Host:
+    """Return the host with the load of its servers in the rest, by reports. Servers that are ``read`` do not count."""
+    report = measured.get(host.name)
+    here = {} if report is None else report.servers
+    counted = {uuid: load for uuid, load in here.items() if destinations.get(uuid, host.name) == host.name}
+    counted |= {uuid: known[uuid] for uuid, target in destinations.items() if target == host.name and uuid in known}
+    other = functools.reduce(Load.plus, (load for uuid, load in counted.items() if uuid not in read), host.other)
+    return dataclasses.replace(host, other=other)
 
 
 def _measured(row: HostLoad) -> objects.HostLoad:
@@ -177,36 +222,42 @@ def _hosts(
     measured: Mapping[str, objects.HostLoad],
     history: _History,
 ) -> list[Host]:
+    """Return the hosts without the load of their servers."""
     fenceable = {item.host for item in leases.all_hosts(uow) if item.is_fenceable}
     latest = uow.now - datetime.timedelta(seconds=_OUTDATED * conf.balance.interval)
     found = []
-    for state in sorted(hosts.states(uow), key=lambda state: state.host):
-        row, load = loads.get(state.host), measured.get(state.host)
+    for node in sorted(uow.session.execute(_NODES), key=lambda node: node.host):
+        row, load = loads.get(node.host), measured.get(node.host)
         found.append(
             Host(
-                name=state.host,
+                name=node.host,
                 capacity=Load() if load is None else load.capacity,
                 other=Load() if load is None else load.other,
                 seconds=0.0 if load is None else load.seconds,
-                absent=_absent(state, row, latest),
+                absent=_absent(node, row, latest),
                 was_hot=row is not None and row.hot,
-                fenceable=state.host in fenceable,
+                fenceable=node.host in fenceable,
                 free=Room(
-                    state.vcpus - state.vcpus_used,
-                    state.memory_mb - state.memory_mb_used,
-                    state.disk_gb - state.disk_gb_used,
+                    node.vcpus - node.vcpus_used, node.memory_mb - node.memory_mb_used, node.disk_gb - node.disk_gb_used
                 ),
-                moves_in=history.moves_in[state.host],
-                moves_out=history.moves_out[state.host],
+                moves_in=history.moves_in[node.host],
+                moves_out=history.moves_out[node.host],
             )
         )
     return found
 
 
-def _absent(state: HostState, row: HostLoad | None, latest: datetime.datetime) -> str:
-    if not state.up:
+#: Hosts without their servers, which `hosts.states` reads.
+_NODES = sa.select(
+    *(ComputeNode.host, ComputeNode.vcpus, ComputeNode.vcpus_used, ComputeNode.memory_mb, ComputeNode.memory_mb_used),
+    *(ComputeNode.disk_gb, ComputeNode.disk_gb_used, Service.up, Service.forced_down, Service.disabled),
+).join(Service, Service.id == ComputeNode.service_id)
+
+
+def _absent(node: Any, row: HostLoad | None, latest: datetime.datetime) -> str:
+    if not node.up or node.forced_down:
         return "it is down"
-    if state.disabled:
+    if node.disabled:
         return "it is disabled"
     if row is None:
         return "it has not reported its load"
@@ -221,20 +272,43 @@ def _destinations(uow: UnitOfWork) -> dict[str, str]:
         sa.select(Allocation.instance_uuid, ComputeNode.host)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
         .join(Instance, Instance.uuid == Allocation.instance_uuid)
-        .where(Instance.host.is_not(None), Instance.host != ComputeNode.host)
+        .join(InstanceAction, InstanceAction.instance_uuid == Allocation.instance_uuid)
+        .where(InstanceAction.finish_time.is_(None), Instance.host != ComputeNode.host)
         .order_by(Allocation.id)
     )
     return found | {row.instance_uuid: row.host for row in uow.session.execute(query)}
 
 
-def _groups(uow: UnitOfWork) -> dict[str, Group]:
-    query = sa.select(InstanceGroupMember.instance_uuid, InstanceGroup).join(
-        InstanceGroup, InstanceGroup.id == InstanceGroupMember.group_id
-    )
+def _claims_elsewhere(uow: UnitOfWork, servers: Mapping[str, Any]) -> dict[str, str]:
+    """Return the other hosts that have claims of these servers, also after the end of a move."""
+    claims: list[Any] = []
+    for page in _pages(servers):
+        query = sa.select(Allocation.id, Allocation.instance_uuid, Allocation.compute_node_id)
+        claims += uow.session.execute(query.where(Allocation.instance_uuid.in_(page)))
+    names: dict[int, str] = {}
+    for ids in _pages({claim.compute_node_id for claim in claims}):
+        nodes = sa.select(ComputeNode.id, ComputeNode.host).where(ComputeNode.id.in_(ids))
+        names |= {node.id: node.host for node in uow.session.execute(nodes)}
     return {
-        uuid: Group(group.uuid, group.policy, int(group.rules.get(MAX_PER_HOST, 1)))
-        for uuid, group in uow.session.execute(query)
+        claim.instance_uuid: names[claim.compute_node_id]
+        for claim in sorted(claims, key=lambda claim: claim.id)
+        if names[claim.compute_node_id] != servers[claim.instance_uuid].host
     }
+
+
+def _groups(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, Group]:
+    """Return the groups of these servers, by each of their members."""
+    member = InstanceGroupMember
+    rows: dict[int, InstanceGroup] = {}
+    for page in _pages(uuids):
+        query = sa.select(InstanceGroup).join(member, member.group_id == InstanceGroup.id)
+        rows |= {row.id: row for row in uow.session.scalars(query.where(member.instance_uuid.in_(page)))}
+    groups = {key: Group(row.uuid, row.policy, int(row.rules.get(MAX_PER_HOST, 1))) for key, row in rows.items()}
+    found: dict[str, Group] = {}
+    for ids in _pages(groups):
+        members = sa.select(member.instance_uuid, member.group_id).where(member.group_id.in_(ids))
+        found |= {row.instance_uuid: groups[row.group_id] for row in uow.session.execute(members)}
+    return found
 
 
 def _history(uow: UnitOfWork, conf: cfg.ConfigOpts) -> _History:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults import guards, real_failover
+from tests.faults import failover_report, guards, real_failover
 from tests.faults.storm import run as storm
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
@@ -167,16 +167,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--how", default="", metavar="TEXT", help="of real guests: only losses with this in their name")
     parser.add_argument("--computes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="of real guests: clouds at the same time")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="of real guests: no run begins later")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="of real guests: a line of JSON for each run")
+    parser.add_argument("--page", action="store_true", help="print the table of the results, and lose nothing")
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
     args = parser.parse_args(arguments)
-    if args.how and (args.nemesis or args.guests != "real"):
-        parser.error("--how chooses losses of real guests only: add --guests real.")
+    of_real = args.how or args.parallel != 1 or args.results or args.minutes != float("inf")
+    if of_real and not args.page and (args.nemesis or args.guests != "real"):
+        parser.error("--how, --parallel, --minutes and --results are of real guests only: add --guests real.")
+    if args.page:
+        if args.results is None:
+            parser.error("--page needs --results FILE.")
+        print(failover_report.table(failover_report.read(args.results)))
+        return 0
     if args.guests != "real" and not args.guests.isdecimal():
         parser.error(f"--guests {args.guests}: use a number, or real.")
     if args.nemesis:
         return storm.main(args.nemesis, args.seed)
     if args.guests == "real":
-        return real_failover.main(args.runs, 2, args.computes, args.how)
+        return real_failover.main(args.runs, 2, args.computes, args.how, args.parallel, args.minutes, args.results)
     chance = random.Random(args.seed)
     print(
         f"Seed {args.seed}. Real daemons, broker and database; fake hypervisors; one guard for each host.", flush=True

@@ -8,23 +8,27 @@ its disk and on its console. It also looks whether anybody else has changed its 
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
-import dataclasses
 import os
 import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 from nova_lite import objects
 from nova_lite.compute import guard
-from nova_lite.db import host_storage, images
+from nova_lite.db import host_storage, images, leases
 from nova_lite.db.engine import Database
+from tests.faults import matrix
+from tests.faults.failover_report import HEAD, Outcome, Report
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 from tests.integration import guest_image
@@ -57,6 +61,9 @@ WAYS = (PAUSE, CUT_POWER, CUT, HANG, FULL)
 OWN_DISK = 64 << 20
 
 LIMIT, LOOK = 300.0, 0.05
+
+#: Seconds between two looks at servers, and bytes of a command with the guest's id.
+POLL, MOST_OF_A_COMMAND = 0.5, 16384
 
 #: Block of the counter, near the end of the disk.
 BLOCK = 2000000
@@ -93,6 +100,7 @@ mount -o loop "$BASE/disk.img" "$STATE"
 mkdir -p "$DISKS"
 mount --bind "$SHARED" "$DISKS"
 hostname "$NAME"
+[ ! -e "$BASE/stat" ] || mount --bind "$BASE/stat" /proc/stat
 libvirtd --pid-file "$BASE/libvirtd.pid" >>"$BASE/log/libvirtd.log" 2>&1 &
 touch "$BASE/booted"
 while :; do sleep 1; done
@@ -205,62 +213,61 @@ def child_of(pid: int) -> int:
 
 
 class Observer(Watch):
-    """Looks for processes of guests, of all hosts, and records guests that have two."""
+    """Looks for processes of guests, of all hosts and clouds. Records guests that have two. ``seen``: the last look."""
+
+    seen: dict[str, set[int]] = {}
 
     def look(self) -> set[str]:
         first, again = self.guests(), self.guests()
+        self.seen = again
         return {guest for guest, pids in again.items() if len(pids & first.get(guest, set())) > 1}
 
     @staticmethod
     def guests() -> dict[str, set[int]]:
         """Return the processes of each guest."""
         found: dict[str, set[int]] = {}
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                words = path.read_bytes().split(b"\0")
-                if b"-uuid" in words and b"qemu" in words[0]:
-                    found.setdefault(words[words.index(b"-uuid") + 1].decode(), set()).add(int(path.parent.name))
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+                line = file.read(MOST_OF_A_COMMAND)
+                if b"qemu" in line.partition(b"\0")[0] and b"\0-uuid\0" in line:
+                    guest = line.partition(b"\0-uuid\0")[2].partition(b"\0")[0].decode()
+                    found.setdefault(guest, set()).add(int(pid))
         return found
 
 
-@dataclasses.dataclass
-class Outcome:
-    """Outcome of a run.
+class RealCloud:
+    """A cloud whose hosts are machines of their own, with a link to the broker each.
 
-    ``running``: seconds until the last guest has a process elsewhere. ``counting``: until it counts again. ``twice``:
-    guests with two processes at once. ``wrong``: guests whose counter is wrong.
+    ``host_config``: further configuration of each host, in which ``{number}`` is its number.
     """
 
-    how: str
-    guests: int
-    back: int = 0
-    running: float = 0.0
-    counting: float = 0.0
-    twice: int = 0
-    wrong: int = 0
-
-
-class RealCloud:
-    """A cloud whose hosts are machines of their own, with a link to the broker each."""
-
-    def __init__(self, path: Path, computes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        computes: int,
+        config: str = CONFIG,
+        host_config: str = "",
+        machine: type[Machine] = Machine,
+    ) -> None:
         self.shared = path / "disks"
         self.shared.mkdir()
-        self.cloud = cloud.Cloud(path, computes=computes, quota=-1, patient=True, extra_config=CONFIG)
+        self.cloud = cloud.Cloud(path, computes=computes, quota=-1, patient=True, extra_config=config)
+        self._host_config, self._machine = host_config, machine
         self.cloud.memory_mb_of_flavor = 96
         self.links = {host: Proxy(self.cloud.broker_port) for host in self.cloud.computes}
         self.machines: dict[str, Machine] = {}
+        self._db: Database | None = None
 
     def start(self, guest: Path) -> None:
         self.cloud.make()
         self._add_image(guest)
-        for host, link in self.links.items():
+        for number, (host, link) in enumerate(self.links.items(), 1):
             link.restore()
             config = self.cloud.path / f"{host}.conf"
-            own = f"@127.0.0.1:{self.cloud.broker_port}/"
-            assert own in config.read_text()
-            config.write_text(config.read_text().replace(own, f"@127.0.0.1:{link.port}/"))
-            self.machines[host] = Machine(self.cloud, host, self.shared)
+            text, own = config.read_text(), f"@127.0.0.1:{self.cloud.broker_port}/"
+            assert own in text
+            config.write_text(text.replace(own, f"@127.0.0.1:{link.port}/") + self._host_config.format(number=number))
+            self.machines[host] = self._machine(self.cloud, host, self.shared)
             self.machines[host].boot()
             self.cloud.prefixes[host] = self.machines[host].enter
         self.cloud.start_all()
@@ -268,6 +275,8 @@ class RealCloud:
 
     def stop(self) -> None:
         with contextlib.ExitStack() as stack:
+            if self._db is not None:
+                stack.callback(self._db.close)
             stack.callback(self.cloud.destroy)
             for link in self.links.values():
                 stack.callback(link.cut)
@@ -281,30 +290,32 @@ class RealCloud:
         kernel, ramdisk = str(uuid.uuid4()), str(uuid.uuid4())
         files = {kernel: ("vmlinuz", "aki"), ramdisk: ("initrd.img", "ari"), str(uuid.uuid4()): ("root.img", "ami")}
         words = {"kernel_id": kernel, "ramdisk_id": ramdisk, "os_command_line": (guest / "cmdline").read_text().strip()}
-        db = Database(self.cloud.conductor_conf())
-        try:
-            for number, (name, kind) in files.items():
-                shutil.copyfile(guest / name, self.cloud.path / "shared/images" / number)
-                image = objects.Image(
-                    id=number,
-                    name=name,
-                    disk_format=kind,
-                    container_format=kind,
-                    size=(guest / name).stat().st_size,
-                    properties=words if kind == "ami" else {},
-                )
-                db.write(images.create, image)
-                self.cloud.image_id = number
-        finally:
-            db.close()
+        for number, (name, kind) in files.items():
+            shutil.copyfile(guest / name, self.cloud.path / "shared/images" / number)
+            image = objects.Image(
+                id=number,
+                name=name,
+                disk_format=kind,
+                container_format=kind,
+                size=(guest / name).stat().st_size,
+                properties=words if kind == "ami" else {},
+            )
+            self.db.write(images.create, image)
+            self.cloud.image_id = number
+
+    @property
+    def db(self) -> Database:
+        if self._db is None:
+            self._db = Database(self.cloud.conductor_conf())
+        return self._db
 
     def _share(self) -> bool:
-        db = Database(self.cloud.conductor_conf())
-        try:
-            others = len(self.cloud.computes) - 1
-            return all(len(db.read(host_storage.sharing, host)) == others for host in self.cloud.computes)
-        finally:
-            db.close()
+        others = len(self.cloud.computes) - 1
+        return all(len(self.db.read(host_storage.sharing, host)) == others for host in self.cloud.computes)
+
+    def confirmed(self, ids: list[str]) -> bool:
+        """Check whether the hosts protect all these guests."""
+        return set(ids) <= {guest for state in self.db.read(leases.all_hosts) for guest in state.guests}
 
     def lose(self, host: str, how: str) -> None:
         if how == CUT_POWER:
@@ -366,30 +377,25 @@ class RealCloud:
         return "other writer" in text or not expected
 
 
-def confirmed(running: cloud.Cloud, ids: list[str]) -> bool:
-    states = running.manage("--format", "json", "host", "fence", "--status")
-    return sum(map(int, re.findall(r'"confirmed": (\d+)', states))) >= len(ids)
-
-
-def run(real: RealCloud, observer: Observer, count: int, how: str, host: str) -> Outcome:
+def run(real: RealCloud, observer: Observer, count: int, outcome: Outcome, host: str) -> None:
+    """Lose a host that has a guest, and record the outcome."""
     running = real.cloud
     data = base64.b64encode(COUNT.encode()).decode()
     ids = [
         *running.create(metadata=PROTECTED, user_data=data, config_drive=True, availability_zone=f"nova:{host}"),
         *(running.create(count=count - 1, metadata=PROTECTED, user_data=data, config_drive=True) if count > 1 else []),
     ]
-    running.wait_active(ids, LIMIT)
-    cloud.wait_for("guests count", lambda: all(len(real.ticks(guest)) >= 5 for guest in ids), LIMIT, 0.5)
-    cloud.wait_for("guests are confirmed", lambda: confirmed(running, ids), LIMIT, 1.0)
+    running.wait_active(ids, LIMIT, POLL)
+    cloud.wait_for("guests count", lambda: all(len(real.ticks(guest)) >= 5 for guest in ids), LIMIT, POLL)
+    cloud.wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
     lost = {item["id"] for item in running.servers() if item["OS-EXT-SRV-ATTR:host"] == host}
     before = {guest: pids for guest, pids in observer.guests().items() if guest in lost}
-    observer.twice.clear()
-    outcome = Outcome(how, len(lost))
+    outcome.guests = len(lost)
     began = time.monotonic()
-    real.lose(host, how)
+    real.lose(host, outcome.how)
 
     def back() -> set[str]:
-        return {guest for guest, pids in observer.guests().items() if guest in lost and pids - before[guest]}
+        return {guest for guest, pids in observer.seen.items() if guest in lost and pids - before[guest]}
 
     def counting() -> bool:
         return all(
@@ -405,54 +411,103 @@ def run(real: RealCloud, observer: Observer, count: int, how: str, host: str) ->
         cloud.wait_for("guests count elsewhere", counting, LIMIT, 0.2)
     outcome.counting = time.monotonic() - began
     outcome.back = len(back())
-    running.wait_active(ids, LIMIT)
-    real.bring_back(host)
-    goals = {guest: real.ticks(guest)[-1] + 3 for guest in ids}
-    cloud.wait_for("guests go on counting", lambda: all(real.ticks(guest)[-1] >= goals[guest] for guest in ids), LIMIT)
-    outcome.twice = len(observer.twice & set(ids))
-    outcome.wrong = sum(map(real.is_wrong, ids))
+    try:
+        running.wait_active(ids, LIMIT, POLL)
+        real.bring_back(host)
+        goals = {guest: real.ticks(guest)[-1] + 3 for guest in ids}
+        cloud.wait_for(
+            "guests go on counting", lambda: all(real.ticks(guest)[-1] >= goals[guest] for guest in ids), LIMIT, POLL
+        )
+    finally:
+        outcome.twice = len(observer.twice & set(ids))
+        outcome.wrong = sum(map(real.is_wrong, ids))
     running.delete_all(LIMIT)
     cloud.wait_for("no disks are left", lambda: not any(list(real.shared.glob(f"{guest}*")) for guest in ids), LIMIT)
-    return outcome
 
 
-@contextlib.contextmanager
-def clouds(computes: int) -> Iterator[RealCloud]:
-    with tempfile.TemporaryDirectory(prefix="failover-", dir="/var/tmp") as directory:
-        path = Path(directory)
-        path.chmod(0o755)
-        guest = guest_image.build(path)
-        real = RealCloud(path, computes)
+class Runs:
+    """Runs that remain, on several clouds at a time. A cloud whose run was not good is replaced, and its logs are kept.
+
+    ``seconds``: no run begins later than that.
+    """
+
+    def __init__(
+        self, directory: Path, waiting: list[str], report: Report, guests: int, computes: int, seconds: float
+    ) -> None:
+        self._directory = directory
+        self._waiting = collections.deque(waiting)
+        self._report = report
+        self._guests, self._computes = guests, computes
+        self._end = time.monotonic() + seconds
+        self._logs = Path(tempfile.gettempdir(), "nova-lite-failover-logs")
+        #: Clouds start one after another: each needs both cores for a while.
+        self._starting = threading.Lock()
+
+    def work(self, parallel: int) -> None:
+        guest = guest_image.build(self._directory)
+        observer = Observer(LOOK)
         try:
-            real.start(guest)
-            yield real
+            with futures.ThreadPoolExecutor(parallel) as pool:
+                try:
+                    for done in [pool.submit(self._serve, guest, observer) for _ in range(parallel)]:
+                        done.result()
+                finally:
+                    self._waiting.clear()  # An interrupt lets runs that have begun end.
         finally:
-            real.stop()
+            observer.close()
+
+    def _serve(self, guest: Path, observer: Observer) -> None:
+        while self._waiting and time.monotonic() < self._end:
+            with self._cloud(guest) as real:
+                self._serve_on(real, observer)
+
+    def _serve_on(self, real: RealCloud, observer: Observer) -> None:
+        """Lose hosts of a cloud by turns, while all is well."""
+        for number in range(len(self._waiting)):
+            how = self._take()
+            if how is None:
+                break
+            outcome = Outcome(how)
+            try:
+                run(real, observer, self._guests, outcome, real.cloud.computes[number % self._computes])
+            except Exception as error:
+                kept = matrix.keep_logs(real.cloud.path, self._logs)
+                (kept / "failure").write_text(f"{type(error).__name__}: {error}")
+                outcome.failure = f"{type(error).__name__}: {str(error).splitlines()[0]} ({kept})"
+            self._report.add(outcome)
+            if not outcome.is_good:
+                break
+
+    def _take(self) -> str | None:
+        with contextlib.suppress(IndexError):
+            return self._waiting.popleft() if time.monotonic() < self._end else None
+        return None
+
+    @contextlib.contextmanager
+    def _cloud(self, guest: Path) -> Iterator[RealCloud]:
+        with tempfile.TemporaryDirectory(prefix="cloud-", dir=self._directory) as directory:
+            path = Path(directory)
+            path.chmod(0o755)
+            real = RealCloud(path, self._computes)
+            try:
+                with self._starting:
+                    real.start(guest)
+                yield real
+            finally:
+                real.stop()
 
 
-def main(runs: int, guests: int, computes: int, how: str) -> int:
+def main(runs: int, guests: int, computes: int, how: str, parallel: int, minutes: float, results: Path | None) -> int:
     ways = [way for way in WAYS if how in way]
     if not ways:
         print(f"No loss has {how!r} in its name: {'; '.join(WAYS)}", flush=True)
         return 2
     print("Real daemons, broker and database; real qemu guests with their disks in one directory.", flush=True)
-    print("| Run | Host is lost by | Guests | Came back | Seconds to running | To counting | Twice | Wrong counter |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
-    outcomes = []
-    with clouds(computes) as real:
-        observer = Observer(LOOK)
-        try:
-            for number in range(1, runs + 1):
-                host = real.cloud.computes[(number - 1) % computes]
-                item = run(real, observer, guests, ways[(number - 1) % len(ways)], host)
-                outcomes.append(item)
-                row = (number, item.how, item.guests, item.back, f"{item.running:.0f}", f"{item.counting:.0f}")
-                print(f"| {' | '.join(map(str, (*row, item.twice, item.wrong)))} |", flush=True)
-        finally:
-            observer.close()
-    lost, back = sum(item.guests for item in outcomes), sum(item.back for item in outcomes)
-    worst, twice = max(item.running for item in outcomes), sum(item.twice for item in outcomes)
-    wrong = sum(item.wrong for item in outcomes)
-    print(f"{back} of {lost} guests came back with their disks, the last after {worst:.0f} s", flush=True)
-    print(f"{twice} ran twice, {wrong} counters are wrong", flush=True)
-    return 0 if back == lost and not twice and not wrong else 1
+    report = Report(results)
+    waiting = report.missing(ways, runs)
+    print(f"{len(waiting)} of {runs} runs remain, {parallel} at a time.\n{HEAD}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="failover-", dir="/var/tmp") as directory:
+        Path(directory).chmod(0o755)
+        Runs(Path(directory), waiting, report, guests, computes, 60 * minutes).work(parallel)
+    print(report.summary(), flush=True)
+    return 0 if report.is_good else 1

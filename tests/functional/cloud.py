@@ -502,7 +502,9 @@ class Cloud:
         found: list[dict[str, Any]] = answer.json()["servers"]
         return found
 
-    def wait_settled(self, ids: list[str], timeout: float = DEADLINE) -> dict[str, dict[str, Any]]:
+    def wait_settled(
+        self, ids: list[str], timeout: float = DEADLINE, interval: float = 0.1
+    ) -> dict[str, dict[str, Any]]:
         """Wait until none of these servers has a task; return them by id."""
 
         def settled() -> dict[str, dict[str, Any]] | None:
@@ -511,13 +513,15 @@ class Cloud:
             return None if busy or len(found) < len(ids) else found
 
         try:
-            result: dict[str, dict[str, Any]] = wait_for("servers have settled", settled, timeout)
+            result: dict[str, dict[str, Any]] = wait_for("servers have settled", settled, timeout, interval)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.servers()}\n{self.all_logs()}") from None
         return result
 
-    def wait_active(self, ids: list[str], timeout: float = DEADLINE) -> dict[str, dict[str, Any]]:
-        found = self.wait_settled(ids, timeout)
+    def wait_active(
+        self, ids: list[str], timeout: float = DEADLINE, interval: float = 0.1
+    ) -> dict[str, dict[str, Any]]:
+        found = self.wait_settled(ids, timeout, interval)
         wrong = {key: (item["status"], item.get("fault")) for key, item in found.items() if item["status"] != "ACTIVE"}
         assert not wrong, f"{wrong}\n{self.all_logs()}"
         return found

@@ -10,7 +10,18 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import actions, due, hosts, instances, models, networks, quota_counts, security_groups, spanning
+from nova_lite.db import (
+    actions,
+    balance,
+    due,
+    hosts,
+    instances,
+    models,
+    networks,
+    quota_counts,
+    security_groups,
+    spanning,
+)
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network import factory
 from nova_lite.objects import InstanceFilters
@@ -27,6 +38,8 @@ ENDED = 1500
 MOST = 800
 #: Limit for two queries in one batch.
 MOST_OF_TWO = 1600
+#: Limit for the servers of two hosts, and some rows of each host.
+MOST_OF_BALANCE = 1000
 
 HOST = "h7"
 
@@ -59,6 +72,7 @@ QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
     "how many servers a project has": lambda uow: quota_counts.of_user(uow, "p7", "u1", ["instances"]),
     "what a sweep has to do": lambda uow: due.due_work(uow, uow.conf),
     "versions of hosts": lambda uow: hosts.page_of_versions(uow),
+    "pressure of hosts, and servers of two": lambda uow: balance.read_cloud(uow, uow.conf, {"h8"}),
     "a server": lambda uow: instances.get(uow, make.ADMIN, some(uow)[0]),
 }
 
@@ -72,6 +86,9 @@ def fill(uow: UnitOfWork) -> None:
         network = networks.create(
             uow, factory.new_network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
         )
+        capacity = {"cpu": 4.0, "memory": 1024.0}
+        load = {"seconds": 600.0, "capacity": capacity, "other": capacity if host == HOST else {}}
+        uow.session.add(models.HostLoad(host=host, reported_at=uow.now, hot=host == HOST, load=load))
         for item in range(ON_EACH):
             project = f"p{number}"
             gone = item % 2 == 1
@@ -139,7 +156,7 @@ def test_no_question_of_a_host_reads_all_servers(full: Database) -> None:
     def too_many() -> dict[str, int]:
         analyse(full)
         found = {name: full.write(asked, question) for name, question in QUESTIONS.items()}
-        limits = {"two hosts' filters": MOST_OF_TWO}
+        limits = {"two hosts' filters": MOST_OF_TWO, "pressure of hosts, and servers of two": MOST_OF_BALANCE}
         return {name: count for name, count in found.items() if count > limits.get(name, MOST)}
 
     wait_for_none("questions that read too many rows", too_many, timeout=30)

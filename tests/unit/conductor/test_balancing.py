@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import operations
+from nova_lite.balance import planner
 from nova_lite.base import exceptions
 from nova_lite.conductor.balancing import EVENT, Balancer
 from nova_lite.db import balance, models, services
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects.balance import BalancePlan, HostLoad, Load, LoadRequest
 from tests.support import make
 from tests.support.conductor_world import World
@@ -176,6 +179,51 @@ def test_host_out_of_service_takes_no_part(world: Balancing, values: dict[str, A
 def test_host_whose_report_is_old_takes_no_part(world: Balancing) -> None:
     world.change(models.HostLoad, reported_at=datetime.datetime(2000, 1, 1))
     assert {item.status for item in world.plan().hosts} == {"its last report of its load is outdated"}
+
+
+def test_host_with_a_server_that_is_not_measured_is_no_target(world: Balancing) -> None:
+    world.scheduler.hosts = ["host2"]
+    world.built()
+    found = world.plan()
+    assert found.moves == []
+    assert [item.status for item in found.hosts if item.host == "host2"] == ["1 of its servers are not measured yet"]
+
+
+def test_servers_of_hosts_without_pressure_are_in_the_load_of_their_hosts(world: Balancing) -> None:
+    world.scheduler.hosts = ["host2"]
+    other, *_ = world.built()
+    world.measure("host2", {other: 2.0})
+    read, both = (world.db.read(balance.read_cloud, world.conf, concerned) for concerned in ((), ("host2",)))
+    assert {server.host for server in read.servers} == {"host1"}
+    assert {server.host for server in both.servers} == {"host1", "host2"}
+    assert planner.pressures(read) == planner.pressures(both)
+
+
+def test_server_that_moves_counts_at_its_target_also_if_only_one_of_both_hosts_is_read(world: Balancing) -> None:
+    world.balancer.run_if_first()
+    for concerned in ((), ("host1",), ("host2",), ("host1", "host2")):
+        shares = planner.pressures(world.db.read(balance.read_cloud, world.conf, concerned))
+        assert {host: round(share["cpu"], 2) for host, share in shares.items()} == {"host1": 0.6, "host2": 0.3}
+
+
+def test_members_of_a_group_are_read_wherever_they_are(world: Balancing) -> None:
+    world.scheduler.hosts = ["host2"]
+    other, *_ = world.built()
+    world.measure("host2", {other: 1.0})
+
+    def add_group(uow: UnitOfWork) -> None:
+        group = models.InstanceGroup(
+            uuid=str(uuid.uuid4()), name="g", policy="anti-affinity", project_id="p", user_id="u", created_at=uow.now
+        )
+        uow.session.add(group)
+        uow.session.flush()
+        for member in (world.uuids[0], other):
+            uow.session.add(models.InstanceGroupMember(instance_uuid=member, group_id=group.id))
+
+    world.db.write(add_group)
+    read = world.db.read(balance.read_cloud, world.conf)
+    assert {server.uuid for server in read.servers if server.group is not None} == {world.uuids[0], other}
+    assert round(planner.pressures(read)["host2"]["cpu"], 2) == 0.25, "it is counted once"
 
 
 def test_end_of_a_move_is_recorded_and_the_server_stays_for_the_cooldown(world: Balancing) -> None:

@@ -1,4 +1,4 @@
-"""Scenarios without a request: evacuations of protected servers, backups by policies, moves off busy hosts."""
+"""Scenarios without a request: evacuations, backups by policies, failovers to another site, moves off busy hosts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from nova_lite import operations
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
 from nova_lite.base import failpoints
-from nova_lite.db import leases, models
+from nova_lite.db import leases, models, replicated_servers
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BackupStatus, RestoreStatus
+from nova_lite.objects.replication import ReplicatedServer, SiteRole
+from nova_lite.operations.states import PowerState
 from tests.faults import points
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import TARGET
@@ -191,6 +194,67 @@ STORED: Points = {
 }
 RESTORED = commits("register_image", "restored_image", "end_restore")
 EXPIRED = commits("delete", "forget_backup")
+
+# --- replication: the other site is the scenario, which reads and writes the journal
+
+HERE, THERE = "here", "there"
+REPLICATED = Site(
+    config=f"{BACKED_UP.config}[replication]\ndirectory = {{path}}/journal\nsite = {HERE}\ninterval = 0.5\n",
+    target=True,
+)
+
+
+def journal(arena: Arena) -> SiteJournal:
+    """Return the journal as the other site sees it."""
+    return SiteJournal(str(arena.cloud.path / "journal"), THERE)
+
+
+def one_replicated(arena: Arena) -> None:
+    (arena.cloud.path / "journal").mkdir(exist_ok=True)
+    one_with_policy(arena)
+    (found,) = arena.cloud.request("GET", "/os-backup-policies").json()["backup_policies"]
+    arena.cloud.manage("replication", "enable", arena.one(), "--policy", found["id"])
+    journal(arena).join(arena.one())
+
+
+def replicated(arena: Arena) -> ReplicatedServer:
+    (found,) = arena.db.read(replicated_servers.list_)
+    return found
+
+
+def is_off(arena: Arena, server: str) -> bool:
+    _, power_state = arena.guests().get(server, ("", PowerState.SHUTDOWN))
+    return power_state == PowerState.SHUTDOWN
+
+
+def fail_over_and_back(arena: Arena) -> None:
+    """Let a server leave for the other site, which gives it back with the same increments. Its guest runs then."""
+    server = arena.one()
+    arena.cloud.manage("replication", "failover", server)
+    cloud.wait_for("it has left", lambda: journal(arena).newest(server).site == THERE, SETTLE_SECONDS, 0.1)
+    left = journal(arena).newest(server)
+    assert left.backups, "the other site has nothing to begin with"
+    assert is_off(arena, server), "its guest runs, and the other site may run it"
+    arena.settle("SHUTOFF", 1)
+    arena.insist("POST", f"/servers/{server}/action", {"os-start": None}, (409,))
+    assert is_off(arena, server), "its guest was started, and the other site may run it"
+    returns = SiteGeneration(
+        number=left.number + 1, site=HERE, reason=Reason.PLANNED, backups=left.backups, written_at=left.written_at
+    )
+    assert journal(arena).write(server, returns)
+    cloud.wait_for("it is back", lambda: replicated(arena).role is SiteRole.PRIMARY, SETTLE_SECONDS, 0.3)
+    arena.settle("ACTIVE", 1)
+    back_up(arena)
+    newest = of_status(arena, BackupStatus.COMPLETE)[-1]
+    cloud.wait_for("the journal has the backup", lambda: replicated(arena).published == newest, SETTLE_SECONDS, 0.3)
+    assert journal(arena).last_backups(server, returns)[-1].id == newest
+    arena.cloud.manage("replication", "disable", server)
+    for image in arena.cloud.request("GET", "/images").json()["images"]:
+        if image["id"] != arena.cloud.image_id:
+            arena.insist("DELETE", f"/images/{image['id']}", None, (204, 404))
+
+
+LEFT_AND_RETURNED = commits("begin_stop", "last_backup", "learn", "begin_rebuild", "rebuild_ended", "note_published")
 
 # --- balancing
 

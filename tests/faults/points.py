@@ -76,6 +76,7 @@ TRANSACTIONS = (
     *("report_load", "begin_plan", "note_hot", "begin_move", "settle_moves"),
     *("begin_backup", "store_backup", "image_dropped", "delete", "forget_backup"),
     *("register_image", "restored_image", "end_restore"),
+    *("begin_stop", "last_backup", "learn", "begin_rebuild", "rebuild_ended", "note_published"),
 )
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
@@ -99,8 +100,7 @@ ELSEWHERE = (
     *("run", "want_image", "begin_storing", "put_storing_off"),
     *("retire_backups", "lose_backup", "drop_backup_image", "expire_backups"),
     # Replication to another site: likewise (tests/unit/conductor/test_replication.py).
-    *("begin_stop", "last_backup", "learn", "begin_rebuild", "rebuild_ended", "note_published", "note_reason"),
-    "forget_deleted",
+    *("note_reason", "forget_deleted"),
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

@@ -65,6 +65,9 @@ LIMIT, LOOK = 300.0, 0.05
 #: Seconds between two looks at servers, and bytes of a command with the guest's id.
 POLL, MOST_OF_A_COMMAND = 0.5, 16384
 
+#: Clouds that a worker cannot start until it gives up.
+CLOUD_ATTEMPTS = 3
+
 #: Block of the counter, near the end of the disk.
 BLOCK = 2000000
 
@@ -457,9 +460,16 @@ class Runs:
             observer.close()
 
     def _serve(self, guest: Path, observer: Observer) -> None:
+        failures = 0
         while self._waiting and time.monotonic() < self._end:
-            with self._cloud(guest) as real:
-                self._serve_on(real, observer)
+            try:
+                with self._cloud(guest) as real:
+                    self._serve_on(real, observer)
+            except Exception as error:  # A run that fails is reported. This is a cloud without one.
+                failures += 1
+                print(f"A cloud could not be started or ended: {type(error).__name__}: {error}", flush=True)
+                if failures == CLOUD_ATTEMPTS:
+                    raise
 
     def _serve_on(self, real: RealCloud, observer: Observer) -> None:
         """Lose hosts of a cloud by turns, while all is well."""

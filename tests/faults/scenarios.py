@@ -1113,6 +1113,13 @@ def _automatic() -> Iterator[Scenario]:
             automatic.BACKED_UP,
         ),
         ("server backup, removal", automatic.one_backed_up, automatic.expire, automatic.EXPIRED, automatic.BACKED_UP),
+        (
+            "replication, failover and failback",
+            automatic.one_replicated,
+            automatic.then_expire(automatic.fail_over_and_back),
+            automatic.LEFT_AND_RETURNED,
+            automatic.REPLICATED,
+        ),
         ("balance", automatic.busy_host, automatic.relieve, automatic.moved(), automatic.BUSY),
     ):
         yield Scenario(name, prepare, run, found, site, automatic.EFFECTS, long=True)

@@ -123,11 +123,11 @@ def test_server_fails_over_to_another_cloud_and_back(clouds: tuple[SiteCloud, Si
     assert (east.runs, west.runs) == (False, True)
 
     west.back_up()
+    assert west.action(west.server, {"os-stop": None}).status_code == 202
+    wait_for("it is off", lambda: west.status == "SHUTOFF")
     west.kill("compute-1")
+    assert west.action(west.server, {"os-start": None}).status_code == 202
     west.kill("conductor")
-    path = west._domains_of("compute-1") / f"{west.server}.json"
-    domain = json.loads(path.read_text())
-    path.write_text(json.dumps({**domain, "power_state": 4}))  # its host has lost power
     assert "run twice" in east.try_manage("replication", "take-over", east.server).stderr
     east.manage("replication", "take-over", east.server, "--other-site-is-off")
     east.wait_for_role("primary", "ACTIVE")
@@ -135,5 +135,7 @@ def test_server_fails_over_to_another_cloud_and_back(clouds: tuple[SiteCloud, Si
     west.start("conductor")
     west.start("compute-1")
     west.wait_for_role("replica", "SHUTOFF")
+    (found,) = west.wait_settled([west.server]).values()
+    assert found["status"] == "SHUTOFF", "a start waited in its broker and its database"
     assert (east.runs, west.runs) == (True, False)
     assert west.action(west.server, {"os-start": None}).status_code == 409

@@ -1,20 +1,40 @@
-"""Empty Debian machines: what debootstrap makes, with systemd. They install packages from a directory.
+"""Empty machines with Debian 12 or Ubuntu 24.04: what debootstrap makes, with systemd. They install packages.
 
-The packages are downloaded before a machine starts, because a container has no network for that.
+The versions of our packages say for which release they are. Others are downloaded before a machine starts, because a
+container has no network for that.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pathlib
 import shutil
 import subprocess
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
 from tests.integration.systemd.machine import completed
 
-SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
+
+class Release(NamedTuple):
+    """A release of a distribution. ``script``: debootstrap's, which does not know every release of Ubuntu."""
+
+    suite: str
+    mirror: str
+    components: str
+    keyring: str
+    script: str
+
+
+#: Releases by a part of the versions of our packages for them.
+RELEASES = {
+    "deb12": Release("bookworm", "http://deb.debian.org/debian", "main", "debian-archive-keyring", "sid"),
+    "ubuntu24.04": Release(
+        "noble", "http://archive.ubuntu.com/ubuntu", "main universe", "ubuntu-archive-keyring", "gutsy"
+    ),
+}
 #: Packages besides debootstrap's smallest choice: systemd, and a program for the network.
 SYSTEM = ("systemd-sysv", "dbus", "iproute2")
 OURS = ("nova-lite-common", "nova-lite-controller", "nova-lite-compute")
@@ -29,7 +49,7 @@ _VERSION_2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
 
 
 class Debian:
-    """A tree that machines copy, and the packages that they install.
+    """A tree that machines copy, and the packages that they install. KEYRING names that of another distribution.
 
     ``built``: directory of our packages, as ``devstack/packages.sh`` makes them. ``names``: of Debian's packages.
     """
@@ -39,10 +59,16 @@ class Debian:
         found = [list(built.glob(f"{name}_*.deb")) for name in OURS]
         assert all(len(paths) == 1 for paths in found), f"{built} has not one package of each of {', '.join(OURS)}."
         assert shutil.which("debootstrap"), "debootstrap is missing: install the package."
+        release = _release(found[0][0].name)
         self.packages.mkdir(mode=0o755)
         for (path,) in found:
             shutil.copy(path, self.packages)
-        _run("debootstrap", "--variant=minbase", f"--include={','.join(SYSTEM)}", SUITE, str(self.tree), MIRROR)
+        keyring = os.environ.get("KEYRING", f"/usr/share/keyrings/{release.keyring}.gpg")
+        options = ("--variant=minbase", f"--include={','.join(SYSTEM)}", f"--keyring={keyring}")
+        script = f"/usr/share/debootstrap/scripts/{release.script}"
+        _run("debootstrap", *options, release.suite, str(self.tree), release.mirror, script)
+        sources = self.tree / "etc/apt/sources.list"
+        sources.write_text(f"deb {release.mirror} {release.suite} {release.components}\n")
         _run(
             *("systemd-nspawn", "--quiet", f"--directory={self.tree}", "--register=no", "--keep-unit", "--as-pid2"),
             *("--resolv-conf=copy-host", "--pipe", f"--bind-ro={self.packages}:{PACKAGES}"),
@@ -51,7 +77,7 @@ class Debian:
         for path in (self.tree / "var/cache/apt/archives").glob("*.deb"):
             path.rename(self.packages / path.name)
         shutil.rmtree(self.tree / "var/lib/apt/lists")
-        (self.tree / "etc/apt/sources.list").write_text(f"deb [trusted=yes] file:{PACKAGES} ./\n")
+        sources.write_text(f"deb [trusted=yes] file:{PACKAGES} ./\n")
         (self.packages / "Packages").write_text("\n".join(map(_entry, sorted(self.packages.glob("*.deb")))))
 
     def megabytes(self) -> int:
@@ -79,12 +105,21 @@ class DebianMachine(BareMachine):
         return []
 
     def _programs(self) -> list[str]:
-        return [f"--bind-ro={self._debian.packages}:{PACKAGES}"]
+        # A mounted /etc/localtime, which systemd-nspawn makes where there is no tzdata yet, lets that package fail.
+        return [f"--bind-ro={self._debian.packages}:{PACKAGES}", "--timezone=off"]
 
     def install(self, *packages: str) -> None:
         command = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *packages)
         self.run("apt-get", "--quiet", "update", seconds=SET_UP_SECONDS)
         self.run("env", "DEBIAN_FRONTEND=noninteractive", *command, seconds=SET_UP_SECONDS)
+
+
+def _release(package: str) -> Release:
+    """Return the release that a package of ours is for."""
+    for mark, release in RELEASES.items():
+        if f"~{mark}" in package:
+            return release
+    raise AssertionError(f"{package} is for none of {', '.join(RELEASES)}.")
 
 
 def _entry(path: pathlib.Path) -> str:

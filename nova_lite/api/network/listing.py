@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -56,14 +56,14 @@ def listed(req: ServiceRequest, key: str, source: Source[Any], attributes: set[s
     ``key``: name of the collection. ``attributes``: of its resources, needed for an empty list. A list is in the order
     of ids and reads no more than its page, unless the query sorts it.
     """
-    conditions = _filters(req, attributes)
+    conditions = _filters(req, attributes | source.hidden)
     reader = _Reader(source, conditions, max_limit)
     if _sort_keys(req, attributes):
         matches = _sorted(req, list(reader.views(None, False)), attributes)
         page, links = _page(req, key, (matches, source.id_name), max_limit)
     else:
         page, links = _page_by_id(req, key, reader, max_limit)
-    return Response({key: [_cut(req, view) for view in page], **links})
+    return Response({key: [_cut(req, _without(view, source.hidden)) for view in page], **links})
 
 
 Item = TypeVar("Item", bound=Identified)
@@ -75,7 +75,8 @@ class Source(Generic[Item]):
     ``fetch`` returns the things that a query selects, in the order of their ids. It may return more than that, as older
     conductors do. ``views`` returns the resources that a thing is shown as. ``filters``: fields of ``fetch`` by the
     attribute that they filter. ``marker``: the field by which ``fetch`` finds the thing of a resource's id.
-    ``id_name``: the attribute of a resource that is its id.
+    ``id_name``: the attribute of a resource that is its id. ``hidden``: attributes of ``views`` for filters only, which
+    responses do not have.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class Source(Generic[Item]):
         filters: Mapping[str, str] = MappingProxyType({}),
         marker: str = "id",
         id_name: str = "id",
+        hidden: Set[str] = frozenset(),
     ) -> None:
         self.fetch = fetch
         self.views = views
         self.filters = filters
         self.marker = marker
         self.id_name = id_name
+        self.hidden = hidden
 
 
 def constant(views: list[View], id_name: str = "id") -> Source[Shown]:
@@ -158,7 +161,11 @@ def _cut(req: ServiceRequest, view: View) -> View:
     return {name: view[name] for name in view if name in fields} if fields else view
 
 
-def _filters(req: ServiceRequest, attributes: set[str]) -> list[Condition]:
+def _without(view: View, names: Set[str]) -> View:
+    return {name: value for name, value in view.items() if name not in names} if names else view
+
+
+def _filters(req: ServiceRequest, attributes: Set[str]) -> list[Condition]:
     names = [name for name in dict.fromkeys(req.GET) if name not in _PAGING]
     unknown = [name for name in names if name not in attributes and name not in (*_UNMATCHED, *_TAGS)]
     if unknown:

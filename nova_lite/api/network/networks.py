@@ -197,7 +197,7 @@ class NetworkResource(Resource):
     def subnets(self, req: ServiceRequest) -> Response:
         filters = {"network_id": "id", "id": "subnet_id", "project_id": "project_id", "tenant_id": "project_id"}
         fetch = functools.partial(self._items_with_subnets, req)
-        source = listing.Source(fetch, _subnet_views, filters, marker="subnet_id")
+        source = listing.Source(fetch, _listed_subnets, filters, marker="subnet_id", hidden={"shared"})
         return self.listed(req, "subnets", source)
 
     def subnet(self, req: ServiceRequest, id: str) -> Response:
@@ -337,6 +337,12 @@ def _view(item: _Item, for_admin: bool) -> views.View:
 
 def _subnet_views(item: _Item) -> list[views.View]:
     return views.subnets_of_pool(item) if isinstance(item, FloatingIpPool) else views.subnets(item)
+
+
+def _listed_subnets(item: _Item) -> list[views.View]:
+    """Return the subnets of an item for a list, which may be filtered by the network's ``shared``, as in Neutron."""
+    is_shared = _view(item, for_admin=False)["shared"]
+    return [view | {"shared": is_shared} for view in _subnet_views(item)]
 
 
 def _check_external(fields: dict[str, Any]) -> None:

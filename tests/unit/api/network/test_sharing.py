@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.db import address_groups, address_scopes, security_groups
-from tests.support.api_client import ADMIN, STRANGER
+from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.unit.api.network.conftest import Api
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
@@ -107,7 +107,8 @@ def test_network_is_shared_with_a_project(api: Api) -> None:
     seen = api.get(f"/networks/{network}", STRANGER)["network"]
     assert (seen["shared"], seen["project_id"]) == (True, "demo")
     assert api.get(f"/networks/{network}")["network"]["shared"] is False
-    assert network in {item["id"] for item in api.get("/subnets", STRANGER)["subnets"]}
+    assert [_subnets(api, network, STRANGER, value) for value in ("", "True", "false")] == [1, 1, 0]
+    assert [_subnets(api, network, MEMBER, value) for value in ("", "true", "False")] == [1, 0, 1]
     port = api.make("/ports", "port", STRANGER, network_id=network)
     for method, url, wanted in (
         ("PUT", f"/networks/{network}", {"network": {"name": "x"}}),
@@ -119,6 +120,14 @@ def test_network_is_shared_with_a_project(api: Api) -> None:
     assert api("DELETE", f"/ports/{port['id']}", token=STRANGER).status_code == 204
     assert api("DELETE", f"/rbac-policies/{made['id']}").status_code == 204
     api.refused("GET", f"/networks/{network}", None, 404, "NetworkNotFound", network, STRANGER)
+
+
+def _subnets(api: Api, network_id: str, token: str, shared: str) -> int:
+    """Return the number of subnets of a network in a list with this filter. They do not show what it compares."""
+    query = f"/subnets?network_id={network_id}" + (f"&shared={shared}&fields=id&fields=shared" if shared else "")
+    found = api.get(query, token)["subnets"]
+    assert all("shared" not in item for item in found)
+    return len(found)
 
 
 def test_network_is_shared_with_everybody_by_an_admin(api: Api) -> None:

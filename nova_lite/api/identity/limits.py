@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
@@ -19,6 +19,8 @@ from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 T = TypeVar("T")
+#: Service, region and resource of a limit.
+_Place: TypeAlias = tuple[str, str | None, str]
 
 #: Limits, and registered limits, of the cloud. Each API process has all of them in memory.
 MAX_LIMITS = 10_000
@@ -64,7 +66,8 @@ class IdentityLimits:
             made = []
             for body in items:
                 item = RegisteredLimit(id=uuid.uuid4().hex, service_id="", resource_name="", default_limit=0)
-                self._set_registered(content, item, {"region_id": None, "description": None} | body)
+                body = {"region_id": None, "description": None} | body
+                self._set_registered(content, item, body, self._place(content, body))
                 content.registered_limits.append(item)
                 made.append(item)
             _check_number(content.registered_limits)
@@ -85,7 +88,9 @@ class IdentityLimits:
             is_moved = any(body.get(name, getattr(item, name)) != getattr(item, name) for name in _PLACE)
             if is_moved and _limits_of(content, item):
                 raise exceptions.Forbidden("This registered limit has limits of projects. Delete those first.")
-            self._set_registered(content, item, {name: getattr(item, name) for name in item.__struct_fields__} | body)
+            # The service or region of a limit that stays where it is may have been deleted.
+            wanted = {name: getattr(item, name) for name in item.__struct_fields__} | body
+            self._set_registered(content, item, wanted, self._place(content, wanted) if is_moved else _place_of(item))
             return item
 
         return Response({"registered_limit": _registered(self._change(update), req.base_url)})
@@ -100,8 +105,7 @@ class IdentityLimits:
         self._change(delete)
         return Response(status=204)
 
-    def _set_registered(self, content: Content, item: RegisteredLimit, body: dict[str, Any]) -> None:
-        place = self._place(content, body)
+    def _set_registered(self, content: Content, item: RegisteredLimit, body: dict[str, Any], place: _Place) -> None:
         if any(_place_of(other) == place for other in content.registered_limits if other is not item):
             raise exceptions.Conflict(f"There is a registered limit of {place[2]} for this service and region already.")
         item.service_id, item.region_id, item.resource_name = place
@@ -180,7 +184,7 @@ class IdentityLimits:
         self._change(lambda content: content.limits.remove(_require(content, Limit, id)))
         return Response(status=204)
 
-    def _place(self, content: Content, body: dict[str, Any]) -> tuple[str, str | None, str]:
+    def _place(self, content: Content, body: dict[str, Any]) -> _Place:
         """Return service, region and resource of a limit. Raises `ValidationError` if one does not exist."""
         service_id, name = requests.text_field(body, "service_id"), requests.text_field(body, "resource_name")
         if all(item["id"] != service_id for item in self.service_catalog.all_services(content)):
@@ -200,7 +204,7 @@ class IdentityLimits:
 _PLACE = ("service_id", "region_id", "resource_name")
 
 
-def _place_of(item: RegisteredLimit | Limit) -> tuple[str, str | None, str]:
+def _place_of(item: RegisteredLimit | Limit) -> _Place:
     return item.service_id, item.region_id, item.resource_name
 
 

@@ -63,14 +63,12 @@ class IdentityCatalog:
         return Response({"service": shown_service(self._change(update), req.base_url)})
 
     def delete_service(self, req: ServiceRequest, id: str) -> Response:
-        """Delete the service with its endpoints."""
+        """Delete the service with its endpoints. Limits stay, as in Keystone, and can be deleted by themselves."""
 
         def delete(content: Content) -> None:
             content.services.remove(self._service(content, id))
             for endpoint in [item for item in content.endpoints if item.service_id == id]:
                 _remove_endpoint(content, endpoint)
-            content.limits = [item for item in content.limits if item.service_id != id]
-            content.registered_limits = [item for item in content.registered_limits if item.service_id != id]
 
         self._change(delete)
         return Response(status=204)
@@ -178,9 +176,8 @@ class IdentityCatalog:
         def delete(content: Content) -> None:
             found = self._region(content, id)
             used = {item.region for item in content.endpoints} | {item.parent for item in content.regions}
-            used |= {item.region_id for item in content.limits} | {item.region_id for item in content.registered_limits}
             if id in used:
-                raise exceptions.Forbidden(f"Region {id} has endpoints, limits or other regions. Delete those first.")
+                raise exceptions.Forbidden(f"Region {id} has endpoints or other regions. Delete those first.")
             content.regions.remove(found)
 
         self._change(delete)

@@ -120,7 +120,7 @@ def test_limits_are_seen_by_their_project_only(world: World, admin: Admin) -> No
     assert world("GET", "/v3/limits/model", None, alice).json["model"]["name"] == "flat"
 
 
-def test_limits_go_with_their_project_domain_and_service(world: World, admin: Admin) -> None:
+def test_limits_go_with_their_project_and_domain(world: World, admin: Admin) -> None:
     admin.register()
     lab = admin("POST", "domains", {"domain": {"name": "lab", "enabled": False}}).json["domain"]["id"]
     assert admin.limit(project_id=world.ops.id).status_code == 201
@@ -128,7 +128,18 @@ def test_limits_go_with_their_project_domain_and_service(world: World, admin: Ad
     assert admin("DELETE", f"projects/{world.ops.id}").status_code == 204
     assert admin("DELETE", f"domains/{lab}").status_code == 204
     assert world.users.content.limits == []
-    assert admin("DELETE", f"services/{admin.service}").status_code == 204
+
+
+def test_registered_limit_outlives_its_service_and_region(world: World, admin: Admin) -> None:
+    assert admin("PUT", "regions/north", {"region": {}}).status_code == 201
+    (made,) = admin.register(region_id="north").json["registered_limits"]
+    for path in ("regions/north", f"services/{admin.service}"):
+        assert admin("DELETE", path).status_code == 204
+    path = f"registered_limits/{made['id']}"
+    changed = admin("PATCH", path, {"registered_limit": {"default_limit": 6}}).json["registered_limit"]
+    assert changed == made | {"default_limit": 6}
+    assert error(admin("PATCH", path, {"registered_limit": {"resource_name": "others"}}), 400)
+    assert admin("DELETE", path).status_code == 204
     assert world.users.content.registered_limits == []
 
 

@@ -388,12 +388,14 @@ def fixed_addresses(
             )
         if version in found:
             raise exceptions.ValidationError(
-                detail=f"Invalid input for fixed_ips. A port has one IPv{version} address."
+                detail=f"Invalid input for fixed_ips. A port has one IPv{version} address. Give the server a port for "
+                "each further address, or the port an address pair."
             )
         found[version] = wanted
     if len(links) > 1:
         raise exceptions.ValidationError(
-            detail="Invalid input for fixed_ips. These two subnets have links of their own, and a port is on one."
+            detail="Invalid input for fixed_ips. These two subnets have links of their own, and a port is on one. Give "
+            "the server a port on each."
         )
     return FixedAddresses(found.get(4, NO_ADDRESS), found.get(6, NO_ADDRESS), next(iter(links), None))
 

@@ -51,6 +51,15 @@ def is_subnet(inner: Network, outer: Network) -> bool:
     return inner.version == outer.version and inner[0] in outer and inner[-1] in outer
 
 
+def is_machine(address: Address, network: Network) -> bool:
+    """Check whether a machine of a network may have the address. Linux refuses routes through others of the network.
+
+    These are the first address, and the last one of IPv4, for broadcasts.
+    """
+    others = {network[0], network[-1]} if network.version == 4 else {network[0]}
+    return address in network and address not in others
+
+
 def parse_interface4(text: str) -> IPv4Interface:
     """Return an address with its network, as in ``10.0.0.5/24``."""
     return IPv4Interface(_without_zone(text))

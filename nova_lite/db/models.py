@@ -970,7 +970,7 @@ class Port(Tagged, Changed, Base):
 
 class Router(Tagged, Changed, Base):
     """A project's router. ``pool_id``: external network of its gateway. ``routes``: objects with ``destination`` and
-    ``nexthop``.
+    ``nexthop``. ``routes6``: those of IPv6, which conductors of older versions do not read.
     """
 
     __tablename__ = "routers"
@@ -982,6 +982,7 @@ class Router(Tagged, Changed, Base):
     pool_id: Mapped[str | None] = mapped_column(sa.ForeignKey("floating_ip_pools.id"), index=True)
     enable_snat: Mapped[bool] = mapped_column(default=True)
     routes: Mapped[list[dict[str, str]]] = mapped_column(sa.JSON, default=list)
+    routes6: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
 
 

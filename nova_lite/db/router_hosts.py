@@ -20,7 +20,7 @@ _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
 _INTERFACES = sa.union_all(
     *(
         sa.select(
-            *(Router.id.label("router_id"), Router.pool_id, Router.enable_snat, Router.routes),
+            *(Router.id.label("router_id"), Router.pool_id, Router.enable_snat, Router.routes, Router.routes6),
             sa.literal(version).label("version"),
             *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS),
         )
@@ -50,8 +50,8 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
         return {host: [] for host in here}
     complete: dict[str, HostRouter] = {}
     connected: dict[str, dict[str, tuple[Network, set[int]]]] = {}
-    for router_id, pool_id, snat, routes, version, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
-        static = [StaticRoute(**route) for route in routes]
+    for router_id, pool_id, snat, routes, routes6, version, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
+        static = [StaticRoute(**route) for route in (*routes, *(routes6 or ()))]
         complete[router_id] = HostRouter(id=router_id, external=pool_id is not None, snat=snat, routes=static)
         network = _network(values)
         connected.setdefault(router_id, {}).setdefault(network.id, (network, set()))[1].add(version)
@@ -97,13 +97,24 @@ def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str,
     spans = any(item.vni is not None and item.id in here for item in router.networks)
     shown = [item for item in router.networks if item.id in here or (spans and item.vni is not None)]
     known = {item.id: neighbours[item.id] for item in shown if item.id in neighbours}
-    connected = {ip.parse_network4(item.cidr) for item in router.networks}
+    connected = _ranges(router, router.networks)
     only = {item.id: router.only[item.id] for item in shown if item.id in router.only}
-    ranges = [ip.parse_network4(item.cidr) for item in shown]
-    static = [
-        route
-        for route in router.routes
-        if any(ip.parse4(route.nexthop) in item for item in ranges)
-        and ip.parse_network4(route.destination) not in connected
-    ]
-    return msgspec.structs.replace(router, networks=shown, neighbours=known, routes=static, only=only)
+    through = _ranges(router, shown)
+    static: dict[int, list[StaticRoute]] = {4: [], 6: []}
+    for route in router.routes:
+        nexthop = ip.parse(route.nexthop)
+        if any(nexthop in item for item in through) and ip.parse_network(route.destination) not in connected:
+            static[nexthop.version].append(route)
+    return msgspec.structs.replace(
+        router, networks=shown, neighbours=known, routes=static[4], routes6=static[6], only=only
+    )
+
+
+def _ranges(router: HostRouter, connected: Iterable[Network]) -> set[ip.Network]:
+    """Return the subnets of these networks that the router connects."""
+    return {
+        ip.parse_network(cidr)
+        for item in connected
+        for version, cidr in ((4, item.cidr), (6, item.cidr6))
+        if cidr and router.only.get(item.id, version) == version
+    }

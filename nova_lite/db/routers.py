@@ -26,6 +26,7 @@ from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import factory, local
 from nova_lite.objects import Network, Router, StaticRoute, ipv6
 from nova_lite.objects import Port as PortObject
+from nova_lite.objects.instance import version_of
 from nova_lite.objects.network_objects import EXTERNAL
 
 #: Name under which a project's own limit is stored.
@@ -104,7 +105,9 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
     for name in changes.keys() & set(_UPDATABLE):
         setattr(row, name, changes[name])
     if changes.keys() & set(_OF_ROUTES):
-        row.routes = _changed_routes(uow, row, changes)
+        changed = _changed_routes(uow, row, changes)
+        row.routes = [route for route in changed if version_of(route["nexthop"]) == 4]
+        row.routes6 = [route for route in changed if version_of(route["nexthop"]) == 6] or None
     row.updated_at = uow.now
     uow.session.flush()
     uow.refiltered_projects.add(row.project_id)
@@ -113,22 +116,33 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
 
 def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[dict[str, str]]:
     """Return the routes after a change, checked as Neutron does: a machine on a network of the router is next."""
-    wanted = list(changes.get("routes", row.routes))
+    wanted = list(changes.get("routes", _routes(row)))
     wanted += [route for route in changes.get("add_routes", ()) if route not in wanted]
     wanted = [route for route in wanted if route not in changes.get("remove_routes", ())]
     if len(wanted) > MAX_ROUTES:
         raise exceptions.RoutesExhausted(router_id=row.id, quota=MAX_ROUTES)
-    networks_of = _connected(uow, row.id, RouterInterface)
-    ranges = [ip.parse_network4(network.cidr) for network in networks_of]
+    subnets = [
+        subnet
+        for version, kind in _KINDS.items()
+        for network in _connected(uow, row.id, kind)
+        for subnet in _subnets(network, version)
+    ]
     for route in wanted:
-        factory.host_route(route["destination"], route["nexthop"])
-        nexthop = ip.parse4(route["nexthop"])
-        # Linux refuses a route through a broadcast address.
-        if not any(nexthop in item and nexthop not in (item[0], item[-1]) for item in ranges):
+        factory.host_route(route["destination"], route["nexthop"], version_of(route["nexthop"]))
+        nexthop = ip.parse(route["nexthop"])
+        if not any(ip.is_machine(nexthop, subnet) for subnet, _ in subnets):
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is not connected with router")
-        if route["nexthop"] in [network.gateway for network in networks_of]:
+        if route["nexthop"] in [gateway for _, gateway in subnets]:
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is used by router")
     return [{"destination": route["destination"], "nexthop": route["nexthop"]} for route in wanted]
+
+
+def _subnets(network: Network, version: int) -> list[tuple[ip.Network, str | None]]:
+    """Return the subnets of a network, with their gateways, that an interface of this IP version connects."""
+    if version == 6:
+        return [(ip.parse_network6(network.cidr6), ipv6.gateway(network))]
+    of_operator = _subnets(network, 6) if network.cidr6 and network.subnet6 is None else []
+    return [(ip.parse_network4(network.cidr), network.gateway), *of_operator]
 
 
 def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
@@ -310,8 +324,7 @@ def remove_interface(
         found = _interface(uow, row, kind, kind.network_id == network_id)
         if found is None:
             raise exceptions.RouterInterfaceNotFoundForSubnet(router_id=row.id, subnet_id=(subnet_id or "")[:64])
-    if isinstance(found, RouterInterface):
-        _require_unneeded(uow, row, found)
+    _require_unneeded(uow, row, found)
     port = ports.get(uow, context, found.port_id)
     uow.session.delete(found)
     uow.session.flush()
@@ -320,12 +333,15 @@ def remove_interface(
     return port
 
 
-def _require_unneeded(uow: UnitOfWork, row: Row, found: RouterInterface) -> None:
-    """Raise an error if a static route or a floating address needs an IPv4 interface."""
+def _require_unneeded(uow: UnitOfWork, row: Row, found: RouterInterface | RouterInterface6) -> None:
+    """Raise an error if a static route or a floating address needs an interface."""
     (network,) = networks.Store(uow).locked([found.network_id]).values()
-    if any(ip.parse4(route["nexthop"]) in ip.parse_network4(network.cidr) for route in row.routes):
-        raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=found.network_id)
-    if _floating(uow, [found.network_id]):
+    version = 4 if isinstance(found, RouterInterface) else 6
+    nexthops = [ip.parse(route["nexthop"]) for route in _routes(row)]
+    if any(nexthop in subnet for nexthop in nexthops for subnet, _ in _subnets(network, version)):
+        subnet_id = found.network_id if version == 4 else ipv6.subnet_id(found.network_id)
+        raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=subnet_id)
+    if version == 4 and _floating(uow, [found.network_id]):
         raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=found.network_id)
 
 
@@ -364,7 +380,11 @@ def _connected(uow: UnitOfWork, router_id: str, kind: _Interface) -> list[Networ
 
 
 def _to_object(row: Row) -> Router:
-    return rows.to_object(Router, row, routes=[StaticRoute(**route) for route in row.routes])
+    return rows.to_object(Router, row, routes=[StaticRoute(**route) for route in _routes(row)])
+
+
+def _routes(row: Row) -> list[dict[str, str]]:
+    return [*row.routes, *(row.routes6 or [])]
 
 
 def _visible(context: RequestContext, row: Row) -> bool:

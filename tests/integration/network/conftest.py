@@ -150,6 +150,15 @@ class Room:
         """Check whether one datagram remains unanswered."""
         return self._asks(_TALK, who, address, port) != "heard\n"
 
+    def pinged(self, who: str, address: str) -> bool:
+        """Check whether a ping to an IPv6 address is answered."""
+        return within_patience(lambda: not self.unpinged(who, address))
+
+    def unpinged(self, who: str, address: str) -> bool:
+        """Check whether one ping to an IPv6 address remains unanswered."""
+        script = f"ping -6 -c 1 -W 1 {address} >/dev/null 2>&1 && echo yes || echo no"
+        return self.in_space(self.space(who), "sh", "-c", script) == "no\n"
+
     def _asks(self, script: str, who: str, address: str, port: int) -> str | None:
         command = ["ip", "netns", "exec", self.space(who), sys.executable, "-c", script, address, str(port)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.libvirt.conftest import wait_for
-from tests.integration.network.conftest import BRIDGE, NETWORK, Room, within_patience
+from tests.integration.network.conftest import BRIDGE, NETWORK, Room
 
 DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
 ECHO = SecurityGroupRule(id="r", security_group_id="echo", ethertype="IPv6", protocol="icmp", port_range_min=128)
@@ -59,16 +59,6 @@ def apply(room: Room, **members: list[SecurityGroup]) -> None:
     room.in_space(room.host, "ip", "link", "set", "dev", BRIDGE, "type", "bridge", *switches)
 
 
-def pinged(room: Room, who: str, to: str) -> bool:
-    return within_patience(lambda: not unpinged(room, who, to))
-
-
-def unpinged(room: Room, who: str, to: str) -> bool:
-    """Check whether one ping remains unanswered."""
-    script = f"ping -6 -c 1 -W 1 {to} >/dev/null 2>&1 && echo yes || echo no"
-    return room.in_space(room.space(who), "sh", "-c", script) == "no\n"
-
-
 def announce(room: Room, who: str, kind: str, about: str) -> None:
     mac_address = room.guests[who].mac_address.replace(":", "")
     room.in_space(room.space(who), sys.executable, "-c", _SAYS, kind, about, mac_address)
@@ -84,28 +74,28 @@ def believed(check: Callable[[], bool], say: Callable[[], None]) -> bool:
 def test_guest_is_reachable_as_its_groups_allow(room: Room) -> None:
     a, b = dual(room, "a", 10), dual(room, "b", 11)
     room.in_space(room.host, "ip", "-6", "address", "add", "fd00:9::1/64", "dev", BRIDGE, "nodad")
-    wait_for("both exist", lambda: pinged(room, "b", address(a)) and pinged(room, "host", address(b)))
+    wait_for("both exist", lambda: room.pinged("b", address(a)) and room.pinged("host", address(b)))
     apply(room, a=[SHUT], b=[SHUT])
     for who in ("b", "host"):
-        assert unpinged(room, who, address(a))
-    assert pinged(room, "a", "fd00:9::1"), "replies arrive"
+        assert room.unpinged(who, address(a))
+    assert room.pinged("a", "fd00:9::1"), "replies arrive"
     echo = SecurityGroup(id="echo", name="echo", rules=[ECHO])
     apply(room, a=[SHUT, echo], b=[SHUT])
     for who in ("b", "host"):
         room.in_space(room.space(who), "ip", "-6", "neigh", "flush", "all")
-        assert pinged(room, who, address(a)), "neighbours are found"
+        assert room.pinged(who, address(a)), "neighbours are found"
     friends = SecurityGroup(id="friends", name="friends")
     friends.rules = [msgspec.structs.replace(ECHO, remote_group_id="friends")]
     apply(room, a=[SHUT, friends], b=[SHUT, friends])
-    assert pinged(room, "b", address(a)) and unpinged(room, "host", address(a))
+    assert room.pinged("b", address(a)) and room.unpinged("host", address(a))
     apply(room, a=[SHUT], b=[SHUT])
-    assert unpinged(room, "b", address(a))
+    assert room.unpinged("b", address(a))
 
 
 def test_guest_cannot_announce_the_address_of_another(room: Room) -> None:
     a, _ = dual(room, "a", 10), dual(room, "b", 11)
     c = dual(room, "c", 12)
-    wait_for("b knows a", lambda: pinged(room, "b", address(a)))
+    wait_for("b knows a", lambda: room.pinged("b", address(a)))
 
     def where() -> str:
         known = json.loads(room.in_space(room.space("b"), "ip", "-6", "-json", "neigh", "show", address(a)))
@@ -118,10 +108,10 @@ def test_guest_cannot_announce_the_address_of_another(room: Room) -> None:
     wait_for("packets are not filtered", lambda: believed(lambda: where() == c.mac_address, forge))
     room.in_space(room.space("b"), "ip", "-6", "neigh", "flush", "all")
     apply(room, a=[SHUT, SecurityGroup(id="echo", name="echo", rules=[ECHO])], b=[SHUT], c=[SHUT])
-    assert pinged(room, "b", address(a))
+    assert room.pinged("b", address(a))
     assert not believed(lambda: where() != a.mac_address, forge)
     announce(room, "a", "neighbour", address(a))
-    assert pinged(room, "b", address(a))
+    assert room.pinged("b", address(a))
 
 
 def test_guest_cannot_act_as_a_router(room: Room) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nova_lite.objects import VIF, HostRouter, Network, StaticRoute
+from nova_lite.objects import VIF, HostRouter, Network, StaticRoute, Subnet6, ipv6
 from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tap_name
 from tests.integration.network.conftest import OUTSIDE, Room
 
@@ -70,7 +70,11 @@ tunnels = Tunnels(conf, "t", settings["directory"])
 tunnels.prepare(ports, routers.active)
 routers.set(msgspec.convert(settings["routers"], list[HostRouter]))
 AntiSpoofing("t").prepare(ports, {vif.network.id for vif in vifs})
-both = [SecurityGroupRule(id=way, security_group_id="g", direction=way) for way in ("ingress", "egress")]
+both = [
+    SecurityGroupRule(id=way + kind, security_group_id="g", direction=way, ethertype=kind)
+    for way in ("ingress", "egress")
+    for kind in ("IPv4", "IPv6")
+]
 group = SecurityGroup(id="g", name="g", rules=both)
 filters = PortFilters(groups={"g": group}, instances={key: ["g"] for key in ports})
 leads = {address: vif for address, name in settings["floating"].items() for vif in vifs if vif.id == name}
@@ -132,13 +136,22 @@ class RoutedHost(Room):
         self.iptables("-A", "LIBVIRT_FWO", "-i", name, "-j", "REJECT")
         self.iptables("-t", "nat", "-A", "POSTROUTING", "-s", cidr, "!", "-d", cidr, "-j", "MASQUERADE")
 
+    def with_ipv6(self, network: Network) -> Network:
+        """Give a network's bridge an IPv6 subnet. Return the network with it."""
+        cidr = f"fd00:{network.vni}::"
+        self.in_space(self.host, "sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=1")
+        self.in_space(self.host, "ip", "-6", "address", "add", f"{cidr}1/64", "dev", bridge_name(network), "nodad")
+        return msgspec.structs.replace(network, cidr6=f"{cidr}/64", subnet6=Subnet6(gateway=f"{cidr}1"))
+
     def guest_on(self, network: Network, name: str, number: int) -> VIF:
+        address6 = network.cidr6.replace("/64", str(number)) or None
         vif = VIF(
             id=str(uuid.uuid4()),
             mac_address=f"fa:16:3e:00:{network.vni:02x}:{number:02x}",
             address=network.cidr.replace("0/24", str(number)),
             network=network,
             port_security_enabled=True,
+            more=ipv6.further_addresses(network, address6),
         )
         space = f"{self.name}-{name}"
         self._space(space)
@@ -148,6 +161,9 @@ class RoutedHost(Room):
         self.in_space(space, "ip", "link", "set", "eth0", "address", vif.mac_address, "mtu", "1450", "up")
         self.in_space(space, "ip", "address", "add", f"{vif.address}/24", "dev", "eth0")
         self.in_space(space, "ip", "route", "add", "default", "via", network.gateway or "")
+        if address6 is not None:
+            self.in_space(space, "ip", "-6", "address", "add", f"{address6}/64", "dev", "eth0", "nodad")
+            self.in_space(space, "ip", "-6", "route", "add", "default", "via", ipv6.gateway(network) or "")
         self.guests[name] = vif
         return vif
 
@@ -201,7 +217,8 @@ def router(*networks: Network, guests: list[VIF], external: bool = False, snat: 
     """Return a router that connects these networks of these guests."""
     neighbours: dict[str, dict[str, str]] = {}
     for vif in guests:
-        neighbours.setdefault(vif.network.id, {})[vif.address] = vif.mac_address
+        addresses = [vif.address, *(item.address for item in vif.more)]
+        neighbours.setdefault(vif.network.id, {}).update(dict.fromkeys(addresses, vif.mac_address))
     return HostRouter(id="r", networks=list(networks), external=external, snat=snat, neighbours=neighbours)
 
 
@@ -320,34 +337,40 @@ def test_host_that_is_lost_takes_only_its_guests(hosts: tuple[RoutedHost, Routed
     assert one.reaches("a", b.address, 80) and one.reaches("b", OUTSIDE, 80)
 
 
-BEHIND = "10.77.0.5"
+BEHIND, BEHIND6 = "10.77.0.5", "fd77::5"
 
 
 def test_static_route_leads_through_a_guest(hosts: tuple[RoutedHost, RoutedHost]) -> None:
     """The guest has the addresses behind it by an address pair. Another router's guests do not use the route."""
     one, _ = hosts
-    a, b, c = one.guest_on(A, "a", 10), one.guest_on(B, "b", 10), one.guest_on(C, "c", 10)
-    pairs = [{"ip_address": "10.77.0.0/24", "mac_address": b.mac_address}]
+    dual = one.with_ipv6(A), one.with_ipv6(B)
+    a, b, c = one.guest_on(dual[0], "a", 10), one.guest_on(dual[1], "b", 10), one.guest_on(C, "c", 10)
+    pairs = [{"ip_address": prefix, "mac_address": b.mac_address} for prefix in ("10.77.0.0/24", "fd77::/64")]
     one.guests["b"] = msgspec.structs.replace(b, address_pairs=pairs)
     one.in_space(one.space("b"), "ip", "address", "add", f"{BEHIND}/32", "dev", "eth0")
+    one.in_space(one.space("b"), "ip", "address", "add", f"{BEHIND6}/128", "dev", "eth0", "nodad")
     one.serve("b", 80)
     one.in_space(one.host, "ip", "route", "delete", "default")
-    plain = router(A, B, guests=[a, b])
+    plain = router(*dual, guests=[a, b])
     one.drive(plain)
-    assert one.cut_off("a", BEHIND, 80)
+    assert one.pinged("a", b.more[0].address)
+    assert one.cut_off("a", BEHIND, 80) and one.unpinged("a", BEHIND6)
     route = StaticRoute(destination="10.77.0.0/24", nexthop=b.address)
-    one.drive(msgspec.structs.replace(plain, routes=[route]))
+    route6 = StaticRoute(destination="fd77::/64", nexthop=b.more[0].address)
+    one.drive(msgspec.structs.replace(plain, routes=[route], routes6=[route6]))
     one.in_space(one.host, "ip", "route", "add", "default", "via", OUTSIDE)
-    assert one.reaches("a", BEHIND, 80)
+    assert one.reaches("a", BEHIND, 80) and one.pinged("a", BEHIND6)
     assert one.reaches("a", b.address, 80), "networks of the router are reached as before"
+    assert one.pinged("a", b.more[0].address)
     assert one.cut_off("c", BEHIND, 80)
     assert one.source(one.space("b"), "a", BEHIND) == a.address
     narrow = StaticRoute(destination=f"{BEHIND}/32", nexthop="10.2.0.99")
-    one.drive(msgspec.structs.replace(plain, routes=[route, narrow]))
-    assert one.cut_off("a", BEHIND, 80), "the longest prefix decides"
-    one.drive(msgspec.structs.replace(plain, routes=[route]))
-    assert one.reaches("a", BEHIND, 80)
+    narrow6 = StaticRoute(destination=f"{BEHIND6}/128", nexthop=b.more[0].address.replace("::10", "::99"))
+    one.drive(msgspec.structs.replace(plain, routes=[route, narrow], routes6=[route6, narrow6]))
+    assert one.cut_off("a", BEHIND, 80) and one.unpinged("a", BEHIND6), "the longest prefix decides"
+    one.drive(msgspec.structs.replace(plain, routes=[route], routes6=[route6]))
+    assert one.reaches("a", BEHIND, 80) and one.pinged("a", BEHIND6)
     one.drive(plain)
-    assert one.cut_off("a", BEHIND, 80)
-    rules = one.in_space(one.host, "ip", "rule", "show")
+    assert one.cut_off("a", BEHIND, 80) and one.unpinged("a", BEHIND6)
+    rules = one.in_space(one.host, "ip", "rule", "show") + one.in_space(one.host, "ip", "-6", "rule", "show")
     assert "iif" not in rules and c.address not in rules

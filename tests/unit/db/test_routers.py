@@ -10,7 +10,18 @@ from nova_lite.db import network_records, networks, ports, routers, security_gro
 from nova_lite.db.engine import Database
 from nova_lite.db.security_groups import FilterQuery
 from nova_lite.network.local import LocalNetworks
-from nova_lite.objects import HostRouter, Network, NetworkRecord, NetworkRequest, Port, PortFilters, Router, StaticRoute
+from nova_lite.objects import (
+    HostRouter,
+    Network,
+    NetworkRecord,
+    NetworkRequest,
+    Port,
+    PortFilters,
+    Router,
+    StaticRoute,
+    Subnet6,
+    ipv6,
+)
 from tests.support import make
 from tests.support.spanning import guest, host
 
@@ -179,3 +190,31 @@ def test_host_has_static_routes_through_networks_that_it_has(db: Database, conf:
     guest(db, two, 6, node, host="h1", project_id="p1")
     (shown,) = filters(db, "h1").routers or ()
     assert [route.nexthop for route in shown.routes] == ["10.64.1.9", "10.64.2.9"]
+    assert shown.routes6 == []
+
+
+def test_host_has_static_routes_of_ipv6_through_subnets_that_the_router_connects(
+    db: Database, conf: cfg.ConfigOpts
+) -> None:
+    conf.set_override("project_ranges", ["10.64.0.0/16", "fd40::/16"], "network")
+    node = host(db, "h1", "10.9.9.1")
+    one, two = network(db, conf, 1, spans=False), network(db, conf, 2, spans=False)
+    made = router(db, conf, one, two)
+    for number, item in ((1, one), (2, two)):
+        record = NetworkRecord(id=item.id, name="", cidr="", cidr6=f"fd40:{number}::/64", subnet6=Subnet6())
+        db.write(network_records.create_subnet, conf, ME, record)
+    db.write(routers.add_interface, conf, ME, made.id, ipv6.subnet_id(one.id), None)
+    routes = [
+        {"destination": destination, "nexthop": "fd40:1::9"}
+        for destination in ("fd40:1::/64", "fd40:2::/64", "fd49::/64")
+    ]
+    db.write(routers.update, ME, made.id, {"routes": routes})
+    guest(db, one, 5, node, host="h1", project_id="p1")
+    (shown,) = filters(db, "h1").routers or ()
+    assert [route.destination for route in shown.routes6] == ["fd40:2::/64", "fd49::/64"] and shown.routes == []
+    with pytest.raises(exceptions.InvalidRoutes, match="not connected with router"):
+        db.write(routers.update, ME, made.id, {"routes": [{"destination": "fd49::/64", "nexthop": "fd40:2::9"}]})
+    with pytest.raises(exceptions.RouterInterfaceInUseByRoute, match=ipv6.subnet_id(one.id)):
+        db.write(routers.remove_interface, ME, made.id, ipv6.subnet_id(one.id), None)
+    db.write(routers.update, ME, made.id, {"routes": []})
+    db.write(routers.remove_interface, ME, made.id, ipv6.subnet_id(one.id), None)

@@ -73,7 +73,7 @@ def routings(routers: Iterable[HostRouter]) -> dict[str, Routing]:
                 by_version[4],
                 router.external,
                 router.snat,
-                bool(router.routes),
+                bool(router.routes or router.routes6),
                 by_version[6] if by_version[6] != by_version[4] else None,
                 router.only.get(network.id),
             )

@@ -307,6 +307,13 @@ def test_static_routes_are_set_added_and_removed(api: Api, cloud: Cloud) -> None
     assert routes(routes=[everything]) == [everything]
     assert routes(routes=[]) == []
     assert routes(routes=None) == []
+    api.manager.conf.set_override("project_ranges", ["fd40::/16"], "network")
+    cloud.connect(subnet_id=cloud.subnet(1, ip_version=6, cidr="fd40:1::/64")["id"])
+    routes6 = [{"destination": to, "nexthop": "fd40:1::9"} for to in ("2001:db8::/64", "::/0")]
+    assert routes(routes=[route(1), *routes6]) == [route(1), *routes6]
+    for nexthop, text in (("fd40:1::1", "used by router"), ("fd40:1::", "not connected"), ("fe80::1", "not connected")):
+        body = {"router": {"routes": [{**routes6[0], "nexthop": nexthop}]}}
+        api.refused("PUT", cloud.path, body, 400, "InvalidRoutes", text)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +323,8 @@ def test_static_routes_are_set_added_and_removed(api: Api, cloud: Cloud) -> None
         ([route(1, "10.64.0.255")], "InvalidRoutes", "the nexthop is not connected with router"),
         ([route(1, "10.64.0.0")], "InvalidRoutes", "the nexthop is not connected with router"),
         ([route(1, "10.64.0.1")], "InvalidRoutes", "the nexthop is used by router"),
-        ([{"destination": "fd00::/64", "nexthop": "fd00::1"}], "InvalidInput", "fd00::/64"),
+        ([{"destination": "fd00::/64", "nexthop": "fd40:1::9"}], "InvalidRoutes", "not connected with router"),
+        ([{"destination": "fd00::/64", "nexthop": "10.64.0.9"}], "InvalidInput", "fd00::/64"),
         ([route(1), route(1)], "HTTPBadRequest", "Duplicate hostroute"),
         ([{"destination": "10.9.1.1/24", "nexthop": "10.64.0.9"}], "HTTPBadRequest", "'10.9.1.0/24' is recommended"),
         ([{"destination": "x", "nexthop": "10.64.0.9"}], "HTTPBadRequest", "not a valid range"),

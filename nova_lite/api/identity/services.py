@@ -63,7 +63,7 @@ class IdentityCatalog:
         return Response({"service": shown_service(self._change(update), req.base_url)})
 
     def delete_service(self, req: ServiceRequest, id: str) -> Response:
-        """Delete the service with its endpoints. Limits stay, as in Keystone, and can be deleted by themselves."""
+        """Delete the service with its endpoints. Limits stay, as in Keystone."""
 
         def delete(content: Content) -> None:
             content.services.remove(self._service(content, id))

@@ -141,7 +141,7 @@ def _routes(wanted: Tables, version: int) -> list[str]:
     for number, table in sorted(wanted.items()):
         lines += [f"route replace {destination} {way} table {number:d}" for destination, way in sorted(table.items())]
         for shown in (item for item in loaded if item.get("table") == str(number)):
-            # Without a length of its prefix it is one address.
+            # A destination without a prefix length is one address.
             destination = ip.parse_network(everything if shown.get("dst") == "default" else str(shown.get("dst")))
             if nft.network(destination) not in table:
                 lines.append(f"route del {nft.network(destination)} table {number:d}")

@@ -161,6 +161,7 @@ class DomainReconciler:
         self._next = time.monotonic() + self._interval
         host = self._host
         booted = self._boot.is_new()
+        stops = 0 if self._self_fencing is None else self._self_fencing.stops
         stopped_before = self._stopped_guests()
         with host.jobs.watch() as touched:
             domains = {info.uuid: info for info in host.driver.list_domains()}
@@ -187,14 +188,20 @@ class DomainReconciler:
             named = {report.uuid for report in reports}
             self._forget_incidents([item for item in incidents if item.uuid in named or item.uuid not in listed])
             off = {info.uuid for info in domains.values() if info.power_state in _OFF}
-            if self._self_fencing is not None and (running := stopped_before - off - touched - withheld):
-                self._self_fencing.forget(running)
+            fencing = self._self_fencing
+            if fencing is not None and stops == fencing.stops:
+                fencing.forget(stopped_before - off - touched - withheld)
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
             remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
                 list(
                     pool.map(lambda verdict: self._destroy(verdict, domains, leftovers, touched, remaining), to_destroy)
                 )
+            if self._self_fencing is not None:
+                gone = stopped - listed - touched
+                self._self_fencing.compared(stops, stopped, (named | gone) - remaining)
+                if not withheld and stopped & touched:
+                    self.compare_soon()
             self._report_lost(listed, touched)
         return remaining
 

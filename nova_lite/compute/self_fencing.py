@@ -161,6 +161,10 @@ class SelfFencing:
         #: A conductor has granted a lease to it.
         self._has_lease = False
         self._is_taken_over = False
+        #: How often guests were stopped here, and which of those the conductor has decided on since the last time.
+        self.stops = 0
+        self._compared: frozenset[str] = frozenset()
+        self._must_compare = self.enabled
 
     # --- the lease
 
@@ -253,12 +257,19 @@ class SelfFencing:
             return
         LOG.warning("The lease ends without a reply of the conductor: %d protected guests stop", len(self._guests))
         self._may_start = False
+        self.stops, self._compared, self._must_compare = self.stops + 1, frozenset(), True
         self._has_stopped = self._guard.stop(self._guests)
 
     def require_lease(self, instance_uuid: str) -> None:
-        """Raise `ServiceUnavailable` if a protected guest may not be started, because the lease is about to end."""
+        """Raise `ServiceUnavailable` if a command could start a guest that may run elsewhere.
+
+        The lease is about to end, or this host has stopped the guest, and no comparison has decided on it since. The
+        command may have waited in the broker while this host was lost.
+        """
         if instance_uuid in self._guests and self.remaining <= 0:
             raise exceptions.ServiceUnavailable("The lease of this host has not been renewed.")
+        if self._must_compare and instance_uuid in self.stopped() - self._compared:
+            raise exceptions.ServiceUnavailable("This host has stopped the guest, and does not know who runs it now.")
 
     # --- guests that were stopped
 
@@ -272,6 +283,15 @@ class SelfFencing:
             found = guard.read_stopped(self._guard.directory)
         return frozenset(found)
 
+    def compared(self, stops: int, stopped: frozenset[str], decided: Iterable[str]) -> None:
+        """Note that a comparison has ended. ``stops`` and ``stopped``: as it began.
+
+        ``decided``: stopped guests that the conductor left here, and those that are gone.
+        """
+        if stops == self.stops:
+            self._compared |= stopped.intersection(decided)
+            self._must_compare = not stopped <= self._compared
+
     @property
     def has_stopped_guests(self) -> bool:
         """True if guests that were stopped do not run yet."""
@@ -283,7 +303,9 @@ class SelfFencing:
         off: it may have to start them elsewhere."""
         return self._may_start
 
-    def forget(self, instance_uuids: Iterable[str]) -> None:
+    def forget(self, instance_uuids: frozenset[str]) -> None:
         """Forget stopped guests that run again, or are gone. Until then, each comparison reports them."""
+        if not instance_uuids:
+            return
         with contextlib.suppress(exceptions.ServiceUnavailable):  # The next comparison reports these guests again.
             self._guard.call(verb="forget", guests=sorted(instance_uuids))

@@ -14,7 +14,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute import guard, self_fencing
 from nova_lite.compute.self_fencing import SelfFencing
-from nova_lite.objects import Lease, LeaseRequest
+from nova_lite.objects import DomainVerdict, Lease, LeaseRequest, Verdict
 from tests.support.compute_host import UUID, FakeConductor, Host, command, eventually
 
 LEASE = 50.0
@@ -141,9 +141,53 @@ def test_command_for_a_protected_guest_is_dropped_when_the_lease_has_ended(
     host.settle()
     assert host.power() == SHUTDOWN
     fencing(host).renew()
+    host.manager.reconciler.run()
     host.act(command("start"))
     host.settle()
     assert host.power() == RUNNING
+
+
+def test_late_command_for_a_stopped_guest_is_dropped_until_the_conductor_has_decided_on_the_guest(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    """The command waited in the broker while the host was cut off. The guest runs elsewhere since."""
+    protected(host, conductor)
+    clock.shift = LEASE
+    fencing(host).tick()
+    again = host.next_life()
+    conductor.wanted = []
+    again.manager.clean_up()
+    fencing(again).renew()
+    again.act(command("reboot"))
+    again.settle()
+    assert again.power() == SHUTDOWN
+    conductor.verdicts = [DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)]
+    again.manager.reconciler.tick()
+    assert again.driver.list_domains() == []
+    fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
+
+
+def test_comparison_that_another_stop_has_overtaken_decides_nothing(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    protected(host, conductor)
+    clock.shift = LEASE
+    fencing(host).tick()
+    fencing(host).renew()
+
+    def lose(_request: Any) -> None:
+        clock.shift += LEASE
+        fencing(host).tick()
+
+    host.driver.power_on(UUID)
+    conductor.hooks["reconcile_domains"] = lose
+    host.manager.reconciler.run()
+    conductor.hooks.clear()
+    fencing(host).renew()
+    with pytest.raises(exceptions.ServiceUnavailable, match="does not know who runs it"):
+        fencing(host).require_lease(UUID)
+    host.manager.reconciler.run()
+    fencing(host).require_lease(UUID)
 
 
 def test_guests_are_left_to_the_guard_while_a_command_is_in_progress(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import traceback
+from collections.abc import Callable
 
 from nova_lite import operations
 from nova_lite.base import exceptions
@@ -15,15 +16,20 @@ from nova_lite.compute.operations import HANDLERS, Handler
 from nova_lite.compute.reports import exception_message
 from nova_lite.objects import ActionCommand
 from nova_lite.operations import HostStep
+from nova_lite.operations.states import GUEST_OFF
 
 LOG = logging.getLogger(__name__)
 
 
 class CommandExecutor:
-    """Executes commands. A late command is dropped; a duplicate is only reported again."""
+    """Executes commands. A late command is dropped; a duplicate is only reported again.
 
-    def __init__(self, host: LocalHost) -> None:
+    ``has_to_run_again``: whether a guest is off because a boot or the end of a lease has stopped it.
+    """
+
+    def __init__(self, host: LocalHost, has_to_run_again: Callable[[str], bool] = lambda _: False) -> None:
         self._host = host
+        self._has_to_run_again = has_to_run_again
 
     def run(self, context: RequestContext, step: HostStep, command: ActionCommand) -> None:
         """Execute a command and report its result. This is the whole job, in its own thread.
@@ -102,9 +108,14 @@ class CommandExecutor:
             )
 
     def _power_state(self, instance_uuid: str) -> int | None:
-        """Return the power state for the report of a failure; None if the hypervisor does not know."""
+        """Return the power state for the report of a failure; None if the hypervisor does not know.
+
+        None also for a guest that is off and has to run again: the conductor would think that the guest has
+        shut itself down. The next comparison says more.
+        """
         try:
-            return self._host.power_state(instance_uuid)
+            found = self._host.power_state(instance_uuid)
+            return None if found in GUEST_OFF and self._has_to_run_again(instance_uuid) else found
         except exceptions.VirtDriverError:
             return None
 

@@ -115,7 +115,7 @@ class ComputeManager:
         )
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)
-        self._executor = CommandExecutor(self.host)
+        self._executor = CommandExecutor(self.host, self.reconciler.has_to_run_again)
         self.health_reports = HealthReports(driver, self.registration.attach_health, conf.host_health.clear_after)
         self.load_reports = LoadReports(host, driver, conductor, timing)
         self._volume_worker = VolumeWorker(self.host)

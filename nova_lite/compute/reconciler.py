@@ -26,7 +26,7 @@ from nova_lite.objects import (
     digest_of_domains,
 )
 from nova_lite.objects.incident import ENDING, cause_of_end
-from nova_lite.operations.states import PowerState
+from nova_lite.operations.states import GUEST_OFF, PowerState
 from nova_lite.virt.driver import DomainInfo, SharingDisks
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,8 @@ LOCK_WAIT = 0.1
 #: Share of the interval between two comparisons for which the reply to a consistency check is awaited.
 ANSWER_SHARE = 0.8
 
-_OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+#: Seconds until guests that a boot or the end of a lease has stopped are reported again, if their servers had a task.
+UNDECIDED_SECONDS = 5.0
 
 #: Incidents that wait for a comparison. Older ones are forgotten.
 MAX_INCIDENTS = 1000
@@ -80,6 +81,8 @@ class DomainReconciler:
         #: Time until which the reply to the check is awaited.
         self._answer_deadline = float("-inf")
         self._boot = boot
+        #: Guests that are off since the last boot, and on which the conductor has not decided. None: all of them.
+        self._undecided: frozenset[str] | None = None
         self._interval = interval
         self._next = time.monotonic() + interval
         self._power_changed = False
@@ -177,17 +180,25 @@ class DomainReconciler:
                 self._destroy_revoked(info, touched, remaining)
             incidents = self._ripe_incidents(domains)
             reports = [
-                self._report(info, booted, stopped, [item.incident for item in incidents if item.uuid == uuid])
+                self._report(
+                    info,
+                    booted and self._is_undecided(uuid),
+                    stopped,
+                    [item.incident for item in incidents if item.uuid == uuid],
+                )
                 for uuid, info in domains.items()
                 if uuid not in touched and uuid not in withheld
             ]
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(), host.name, reports, sorted(leftovers - touched), self._next_number()
             )
-            self._boot.mark_reconciled()
+            undecided = {verdict.uuid for verdict in verdicts if verdict.undecided}
+            self._note_boot(undecided, touched)
+            if undecided:
+                self._next = time.monotonic() + min(self._interval, UNDECIDED_SECONDS)
             named = {report.uuid for report in reports}
             self._forget_incidents([item for item in incidents if item.uuid in named or item.uuid not in listed])
-            off = {info.uuid for info in domains.values() if info.power_state in _OFF}
+            off = {info.uuid for info in domains.values() if info.power_state in GUEST_OFF}
             fencing = self._self_fencing
             if fencing is not None and stops == fencing.stops:
                 fencing.forget(stopped_before - off - touched - withheld)
@@ -204,6 +215,26 @@ class DomainReconciler:
                     self.compare_soon()
             self._report_lost(listed, touched)
         return remaining
+
+    def has_to_run_again(self, instance_uuid: str) -> bool:
+        """Check whether a boot or the end of a lease may have stopped the guest, and no comparison has started it."""
+        return (self._boot.is_new() and self._is_undecided(instance_uuid)) or instance_uuid in self._stopped_guests()
+
+    def _is_undecided(self, instance_uuid: str) -> bool:
+        return self._undecided is None or instance_uuid in self._undecided
+
+    def _note_boot(self, undecided: set[str], touched: set[str]) -> None:
+        """Note that the conductor knows which guests are off since the last boot.
+
+        Guests whose servers had a task are reported again: the task may end with a server that has to run.
+        """
+        if not self._boot.is_new():
+            self._boot.mark_reconciled()
+            return
+        self._undecided = frozenset(undecided | {uuid for uuid in touched if self._is_undecided(uuid)})
+        if not self._undecided:
+            self._undecided = None
+            self._boot.mark_reconciled()
 
     def _stopped_guests(self) -> frozenset[str]:
         return frozenset() if self._self_fencing is None else self._self_fencing.stopped()
@@ -316,7 +347,7 @@ class DomainReconciler:
         if info.crashed and not (booted or info.uuid in stopped) and cause_of_end(incidents) is None:
             incidents = [*incidents, Incident(kind=IncidentKind.CRASH)]
         resumes = (booted and self._host.conf.resume_guests_state_on_host_boot) or info.uuid in stopped
-        is_off = info.power_state in _OFF
+        is_off = info.power_state in GUEST_OFF
         record = self._host.fencing.get(info.uuid)
         return DomainReport(
             uuid=info.uuid,

@@ -161,7 +161,7 @@ class SelfFencing:
         #: A conductor has granted a lease to it.
         self._has_lease = False
         self._is_taken_over = False
-        #: How often guests were stopped here, and which of those the conductor has decided on since the last time.
+        #: Number of times that guests were stopped here. The conductor has decided on `_compared` since the last one.
         self.stops = 0
         self._compared: frozenset[str] = frozenset()
         self._must_compare = self.enabled
@@ -286,7 +286,7 @@ class SelfFencing:
     def compared(self, stops: int, stopped: frozenset[str], decided: Iterable[str]) -> None:
         """Note that a comparison has ended. ``stops`` and ``stopped``: as it began.
 
-        ``decided``: stopped guests that the conductor left here, and those that are gone.
+        ``decided``: stopped guests that the conductor left here, and stopped guests that are gone.
         """
         if stops == self.stops:
             self._compared |= stopped.intersection(decided)

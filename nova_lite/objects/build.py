@@ -225,9 +225,13 @@ class Verdict(enum.StrEnum):
 
 
 class DomainVerdict(msgspec.Struct, kw_only=True):
-    """Decision about one domain. ``keeps_disks``: the host destroys the domain, but another host may need its disks."""
+    """Decision about one domain. ``keeps_disks``: the host destroys the domain, but another host may need its disks.
+
+    ``undecided``: a task of the server decides later whether the guest, which was off after a boot, starts again.
+    """
 
     uuid: str
     generation: int
     verdict: Verdict
     keeps_disks: bool = False
+    undecided: bool = False

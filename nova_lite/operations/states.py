@@ -76,6 +76,9 @@ class PowerState(enum.IntEnum):
     SUSPENDED = 7
 
 
+#: Power states of a guest that is off, and has no memory of its own.
+GUEST_OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+
 #: Power states of the guest that match a vm state while no task runs. The guest of a suspended server is off, its
 #: memory on disk. A rescued server stays rescued, whether its rescue system runs or not.
 EXPECTED_POWER_STATES: dict[str, tuple[PowerState, ...]] = {

@@ -162,8 +162,11 @@ def reconcile_domains(
             continue
         verdict = Verdict.KEEP if belongs else Verdict.DESTROY
         keeps = not belongs and not instance.deleted and host_storage.may_need(instance, host)
+        waits = is_current and belongs and (domain.booted or domain.lost_power) and instance.task_state is not None
         verdicts.append(
-            DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict, keeps_disks=keeps)
+            DomainVerdict(
+                uuid=domain.uuid, generation=domain.generation, verdict=verdict, keeps_disks=keeps, undecided=waits
+            )
         )
     for instance_uuid in leftovers:
         instance = rows.get(instance_uuid)

@@ -9,7 +9,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute import host_boot
 from nova_lite.compute.host_boot import HostBoot
-from nova_lite.objects import DomainReport
+from nova_lite.objects import DomainReport, DomainVerdict, Verdict
 from tests.support.compute_host import UUID, Host
 
 
@@ -80,3 +80,29 @@ def test_boot_is_reported_until_the_conductor_replies(host: Host, boot: Path) ->
     del host.conductor.hooks["reconcile_domains"]
     host.manager.reconciler.run()
     assert reported(host) == [True]
+
+
+def test_boot_is_reported_again_for_the_guests_that_the_conductor_has_not_decided_on(host: Host, boot: Path) -> None:
+    host.built()
+    host.manager.reconciler.run()
+    host.driver.power_off(UUID, 0)
+    boot.write_text("two\n")
+    later = DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.KEEP, undecided=True)
+    for verdicts in ([later], [later], []):
+        host.conductor.verdicts = verdicts
+        host.manager.reconciler.run()
+        assert last_report(host).booted
+    host.manager.reconciler.run()
+    assert not last_report(host).booted
+
+
+def test_boot_is_reported_again_for_no_guest_that_the_conductor_has_decided_on(host: Host, boot: Path) -> None:
+    host.built()
+    host.manager.reconciler.run()
+    boot.write_text("two\n")
+    other = "22222222-2222-4222-8222-222222222222"
+    host.conductor.verdicts = [DomainVerdict(uuid=other, generation=1, verdict=Verdict.KEEP, undecided=True)]
+    host.manager.reconciler.run()
+    host.driver.power_off(UUID, 0)
+    host.manager.reconciler.run()
+    assert not last_report(host).booted

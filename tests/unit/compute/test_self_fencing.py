@@ -167,6 +167,23 @@ def test_late_command_for_a_stopped_guest_is_dropped_until_the_conductor_has_dec
     fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
 
 
+def test_failed_command_for_a_guest_that_has_to_run_again_does_not_report_that_it_is_off(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    """The conductor would think that the guest has shut itself down, and not start it again."""
+    protected(host, conductor)
+    clock.shift = LEASE
+    host.manager.registration._confirmed += LEASE
+    fencing(host).tick()
+    fencing(host).renew()
+    host.manager.reconciler.run()
+    host.manager.commands["check_can_live_migrate_source"](host.context, command("live-migration"))
+    host.settle()
+    ((_, power_state, error),) = conductor.of("finish_action")
+    assert "the guest does not run" in error
+    assert power_state is None
+
+
 def test_comparison_that_another_stop_has_overtaken_decides_nothing(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:

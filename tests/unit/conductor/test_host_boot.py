@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.db import models
-from nova_lite.objects import DomainReport
+from nova_lite.objects import DomainReport, Verdict
 from tests.support.conductor_world import World
 
 
@@ -64,3 +64,24 @@ def test_protected_server_is_started_again_after_a_boot_whatever_the_host_wants(
 def test_server_that_shut_itself_down_is_stopped(world: World) -> None:
     uuid, _ = off(world, lost_power=False)
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
+
+
+def test_server_with_a_task_as_its_host_booted_is_decided_on_when_the_task_has_ended(world: World) -> None:
+    uuid, host, generation = world.built(metadata={"ha:restart": "always"})
+    report = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=0, booted=True)
+
+    def reported() -> bool:
+        (verdict,) = world.reports.reconcile_domains(world.context(admin=True), host, [report], [])
+        assert verdict.verdict == Verdict.KEEP
+        return verdict.undecided
+
+    set_task(world, "migrating")
+    assert reported()
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
+    set_task(world, None)
+    assert not reported()
+    assert world.open_actions() == [("start", "perform")]
+
+
+def set_task(world: World, task_state: str | None) -> None:
+    world.db.write(lambda uow: uow.session.execute(sa.update(models.Instance).values(task_state=task_state)))

@@ -164,6 +164,7 @@ class ComputeManager:
             )
         self.host.images.sweep_uploads(self.host.name)
         self.host.volumes.sweep()
+        self.self_fencing.forget_comparisons()
         remaining = self.reconciler.run()
         if remaining:
             raise exceptions.ServiceUnavailable(

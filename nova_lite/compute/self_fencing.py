@@ -161,7 +161,7 @@ class SelfFencing:
         #: A conductor has granted a lease to it.
         self._has_lease = False
         self._is_taken_over = False
-        #: Number of times that guests were stopped here. The conductor has decided on `_compared` since the last one.
+        #: Number of times that comparisons were forgotten. The conductor has decided on `_compared` since the last one.
         self.stops = 0
         self._compared: frozenset[str] = frozenset()
         self._must_compare = self.enabled
@@ -257,7 +257,7 @@ class SelfFencing:
             return
         LOG.warning("The lease ends without a reply of the conductor: %d protected guests stop", len(self._guests))
         self._may_start = False
-        self.stops, self._compared, self._must_compare = self.stops + 1, frozenset(), True
+        self.forget_comparisons()
         self._has_stopped = self._guard.stop(self._guests)
 
     def require_lease(self, instance_uuid: str) -> None:
@@ -282,6 +282,10 @@ class SelfFencing:
         except exceptions.ServiceUnavailable:
             found = guard.read_stopped(self._guard.directory)
         return frozenset(found)
+
+    def forget_comparisons(self) -> None:
+        """Note that guests may belong elsewhere from now on: they were stopped, or the host has registered again."""
+        self.stops, self._compared, self._must_compare = self.stops + 1, frozenset(), self.enabled
 
     def compared(self, stops: int, stopped: frozenset[str], decided: Iterable[str]) -> None:
         """Note that a comparison has ended. ``stops`` and ``stopped``: as it began.

@@ -36,6 +36,7 @@ FENCING: Rules = frozenset(
         "renewal of this start",
         "start needs a lease",
         "start again after fencing",
+        "late commands wait for a comparison",
         "evacuations come from the rows",
         "off is confirmed",
         "off is newer than the host",
@@ -57,10 +58,11 @@ class World(NamedTuple):
     Host A: ``machine``, ``link``, ``daemon``. ``arms``: this start fences itself. ``known``: it protects the guest.
     ``left``: ticks of its lease; ``slow``: its clock has missed one of them. ``age`` of its pending request (-1: none),
     and ``missed`` as ``slow``. ``guest``: it runs. ``stopped``: A has stopped it. ``starting``: a command to start it
-    is under way.
+    is under way. ``domain``: A has the guest's definition. ``compared``: a comparison has decided on the guest since A
+    has stopped it.
 
-    In flight: ``request`` and ``reply`` with what they say, ``request_before`` (of an earlier start), ``request_over``
-    (of an ended registration).
+    In flight: ``late``, a command to reboot the guest, which waits in the broker; ``request`` and ``reply`` with what
+    they say, ``request_before`` (of an earlier start), ``request_over`` (of an ended registration).
     """
 
     wanted: bool = True
@@ -93,6 +95,9 @@ class World(NamedTuple):
     guest: bool = True
     stopped: bool = False
     starting: bool = False
+    domain: bool = True
+    compared: bool = False
+    late: bool = False
     disk_b: bool = False
     guest_b: bool = False
     faults: int = 2
@@ -103,7 +108,8 @@ class Fencing:
     """A model of fencing.
 
     ``agent``: "" (none), "works", "lies" (its "off" may do nothing, its status is true) or "hangs". ``armed``: A fences
-    itself. ``faults``: how many of them happen. ``policies``: the owner changes the policy as well.
+    itself. ``faults``: how many of them happen. ``policies``: the owner changes the policy as well. ``late``: a command
+    to reboot the guest waits in the broker.
     """
 
     rules: Rules = FENCING
@@ -111,12 +117,15 @@ class Fencing:
     armed: bool = True
     faults: int = 2
     policies: bool = False
+    late: bool = False
     only_twice: bool = False
 
     def initial(self) -> World:
         armed = self.armed
         left = LEASE if armed else 0
-        return World(armed=armed, arms=armed, known=armed, confirmed=armed, left=left, faults=self.faults)
+        return World(
+            armed=armed, arms=armed, known=armed, confirmed=armed, left=left, faults=self.faults, late=self.late
+        )
 
     def canonical(self, state: World) -> World:
         return state
@@ -303,7 +312,7 @@ class Fencing:
             yield from self._ask(state)
         yield from self._start(state)
         if state.left == 0 and state.known and state.guest:
-            yield "A stops its guest", True, state._replace(guest=False, stopped=True)
+            yield "A stops its guest", True, state._replace(guest=False, stopped=True, compared=False)
 
     def _ask(self, state: World) -> Iterator[Step]:
         if state.age < 0 and state.link:
@@ -329,6 +338,20 @@ class Fencing:
             yield "A begins to start its guest", True, state._replace(starting=True)
         if state.starting:
             yield "A's guest starts", True, state._replace(starting=False, guest=True, stopped=False)
+        if self.late:
+            yield from self._late_command(state, leased)
+
+    def _late_command(self, state: World, leased: bool) -> Iterator[Step]:
+        if state.stopped and not state.compared and state.link and state.conductor and (state.left or not state.arms):
+            stays = state.place == "A"
+            compared = state._replace(compared=stays, stopped=stays, domain=stays)
+            yield "A compares the guest that it has stopped", True, compared
+        if state.late and state.link:
+            over = state._replace(late=False)
+            waits = state.stopped and not state.compared and "late commands wait for a comparison" in self.rules
+            if state.domain and leased and not waits and not state.guest:
+                over = over._replace(starting=True)
+            yield "A gets the late command", True, over
 
     def _register(self, state: World) -> Iterator[Step]:
         """Register in the current epoch, and compare what is here with the database before serving."""
@@ -336,9 +359,11 @@ class Fencing:
             return
         serving = state._replace(daemon="serving", current=True, fenced="", starting=False, doubt=False)
         serving = serving._replace(request_before=bool(state.request), agent_before=bool(state.agent))
-        serving = serving._replace(armed_before=state.armed)
+        serving = serving._replace(armed_before=state.armed, compared=False)
         if state.place != "A":
-            serving = serving._replace(guest=False, stopped=False, known=False)
+            serving = serving._replace(guest=False, stopped=False, known=False, domain=False)
+            if self.late and state.stopped:  # The guest is not reported before the lease is renewed.
+                serving = serving._replace(stopped=True, domain=True)
         if not state.arms:
             older = serving._replace(known=False, left=0)
             yield "A registers with an older conductor", True, older
@@ -357,7 +382,7 @@ class Fencing:
         """End the daemon and its guests when the lease has ended. The guard needs no daemon."""
         if "guard" not in self.rules or state.left or not state.known or not (state.guest or state.starting):
             return
-        after = state._replace(guest=False, stopped=True)
+        after = state._replace(guest=False, stopped=True, compared=False)
         if "guard ends the daemon" in self.rules:
             after = _dead(after)
         yield "A's guard fires", True, after

@@ -33,6 +33,7 @@ RESIZE = Moves("resize")
 LIVE_MIGRATE = LiveMigration()
 FENCE = Fencing()
 FENCE_ONE_FAULT = Fencing(faults=1)
+FENCE_LATE = Fencing(faults=1, late=True)
 FENCE_POLICIES = Fencing(policies=True, faults=0)
 FENCE_AGENT = Fencing(armed=False, agent="works")
 FENCE_LIAR = Fencing(armed=False, agent="lies")
@@ -51,6 +52,7 @@ HOLDS: dict[str, Model] = {
     "live migration, delete, a crash, a machine off": LIVE_MIGRATE,
     "self-fencing, two faults": FENCE,
     "self-fencing, policies that change, a fault": replace(FENCE_POLICIES, faults=1),
+    "self-fencing, a late command, a fault": FENCE_LATE,
     "fence agent, two faults": FENCE_AGENT,
     "fence agent that lies, two faults": FENCE_LIAR,
     "replication to a second site, a fault": REPLICATION,
@@ -408,6 +410,13 @@ PROTECTIONS = [
         "a fenced guest starts only when nobody may start it elsewhere",
         "compute/self_fencing.py: require_lease",
         FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "late commands wait for a comparison",
+        "a command that waited in the broker starts no guest that runs elsewhere",
+        "compute/self_fencing.py: require_lease, compared",
+        FENCE_LATE,
+        twice=True,
     ),
     Protection(
         "start again after fencing",

@@ -167,6 +167,21 @@ def test_late_command_for_a_stopped_guest_is_dropped_until_the_conductor_has_dec
     fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
 
 
+def test_host_that_registers_again_compares_its_stopped_guests_again(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    protected(host, conductor)
+    clock.shift = LEASE
+    fencing(host).tick()
+    fencing(host).renew()
+    host.manager.reconciler.run()
+    fencing(host).require_lease(UUID)
+    fencing(host)._may_start = False
+    host.manager.clean_up()
+    with pytest.raises(exceptions.ServiceUnavailable, match="does not know who runs it"):
+        fencing(host).require_lease(UUID)
+
+
 def test_failed_command_for_a_guest_that_has_to_run_again_does_not_report_that_it_is_off(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:

@@ -141,7 +141,7 @@ def read_cloud(uow: UnitOfWork, conf: cfg.ConfigOpts, concerned: Collection[str]
 
 
 def _rows(uow: UnitOfWork, column: sa.orm.InstrumentedAttribute[Any], values: Collection[str]) -> Iterator[Any]:
-    """Yield the servers on hosts with one of these values in a column, by pages."""
+    """Yield the servers on any host with one of these values in a column, by pages."""
     query = sa.select(*_COLUMNS).where(Instance.host.is_not(None), Instance.deleted == sa.false())
     for page in _pages(values):
         yield from uow.session.execute(query.where(column.in_(page)))

@@ -227,7 +227,8 @@ class Verdict(enum.StrEnum):
 class DomainVerdict(msgspec.Struct, kw_only=True):
     """Decision about one domain. ``keeps_disks``: the host destroys the domain, but another host may need its disks.
 
-    ``undecided``: a task of the server decides later whether the guest, which was off after a boot, starts again.
+    ``undecided``: the server has a task, and it is decided later whether the guest, which its host has lost or stopped,
+    starts again.
     """
 
     uuid: str

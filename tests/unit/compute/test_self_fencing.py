@@ -105,6 +105,13 @@ def protected(host: Host, conductor: Leasing) -> None:
     fencing(host).renew()
 
 
+def stopped(host: Host, conductor: Leasing, clock: Clock) -> None:
+    """Let the lease of a host with a protected guest end."""
+    protected(host, conductor)
+    clock.shift = LEASE
+    fencing(host).tick()
+
+
 def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:
@@ -133,10 +140,8 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
 def test_command_for_a_protected_guest_is_dropped_when_the_lease_has_ended(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:
-    protected(host, conductor)
-    clock.shift = LEASE
+    stopped(host, conductor, clock)
     host.manager.registration._confirmed += LEASE
-    fencing(host).tick()
     host.act(command("start"))
     host.settle()
     assert host.power() == SHUTDOWN
@@ -151,9 +156,7 @@ def test_late_command_for_a_stopped_guest_is_dropped_until_the_conductor_has_dec
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:
     """The command waited in the broker while the host was cut off. The guest runs elsewhere since."""
-    protected(host, conductor)
-    clock.shift = LEASE
-    fencing(host).tick()
+    stopped(host, conductor, clock)
     again = host.next_life()
     conductor.wanted = []
     again.manager.clean_up()
@@ -170,9 +173,7 @@ def test_late_command_for_a_stopped_guest_is_dropped_until_the_conductor_has_dec
 def test_host_that_registers_again_compares_its_stopped_guests_again(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:
-    protected(host, conductor)
-    clock.shift = LEASE
-    fencing(host).tick()
+    stopped(host, conductor, clock)
     fencing(host).renew()
     host.manager.reconciler.run()
     fencing(host).require_lease(UUID)
@@ -186,10 +187,8 @@ def test_failed_command_for_a_guest_that_has_to_run_again_does_not_report_that_i
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:
     """The conductor would think that the guest has shut itself down, and not start it again."""
-    protected(host, conductor)
-    clock.shift = LEASE
+    stopped(host, conductor, clock)
     host.manager.registration._confirmed += LEASE
-    fencing(host).tick()
     fencing(host).renew()
     host.manager.reconciler.run()
     host.manager.commands["check_can_live_migrate_source"](host.context, command("live-migration"))
@@ -202,9 +201,7 @@ def test_failed_command_for_a_guest_that_has_to_run_again_does_not_report_that_i
 def test_comparison_that_another_stop_has_overtaken_decides_nothing(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:
-    protected(host, conductor)
-    clock.shift = LEASE
-    fencing(host).tick()
+    stopped(host, conductor, clock)
     fencing(host).renew()
 
     def lose(_request: Any) -> None:

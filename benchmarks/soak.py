@@ -424,9 +424,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.png and importlib.util.find_spec("matplotlib") is None:
         parser.error("--png needs matplotlib, which is not installed: pip install matplotlib")
-    for name in ("projects", "conductors"):
+    for name in ("projects", "conductors", "buffer_pool"):
         if getattr(options, name) < 1:
-            parser.error(f"--{name} takes a number from 1; it was given {getattr(options, name)}")
+            parser.error(f"--{name.replace('_', '-')} takes a number from 1; it was given {getattr(options, name)}")
     if options.judge:
         result = json.loads(options.judge.read_text())
     else:

@@ -228,11 +228,10 @@ class DomainReconciler:
 
         Guests whose servers had a task are reported again: the task may end with a server that has to run.
         """
-        if not self._boot.is_new():
-            self._boot.mark_reconciled()
-            return
-        self._undecided = frozenset(undecided | {uuid for uuid in touched if self._is_undecided(uuid)})
-        if not self._undecided:
+        waiting = undecided | {uuid for uuid in touched if self._is_undecided(uuid)}
+        if self._boot.is_new() and waiting:
+            self._undecided = frozenset(waiting)
+        else:
             self._undecided = None
             self._boot.mark_reconciled()
 

@@ -173,6 +173,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--page", action="store_true", help="print the table of the results, and lose nothing")
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
     args = parser.parse_args(arguments)
+    for name, least in (("runs", 1), ("parallel", 1), ("computes", 2)):
+        if getattr(args, name) < least:
+            parser.error(f"--{name} takes a number from {least}; it was given {getattr(args, name)}")
     of_real = args.how or args.parallel != 1 or args.results or args.minutes != float("inf")
     if of_real and not args.page and (args.nemesis or args.guests != "real"):
         parser.error("--how, --parallel, --minutes and --results are of real guests only: add --guests real.")

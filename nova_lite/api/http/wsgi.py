@@ -435,14 +435,25 @@ class Query(dict[str, list[str]]):
         text = self.one(name)
         return validation.parse_time(text) if text else None
 
+    def until(self, name: str) -> datetime.datetime | None:
+        """Return the last moment of a time of the query.
+
+        Responses show whole seconds, so a time without a fraction means its whole second.
+        """
+        limit = self.time(name)
+        return limit if limit is None or limit.microsecond else limit.replace(microsecond=999_999)
+
     def changes(self) -> tuple[datetime.datetime | None, datetime.datetime | None]:
-        """Return ``changes-since`` and ``changes-before``. Raises `ValidationError` if the first is the later one."""
+        """Return ``changes-since``, and the last moment of ``changes-before``.
+
+        Raises `ValidationError` if the first is the later one.
+        """
         since, before = self.time("changes-since"), self.time("changes-before")
         if since is not None and before is not None and since > before:
             raise exceptions.ValidationError(
                 detail="The value of changes-since must be less than or equal to changes-before."
             )
-        return since, before
+        return since, self.until("changes-before")
 
 
 def quote_path(path: str) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
+from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.base import exceptions
@@ -34,8 +35,8 @@ class Shown(NamedTuple):
 
 _PAGING = ("fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir")
 
-#: Filters that clients may use although no resource has the attribute. They match nothing.
-_UNMATCHED = ("changed_since",)
+#: The filter by the time of the last change, for resources that have `_CHANGED`.
+_SINCE, _CHANGED = "changed_since", "updated_at"
 #: Filters by tags. Each value is a list of tags, separated by commas.
 _TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
     "tags": lambda present, named: named <= present,
@@ -167,18 +168,29 @@ def _without(view: View, names: Set[str]) -> View:
 
 def _filters(req: ServiceRequest, attributes: Set[str]) -> list[Condition]:
     names = [name for name in dict.fromkeys(req.GET) if name not in _PAGING]
-    unknown = [name for name in names if name not in attributes and name not in (*_UNMATCHED, *_TAGS)]
+    known = {*attributes, *_TAGS} | ({_SINCE} if _CHANGED in attributes else set())
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise exceptions.ValidationError(
             detail=f"{', '.join(repr(name[:64]) for name in unknown)} is invalid attribute for filtering"
         )
-    return [(name, req.GET.getall(name)) for name in names]
+    return [(name, _times(req.GET.getall(name)) if name == _SINCE else req.GET.getall(name)) for name in names]
+
+
+def _times(values: list[str]) -> list[str]:
+    """Return times in the form of responses. An empty text is no time. Raises `ValidationError` for other texts."""
+    try:
+        return [f"{validation.parse_time(text).isoformat(timespec='seconds')}Z" for text in values if text]
+    except ValueError as error:
+        raise exceptions.ValidationError(
+            detail=f"{_SINCE} is a time, as 2026-05-01T10:00:00Z, and not {', '.join(map(repr, values))[:64]}"
+        ) from error
 
 
 def _passes(view: View, name: str, values: list[str]) -> bool:
     """Return whether the attribute has one of ``values``. Conditions on parts (``ip_address=…``) must all match."""
-    if name in _UNMATCHED:
-        return not any(values)
+    if name == _SINCE:
+        return all((view[_CHANGED] or "") >= value for value in values)
     if name in _TAGS:
         named = {tag for value in values for tag in value.split(",") if tag}
         return not named or _TAGS[name](set(view.get("tags") or ()), named)

@@ -464,6 +464,19 @@ def test_server_filters_depend_on_the_version(api: Client) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("2026-01-01T10:00:00Z", "2026-01-01T10:00:00.999999"),
+        ("2026-01-01T10:00:00.25Z", "2026-01-01T10:00:00.250000"),
+    ],
+)
+def test_server_filter_changes_before_includes_the_whole_second_that_responses_show(
+    api: Client, text: str, last: str
+) -> None:
+    assert filters_of(api, f"changes-before={text}", version="2.66").changes_before.isoformat() == last
+
+
+@pytest.mark.parametrize(
     ("status", "vm_states", "task_states"),
     [
         ("ACTIVE", ["active"], None),

@@ -39,7 +39,6 @@ _LISTS = {"uuid": "uuids", "vm_state": "vm_states", "task_state": "task_states"}
 _TAGS = {"tags": "tags", "tags-any": "tags_any", "not-tags": "not_tags", "not-tags-any": "not_tags_any"}
 _TIMES = {
     "changes-since": "changes_since",
-    "changes-before": "changes_before",
     "created_at": "created_at",
     "launched_at": "launched_at",
     "terminated_at": "terminated_at",
@@ -75,6 +74,7 @@ def filters_of_query(req: Request, all_rule: str) -> InstanceFilters | None:
         (_LISTS, query.get),
         (_TAGS, lambda name: (query.one(name) or "").split(",")),
         (_TIMES, lambda name: validation.parse_time(query.one(name) or "")),
+        ({"changes-before": "changes_before"}, query.until),
         (dict(zip(_NUMBERS, _NUMBERS, strict=True)), lambda name: int(query.one(name) or 0)),
     ):
         for parameter, name in parameters.items():

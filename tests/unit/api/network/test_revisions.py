@@ -1,4 +1,4 @@
-"""Changes of one revision only (``If-Match``)."""
+"""Changes of one revision only (``If-Match``), and lists of what has changed."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def test_header_without_a_revision_is_refused(api: Api, header: str) -> None:
     refused = api("DELETE", url, If_Match=header)
     assert refused.status_code == 400 and "If-Match" in refused.text
     assert api("GET", url, If_Match=header).status_code == 200
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_list_of_changed_resources_has_those_of_the_time_that_they_show(api: Api, kind: str) -> None:
+    path, _ = KINDS[kind]
+    made = make_one_of_each(api)[kind]
+    changed = api.get(f"{path}?id={made['id']}")[kind][0]["updated_at"]
+    for since, found in ((changed, [made["id"]]), ("", [made["id"]]), ("2126-01-01T00:00:00Z", [])):
+        listed = api.get(f"{path}?id={made['id']}&changed_since={since}")[kind]
+        assert [one["id"] for one in listed] == found, since
+    message = "changed_since is a time, as 2026-05-01T10:00:00Z, and not 'yesterday'"
+    api.refused("GET", f"{path}?changed_since=yesterday", None, 400, "HTTPBadRequest", message)

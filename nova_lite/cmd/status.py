@@ -20,8 +20,8 @@ import textwrap  # noqa: E402
 import prettytable  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite.base import version  # noqa: E402
-from nova_lite.cmd.manage import CONFIG_FILES, app, upgrade_checks  # noqa: E402
+from nova_lite.base import exceptions, version  # noqa: E402
+from nova_lite.cmd.manage import CONFIG_FILES, app, unreadable_files, upgrade_checks  # noqa: E402
 from nova_lite.cmd.manage.upgrade_checks import Code, Result  # noqa: E402
 
 PROG = "nova-lite-status"
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         metavar="FILE",
         default=[],
-        help=f"may be repeated; default: {', '.join(CONFIG_FILES)}, as far as they can be read",
+        help=f"may be repeated; default: {', '.join(CONFIG_FILES)}, if they exist",
     )
     check.add_argument(
         "--directory",
@@ -74,6 +74,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> int:
+    if not args.config_file and (unreadable := unreadable_files()):
+        raise exceptions.ConfigurationError(reason=f"this user cannot read {', '.join(unreadable)}: run it as root.")
     files = args.config_file or [path for path in CONFIG_FILES if os.access(path, os.R_OK)]
     conf = nova_conf.load([word for path in files for word in ("--config-file", path)], PROG)
     context = app.App(conf, "table")

@@ -61,7 +61,9 @@ def create_token(uow: UnitOfWork, public_key: str, lifetime: int) -> JoinTokenIn
 
 
 def list_tokens(uow: UnitOfWork) -> list[JoinTokenInfo]:
-    query = sa.select(JoinToken).order_by(JoinToken.created_at, JoinToken.id)
+    """Return the tokens that can be used, or could be in the last 30 days. Older ones wait for the next token."""
+    query = sa.select(JoinToken).where(JoinToken.expires_at >= uow.now - _KEPT)
+    query = query.order_by(JoinToken.created_at, JoinToken.id)
     return [rows.to_object(JoinTokenInfo, row) for row in uow.session.scalars(query)]
 
 

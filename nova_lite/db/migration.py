@@ -341,11 +341,19 @@ def sqlite_path(conf: cfg.ConfigOpts) -> str | None:
 
 
 def _prepare_sqlite(conf: cfg.ConfigOpts) -> None:
+    """Make the file. If root makes it, it belongs to the owner of its directory: the conductor has to write it."""
     path = sqlite_path(conf)
     if not path or os.path.exists(path):
         return
+    directory = os.path.dirname(os.path.abspath(path))
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o750, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.makedirs(directory, mode=0o750, exist_ok=True)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            if os.geteuid() == 0:
+                owner = os.stat(directory)
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise exceptions.ConfigurationError(reason=f"the database file {path} cannot be made: {error}") from error

@@ -20,7 +20,7 @@ from collections.abc import Sequence  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite.base import version  # noqa: E402
+from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.base.timing import TIMING, ManageTiming  # noqa: E402
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, App, Commands, Parser, explain  # noqa: E402
 
@@ -100,6 +100,8 @@ def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
         message = explain(error)
         if message is None:
             raise
+        if isinstance(error, exceptions.ConfigurationError | OSError) and not args.config_file:
+            message = _with_hint(message)
         print(f"{PROG}: {' '.join(message.split())}", file=sys.stderr)
         return 1
     finally:
@@ -169,6 +171,29 @@ def _common_options(config_file: object, output: object) -> argparse.ArgumentPar
     )
     common.add_argument("--format", choices=["table", "json"], default=output, help="format of the output")
     return common
+
+
+def unreadable_files() -> list[str]:
+    """Return the files of `CONFIG_FILES` that exist as far as this user can tell, and that it may not read."""
+    return [path for path in CONFIG_FILES if not os.access(path, os.R_OK) and _may_exist(path)]
+
+
+def _may_exist(path: str) -> bool:
+    """Check whether a file exists. One in a directory that this user may not enter may exist."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _with_hint(message: str) -> str:
+    """Add to an error what most likely caused it, if this user cannot read the configuration."""
+    if not (files := unreadable_files()):
+        return message
+    return f"{message.strip().removesuffix('.')}. This user cannot read {', '.join(files)}: run it as root."
 
 
 def _config_arguments(files: list[str]) -> list[str]:

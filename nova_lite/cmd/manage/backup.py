@@ -124,6 +124,8 @@ def create(app: App, args: argparse.Namespace) -> None:
     if os.path.lexists(args.file):
         raise exceptions.ConfigurationError(reason=f"{args.file} exists already; name a new file.")
     directory = os.path.dirname(os.path.abspath(args.file))
+    if not os.path.isdir(directory):
+        raise exceptions.ConfigurationError(reason=f"{directory} is not a directory; make it first.")
     with tempfile.TemporaryDirectory(prefix=".nova-lite-backup-", dir=directory) as work:
         plain = os.path.join(work, "backup.tar.gz")
         with open(plain, "xb", opener=files.private_opener) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:

@@ -90,6 +90,9 @@ def _misplaced(path: str, sections: config_files.Sections, known: config_files.K
 
 
 def _of_machine(directory: str) -> Iterator[str]:
+    if os.path.isdir(directory) and not os.access(directory, os.R_OK | os.X_OK):
+        yield f"{directory}: this user cannot read it: run this as root."
+        return
     common = os.path.join(directory, "nova-lite.conf")
     files = [path for path in sorted(glob.glob(os.path.join(glob.escape(directory), "*.conf"))) if path != common]
     own = [(path, role) for path in files if (role := config_checks.role_of_file(path)) is not None]

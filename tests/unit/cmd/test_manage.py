@@ -57,6 +57,19 @@ def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
     assert "usage:" in tool.error
 
 
+def test_user_who_cannot_read_the_configuration_learns_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, missing = tmp_path / "nova-lite.conf", tmp_path / "manage.conf"
+    known.write_text("")
+    monkeypatch.setattr(manage, "CONFIG_FILES", (str(known), str(missing)))
+    monkeypatch.setattr(manage.os, "access", lambda path, mode: False)
+    cfg.CONF.reset()
+    assert manage.main(["keys", "list"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"or say --directory. This user cannot read {known}: run it as root.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -132,6 +132,11 @@ def test_existing_file_is_not_replaced(tool: Tool, settings: Path) -> None:
     assert file.read_text() == "precious"
 
 
+def test_backup_into_a_directory_that_is_missing_names_the_directory(tool: Tool, settings: Path) -> None:
+    error = tool.fails("backup", "create", str(tool.path / "none" / "backup"))
+    assert f"{tool.path}/none is not a directory" in error
+
+
 def test_database_with_rows_is_replaced_only_on_request_and_not_under_a_conductor(tool: Tool, settings: Path) -> None:
     file = create(tool, settings)
     before = content(tool.database)

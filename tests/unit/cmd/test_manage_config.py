@@ -165,6 +165,12 @@ def test_tool_of_a_machine_with_a_conductor_uses_the_conductors_database(machine
     assert found == {"manage.conf", "conductor.conf"}
 
 
+def test_directory_that_this_user_cannot_read_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.add("scheduler")
+    monkeypatch.setattr(manage.configuration.os, "access", lambda path, mode: path != str(machine.path))
+    assert machine.problems() == [f"{machine.path}: this user cannot read it: run this as root."]
+
+
 def test_directory_without_a_daemons_file_names_those_there_can_be(machine: Machine) -> None:
     (problem,) = machine.problems()
     assert "no daemon has a file here; there can be api.conf, compute.conf" in problem

@@ -191,6 +191,14 @@ def test_full_disk_is_a_failure(check: Status, tool: Tool, monkeypatch: pytest.M
     assert code == 2 and f"{tool.path} has " in str(details) and "needs 100000000" in str(details)
 
 
+def test_user_who_cannot_read_the_configuration_learns_that(
+    tool: Tool, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "unreadable_files", lambda: [str(tool.config)])
+    assert status.main(["upgrade", "check"]) == status.BROKEN
+    assert capsys.readouterr().err == f"nova-lite-status: this user cannot read {tool.config}: run it as root.\n"
+
+
 def test_wrong_configuration_file_ends_the_check(tool: Tool, capsys: Any) -> None:
     cfg.CONF.reset()
     tool.config.write_text("[DEFAULT]\nreport_interval = often\n")

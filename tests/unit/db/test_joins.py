@@ -83,6 +83,12 @@ def test_strangers_get_the_same_answer_whatever_the_token_is(db: Database, conf:
         assert refused(db, conf, NewHost().request(fresh, token=token_id)) == INVALID
 
 
+def test_list_of_tokens_ends_30_days_after_their_end(db: Database) -> None:
+    day = 86400
+    shown, _gone = make_token(db, -29 * day), make_token(db, -31 * day)
+    assert [token.id for token in db.read(joins.list_tokens)] == [shown.id]
+
+
 def test_holder_of_a_token_learns_why_it_cannot_be_used(db: Database, conf: cfg.ConfigOpts) -> None:
     used, expired, revoked = (make_token(db, lifetime) for lifetime in (3600, 0, 3600))
     join(db, conf, NewHost("h0").request(used))

@@ -21,7 +21,9 @@ from nova_lite.base.host_certificates import HOST_FILES, Authority
 from nova_lite.cmd.manage.keys import provide_key
 from nova_lite.cmd.setup import admission
 from nova_lite.compute.api import API
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import joins
+from nova_lite.db.engine import Database
 from nova_lite.db.models import PublishedTrust
 from nova_lite.objects import JoinReply, JoinState, TrustList
 from nova_lite.policies.enforcer import Policy
@@ -124,6 +126,24 @@ def test_replaced_key_of_a_host_ends_after_an_hour(site: Site) -> None:
     site.client.join(third.renewal(new.key))
     site.registrar.tick()
     assert site.client.join(third.renewal(new.key)).state == "joined"
+
+
+def test_host_renews_its_key_at_a_controller_with_the_same_database_and_another_authority(
+    site: Site, db: Database, conductor: ConductorRPC, conf: cfg.ConfigOpts, tmp_path: Path
+) -> None:
+    old, new = NewHost(), NewHost()
+    join(site, old)
+    moved = Site(conf, db, conductor, tmp_path / "second")
+    moved.registrar.tick()
+    moved.client.join(new.renewal(old.key))
+    moved.registrar.tick()
+    state = moved.client.join(new.renewal(old.key))
+    assert trust.reply_of(state, moved.pem, "h1", new.body.key).user == "nova-lite-compute.h1"
+    assert moved.accounts.hashes == {"h1": new.body.password_hash}
+    listed = moved.client.trust()
+    moved.stop()
+    assert listed is not None
+    assert {(entry.role, entry.host) for entry in trust.keys_of(listed, moved.pem)} >= {("compute", "h1")}
 
 
 # --- the list of trusted keys

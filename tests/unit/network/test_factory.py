@@ -98,6 +98,7 @@ def test_new_network_without_gateway() -> None:
         {"cidr6": "fe80::/64"},
         {"cidr6": "ff02::/64"},
         {"cidr6": "fd00::/64", "mtu": 1279},
+        {"mtu": 9217},
     ],
     ids=str,
 )

@@ -33,7 +33,9 @@ def check(policy: BackupPolicy) -> None:
     if not (policy.all_servers or policy.servers or policy.tags):
         raise exceptions.InvalidInput(reason="the policy has no target: name servers or tags, or set all to true")
     if _newest(policy, datetime.datetime(2001, 1, 8)) is None:
-        raise exceptions.InvalidInput(reason="the time of the schedule is outside of the window, so no backup begins")
+        raise exceptions.InvalidInput(
+            reason="the time of the schedule is outside of the window, so no backup begins: choose a time within it"
+        )
 
 
 def latest(policy: BackupPolicy, now: datetime.datetime) -> datetime.datetime:

@@ -28,9 +28,9 @@ CHANGEABLE = (
     *("name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly"),
     *("not_before", "not_after", "servers", "tags", "all_servers"),
 )
-#: States of servers without a disk that changes. A shelved server has its image.
 #: Statuses of a backup that exists, or is being made.
 _CURRENT = (BackupStatus.COMPLETE, BackupStatus.STORING, BackupStatus.RUNNING)
+#: States of servers without a disk that changes. A shelved server has its image.
 _WITHOUT_DISK = (states.BUILDING, states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
 #: Time within which backups that a user has requested have to begin.
 RUN_WINDOW = datetime.timedelta(hours=1)

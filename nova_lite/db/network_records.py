@@ -578,7 +578,7 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr).where(FloatingIpPool.cidr != ""))
     for name, theirs in others:
         if wanted.overlaps(ip.parse_network(theirs, strict=False)):
-            whose = f"of {name} ({theirs})" if context.is_admin else "as all networks of this cloud are apart"
+            whose = f"of {name} ({theirs})" if context.is_admin else "choose a range that no network of this cloud has"
             raise exceptions.InvalidInput(
                 reason=f"Requested subnet with cidr: {cidr} for network: {row.public_id} overlaps with another subnet, "
                 f"{whose}"

@@ -199,12 +199,13 @@ def add_interface(
     known = None if port_id is None else _free_port(uow, context, row, port_id)
     network_id, version = network_records.subnet_of(uow, subnet_id or "")
     if known is not None:
-        network_id, version = known.link_id, 4 if known.address else 6
+        network_id, version = known.link_id, 6 if known.address6 and not known.address else 4
     network = _network(uow, row, network_id, version)
     gateway = _gateway(network, version)
     if known is not None and gateway != (known.address or known.address6):
+        has = known.address or known.address6
         raise exceptions.InvalidInput(
-            reason=f"port {known.id} has the address {known.address or known.address6}, and the interface of a router "
+            reason=f"port {known.id} has {f'the address {has}' if has else 'no address'}. The interface of a router "
             f"has the address of the subnet's gateway here, {gateway}"
         )
     pools = _floating(uow, [network.id]) if version == 4 else set()

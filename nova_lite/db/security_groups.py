@@ -336,7 +336,7 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
         if number in ONLY_IPV6 and rule.ethertype == IPV4:
             raise refused(f"Invalid ethertype {IPV4} for protocol {rule.protocol}.")
     elif low is not None or high is not None:
-        raise refused("Ports are a protocol's: the rule names none.")
+        raise refused("A rule with ports needs a protocol that has ports, such as tcp or udp.")
     if number in (ICMP, ICMPV6):
         if high is not None and low is None:
             raise refused("ICMP type (port-range-min) is missing: for ICMP, a code needs a type.")

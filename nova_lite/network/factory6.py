@@ -45,9 +45,7 @@ def check_modes(subnet: Subnet6, addresses: IPv6Network) -> None:
     modes = {"ipv6_ra_mode": subnet.ra_mode, "ipv6_address_mode": subnet.address_mode}
     for name, mode in modes.items():
         if mode is not None and mode not in ipv6.MODES:
-            raise exceptions.InvalidInput(
-                reason=f"Invalid input for {name}. Reason: '{mode[:64]}' is not in {list(ipv6.MODES)}."
-            )
+            raise exceptions.InvalidInput(reason=f"{name} '{mode[:64]}' is none of {', '.join(ipv6.MODES)}")
     if not subnet.enable_dhcp and any(modes.values()):
         raise exceptions.InvalidInput(
             reason="ipv6_ra_mode or ipv6_address_mode cannot be set when enable_dhcp is set to False."

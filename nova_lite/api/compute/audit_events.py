@@ -13,7 +13,11 @@ from nova_lite.policies import audit_events as policies
 
 _TEXT: t.Schema = t.repeatable({"type": "string", "maxLength": 255})
 
-AUDIT_QUERY = t.strict({**dict.fromkeys(FILTERS, _TEXT), **t.PAGING, "since": t.Q_TIME, "until": t.Q_TIME})
+_OUTCOME: t.Schema = t.repeatable(t.one_of("success", "failure"))
+
+AUDIT_QUERY = t.strict(
+    {**dict.fromkeys(FILTERS, _TEXT), "outcome": _OUTCOME, **t.PAGING, "since": t.Q_TIME, "until": t.Q_TIME}
+)
 
 #: URI of CADF's events.
 _EVENT = "http://schemas.dmtf.org/cloud/audit/1.0/event"

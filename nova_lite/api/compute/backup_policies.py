@@ -21,7 +21,7 @@ def _number(maximum: int) -> t.Schema:
     return {"type": "integer", "minimum": 0, "maximum": maximum}
 
 
-_CLOCK: t.Schema = {"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"}
+_CLOCK: t.Schema = {"type": ["string", "null"], "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"}
 _SCHEDULE = t.strict(
     {"every": t.one_of(*Every), "minute": _number(59), "hour": _number(23), "weekday": t.one_of(*WEEKDAYS)},
     ("every",),

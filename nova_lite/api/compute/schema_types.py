@@ -56,8 +56,8 @@ def keyed(**value: Any) -> Schema:
 
 
 def one_of(*values: str) -> Schema:
-    """Return the schema of an enumeration."""
-    return {"type": "string", "enum": list(values)}
+    """Return the schema of an enumeration. Messages show members of a `StrEnum` as texts."""
+    return {"type": "string", "enum": [str(value) for value in values]}
 
 
 def repeatable(schema: Schema) -> Schema:

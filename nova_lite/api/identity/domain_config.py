@@ -143,8 +143,8 @@ def _check_domain(content: Content, id: str) -> None:
 def _check_names(group: str, option: str) -> None:
     if (group and group not in DEFAULTS) or (option and option not in DEFAULTS[group]):
         raise exceptions.Forbidden(
-            f"Domains have no option {group[:64]} {option[:64]}. They have Keystone's options in {', '.join(DEFAULTS)} "
-            "that are no secrets.".replace("  ", " ")
+            f"Domains have no option {f'{group[:64]} {option[:64]}'.strip()}. They have Keystone's options in "
+            f"{', '.join(DEFAULTS)} that are no secrets."
         )
 
 

@@ -210,6 +210,8 @@ def _role(item: dict[str, Any], content: Content) -> Role:
         found = content.role(id)
     elif id is None and isinstance(name, str):
         found = content.role_named(name)
+    if found is None and not isinstance(name if id is None else id, str):
+        raise exceptions.ValidationError(detail="roles must be a list of objects with an id or a name.")
     return require("role", str(name if id is None else id), found)
 
 

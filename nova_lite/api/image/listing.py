@@ -93,7 +93,11 @@ def _query(req: ServiceRequest, filters: list[tuple[str, str]]) -> ImageQuery:
         elif name in ("created_at", "updated_at"):
             _select_time(query, name, *_time(name, value))
         elif name in _SELECTABLE and (name, value) != ("visibility", "all"):
-            query.filters[name] = _values(name, value)
+            values = _values(name, value)
+            if name == "visibility" and not set(values) <= set(views.VISIBILITIES):
+                known = ", ".join((*views.VISIBILITIES, "all"))
+                raise exceptions.ValidationError(detail=f"Invalid visibility: {value[:64]}. It is one of {known}.")
+            query.filters[name] = values
     return query
 
 

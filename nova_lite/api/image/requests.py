@@ -163,6 +163,9 @@ def _property_name(name: str) -> str:
 def _text(name: str, value: Any) -> str:
     if name == "name" and value is None:
         return ""
-    if not isinstance(value, str) or len(value) > (255 if name in FIELDS else 4096) or "\0" in value:
-        raise exceptions.ValidationError(detail=f"Invalid value for {name[:64]}: it must be a text, and not too long.")
+    maximum = 255 if name in FIELDS else 4096
+    if not isinstance(value, str) or len(value) > maximum or "\0" in value:
+        raise exceptions.ValidationError(
+            detail=f"Invalid value for {name[:64]}: it must be a text of at most {maximum} characters."
+        )
     return value

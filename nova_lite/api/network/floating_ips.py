@@ -53,6 +53,7 @@ class FloatingIpResource(Resource):
 
     def create_floating_ip(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "floatingip", _KNOWN, _ONLY_DEFAULT)
+        _check_port(fields)
         pool_id = requests.required_id(fields, "floating_network_id")
         # The subnet of an external network has its id.
         if requests.an_id(fields, "subnet_id") not in (None, pool_id):
@@ -81,6 +82,7 @@ class FloatingIpResource(Resource):
         any field has the same effect: it was the way before an address had a description.
         """
         fields = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _ONLY_DEFAULT)
+        _check_port(fields)
         fields = fields or {"port_id": None}
         changes: dict[str, Any] = dict(requests.texts(fields, "description"))
         if "port_id" in fields:
@@ -93,6 +95,11 @@ class FloatingIpResource(Resource):
     def delete_floating_ip(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.floating_ip_delete(req.context, self.conductor.floating_ip_get(req.context, id).id)
         return Response(status=204)
+
+
+def _check_port(fields: dict[str, Any]) -> None:
+    if fields.get("fixed_ip_address") and not fields.get("port_id"):
+        raise exceptions.ValidationError(detail="fixed_ip_address cannot be specified without a port_id")
 
 
 def _address(fields: dict[str, Any], name: str) -> str | None:

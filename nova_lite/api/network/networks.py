@@ -253,7 +253,11 @@ class NetworkResource(Resource):
     def _subnet_of(fields: dict[str, Any], network_id: str) -> NetworkRecord:
         cidr = requests.text(fields, "cidr")
         pool_id = requests.an_id(fields, "subnetpool_id")
-        if pool_id is None and requests.flag(fields, "use_default_subnetpool"):
+        if requests.flag(fields, "use_default_subnetpool"):
+            if pool_id is not None:
+                raise exceptions.ValidationError(
+                    detail="subnetpool_id and use_default_subnetpool cannot both be specified"
+                )
             pool_id = "default"
         prefixlen = requests.number(fields, "prefixlen", 0, 128)
         if pool_id is None and not cidr:

@@ -216,7 +216,7 @@ class VolumeApp(
 
     def create(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "volume")
-        if requests.an_id(fields, "consistencygroup_id"):
+        if any(requests.an_id(fields, name) for name in ("consistencygroup_id", "group_id")):
             raise exceptions.ValidationError(detail="This cloud has no groups of volumes.")
         backup_id = requests.an_id(fields, "backup_id")
         image_ref = requests.an_id(fields, "imageRef") or requests.an_id(fields, "image_id")

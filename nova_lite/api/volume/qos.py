@@ -63,7 +63,9 @@ class Qos(types.Types):
         if not name:
             raise exceptions.ValidationError(detail="QoS specs need a name.")
         consumer = _consumer(fields.get("consumer") or "back-end")
-        specs = requests.metadata({key: value for key, value in fields.items() if key not in ("name", "consumer")})
+        specs = requests.metadata(
+            {key: value for key, value in fields.items() if key not in ("name", "consumer")}, "qos_specs"
+        )
         wanted = VolumeQosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer, specs=specs)
         return self._shown(req, self.conductor.volume_qos_create(req.context, wanted))
 
@@ -75,7 +77,7 @@ class Qos(types.Types):
 
     def update_qos(self, req: ServiceRequest, id: str) -> Response:
         """Set some of the specs. The response has what the request has."""
-        fields = requests.metadata(requests.body(req, "qos_specs"))
+        fields = requests.metadata(requests.body(req, "qos_specs"), "qos_specs")
         changes: dict[str, Any] = {"specs": {key: value for key, value in fields.items() if key != "consumer"}}
         if "consumer" in fields:
             changes["consumer"] = _consumer(fields["consumer"])

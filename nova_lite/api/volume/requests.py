@@ -66,7 +66,7 @@ def size(value: Any, name: str = "size") -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_GB:
         raise exceptions.ValidationError(
-            detail=f"Invalid input for field/attribute {name}: not a number of GB above 0."
+            detail=f"Invalid input for field/attribute {name}: it must be a number of GB from 1 to {MAX_GB}."
         )
     return int(value)
 
@@ -115,16 +115,18 @@ def image_of(fields: dict[str, Any], volume: Volume) -> Image:
     )
 
 
-def metadata(value: Any) -> dict[str, str]:
+def metadata(value: Any, field: str = "metadata") -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise exceptions.ValidationError(detail="metadata must be an object.")
+        raise exceptions.ValidationError(detail=f"{field} must be an object.")
     for name, item in value.items():
         if not 1 <= len(name) <= 255 or not isinstance(item, str) or len(item) > 255:
-            raise exceptions.ValidationError(detail="Keys of metadata have 1 to 255 characters, values at most 255.")
+            raise exceptions.ValidationError(
+                detail=f"Keys of {field} have 1 to 255 characters. Values are texts of at most 255."
+            )
     if len(value) > MAX_ITEMS:
-        raise exceptions.ValidationError(detail=f"Metadata have at most {MAX_ITEMS} items.")
+        raise exceptions.ValidationError(detail=f"There are at most {MAX_ITEMS} items in {field}.")
     return dict(value)
 
 

@@ -68,7 +68,7 @@ class Types(rest.ServiceApplication):
             name=name,
             description=requests.text(fields, "description"),
             is_public=requests.flag(fields.get(_PUBLIC, True), _PUBLIC),
-            extra_specs=requests.metadata(fields.get("extra_specs")),
+            extra_specs=requests.metadata(fields.get("extra_specs"), "extra_specs"),
         )
         return Response({"volume_type": views.created_type(self.conductor.volume_type_create(req.context, wanted))})
 
@@ -127,12 +127,12 @@ class Types(rest.ServiceApplication):
         return Response({key: _spec(specs, key)})
 
     def add_extra_specs(self, req: ServiceRequest, id: str) -> Response:
-        specs = requests.metadata(requests.body(req, "extra_specs"))
+        specs = requests.metadata(requests.body(req, "extra_specs"), "extra_specs")
         self._change(req, id, {"extra_specs": specs})
         return Response({"extra_specs": specs})
 
     def set_extra_spec(self, req: ServiceRequest, id: str, key: str) -> Response:
-        spec = requests.metadata(req.json_object())
+        spec = requests.metadata(req.json_object(), "extra_specs")
         if spec.keys() != {key}:
             raise exceptions.ValidationError(detail="Request body and URI mismatch")
         self._change(req, id, {"extra_specs": spec})

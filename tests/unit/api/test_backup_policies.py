@@ -55,6 +55,8 @@ def test_policy_is_created_shown_changed_and_deleted(api: Client) -> None:
         None,
     )
     assert changed["window"] == {"not_before": None, "not_after": None}
+    shown = {"backup_policy": {name: changed[name] for name in POLICY}}
+    assert api.json("PUT", one, shown)["backup_policy"]["window"] == changed["window"]
     assert (changed["targets"]["all"], changed["targets"]["tags"], changed["name"]) == (True, [], "nightly")
     assert api("DELETE", one).status_code == 204
     fault(api("GET", one), "itemNotFound", 404)
@@ -64,7 +66,7 @@ def test_policy_is_created_shown_changed_and_deleted(api: Client) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"schedule": {"every": "month"}}, "every"),
+        ({"schedule": {"every": "month"}}, "'month' is not one of ['hour', 'day', 'week']"),
         ({"schedule": {}}, "every"),
         ({"schedule": {"every": "day", "hour": 24}}, "hour"),
         ({"schedule": {"every": "day", "minute": "5"}}, "minute"),

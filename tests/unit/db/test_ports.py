@@ -104,7 +104,7 @@ def test_no_two_subnets_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
 
     _together(*(lambda network=network: give(network.id) for network in made))
     (sentence,) = said
-    assert "overlaps with another subnet, as all networks of this cloud are apart" in sentence
+    assert "overlaps with another subnet, choose a range that no network of this cloud has" in sentence
     (usable,) = db.read(networks.list_, ME)
     assert (usable.gateway, usable.start, usable.end) == ("10.64.0.1", "10.64.0.2", "10.64.0.254")
     with pytest.raises(exceptions.NetworkNotFound):

@@ -114,6 +114,7 @@ def test_other_users_credentials_are_not_accessible(world: World, alice: str) ->
         ({"roles": "member"}, 400, "roles"),
         ({"roles": {}}, 400, "roles"),
         ({"roles": ["member"]}, 400, "roles"),
+        ({"roles": [{}]}, 400, "with an id or a name"),
         ({"roles": [{"name": "admin"}]}, 400, "unassigned role admin"),
         ({"roles": [{"id": role_id("manager")}]}, 400, "unassigned role manager"),
         ({"roles": [{"name": "king"}]}, 404, "role: king"),

@@ -92,6 +92,8 @@ def test_list_is_filtered(images: Images) -> None:
     assert names("?visibility=public") == ["cirros"]
     assert names("?visibility=community") == ["four"]
     assert names("?visibility=all") == ["cirros", "four", "one", "two, three"]
+    refused = fault(images("GET", "/v2/images?visibility=secret"), "badRequest", 400)
+    assert refused == "Invalid visibility: secret. It is one of public, private, shared, community, all."
     assert names("?owner=demo&os=x&min_ram=7") == ["one"]
     assert names("?size_min=5&size_max=50") == ["one"]
     assert names("?created_at=gt:2026-11-21T08:20:33Z") == []

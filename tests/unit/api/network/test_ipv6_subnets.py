@@ -51,7 +51,7 @@ def test_subnet_has_neutrons_defaults(api: Api, network: dict[str, Any]) -> None
     ("values", "text"),
     [
         ({"ipv6_ra_mode": "slaac", "ipv6_address_mode": "dhcpv6-stateful"}, "must be the same value"),
-        ({"ipv6_ra_mode": "always"}, "is not in"),
+        ({"ipv6_ra_mode": "always"}, "is none of slaac, dhcpv6"),
         ({**SLAAC, "enable_dhcp": False}, "cannot be set when enable_dhcp is set to False"),
         ({**SLAAC, "cidr": "fd40:1::/80"}, "requires the prefix to be /64"),
         ({"cidr": "fd40:1::/48"}, "64 to 126 bits"),

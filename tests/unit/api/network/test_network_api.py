@@ -280,6 +280,8 @@ def test_security_groups_and_rules(api: Api) -> None:
     ):
         unknown = {"security_group_rule": {**fields, "protocol": protocol}}
         api.refused("POST", "/security-group-rules", unknown, 400, kind, text)
+    ports = {"security_group_rule": {**fields, "protocol": None, "port_range_min": 1, "port_range_max": 1}}
+    api.refused("POST", "/security-group-rules", ports, 400, "SecurityGroupRuleInvalid", "such as tcp or udp")
     ports = {"security_group_rule": {**fields, "protocol": "gre", "port_range_min": 1, "port_range_max": 1}}
     api.refused("POST", "/security-group-rules", ports, 400, "SecurityGroupRuleInvalid", "only supported for TCP")
     for protocol, shown in ((112, "112"), ("IP", None), ("SCTP", "sctp"), ("hopopt", "hopopt")):
@@ -334,6 +336,9 @@ def test_floating_address_is_associated_with_a_port(api: Api) -> None:
     api.refused("POST", "/floatingips", taken, 409, "Conflict", "is in use")
     nowhere = {"floatingip": {"floating_network_id": NOBODY}}
     api.refused("POST", "/floatingips", nowhere, 404, "NetworkNotFound", NOBODY)
+    for method, url, more in (("POST", "/floatingips", {"floating_network_id": api.pool.id}), ("PUT", path, {})):
+        body = {"floatingip": {**more, "fixed_ip_address": "10.0.0.9"}}
+        api.refused(method, url, body, 400, "HTTPBadRequest", "without a port_id")
     for address in (made, other):
         assert api("DELETE", f"/floatingips/{address['id']}").status_code == 204
 

@@ -88,6 +88,7 @@ def test_subnets_get_free_prefixes_of_the_pool(api: Api) -> None:
         ({"cidr": "10.65.0.0/24"}, 400, "SubnetAllocationError", "10.65.0.0/24 is not available"),
         ({"cidr": "10.64.0.0/24", "prefixlen": 24}, 400, "HTTPBadRequest", "needs a subnetpool_id, and no cidr"),
         ({"cidr": "rubbish"}, 400, "InvalidInput", "not an IPv4 network"),
+        ({"use_default_subnetpool": True}, 400, "HTTPBadRequest", "cannot both be specified"),
         ({"subnetpool_id": NOBODY}, 404, "SubnetPoolNotFound", NOBODY),
         ({"subnetpool_id": None, "use_default_subnetpool": True}, 400, "SubnetPoolInvalid", "No default subnetpool"),
     ],

@@ -101,6 +101,8 @@ def test_lists_have_filters_order_and_pages(api: Volumes) -> None:
         {"snapshot_id": "x"},
         {"availability_zone": "mars"},
         {"multiattach": True},
+        {"consistencygroup_id": NOBODY},
+        {"group_id": NOBODY},
         {"snapshot_id": NOBODY, "source_volid": NOBODY},
         {"imageRef": NOBODY},
     ],
@@ -108,6 +110,13 @@ def test_lists_have_filters_order_and_pages(api: Volumes) -> None:
 def test_invalid_volume_is_a_400(api: Volumes, values: dict[str, Any]) -> None:
     assert fault(api("POST", "/volumes", {"volume": {"size": 1, **values}}), "badRequest", 400)
     assert api("GET", "/volumes").json["volumes"] == []
+
+
+def test_refused_volume_and_type_say_what_would_be_right(api: Volumes) -> None:
+    response = api("POST", "/volumes", {"volume": {"size": 2**40}})
+    assert "size: it must be a number of GB from 1 to 1048576" in fault(response, "badRequest", 400)
+    response = api("POST", "/types", {"volume_type": {"name": "t", "extra_specs": 5}}, ADMIN)
+    assert fault(response, "badRequest", 400) == "extra_specs must be an object."
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"volume": None}, {"volume": []}])

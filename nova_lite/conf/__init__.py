@@ -6,6 +6,7 @@ generated from these texts. Pure tuning values are constants next to their users
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -78,6 +79,9 @@ GROUPS = (
     vxlan,
 )
 
+#: Place of an option in the errors of oslo.config, with the path of the file.
+_LOCATION = re.compile(r"from LocationInfo\(location=<.*?>, detail='(.*?)'\)")
+
 CONFIG_FILES = ["/etc/nova-lite/nova-lite.conf"]
 
 
@@ -124,11 +128,14 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
 
 
 def described(error: Exception) -> str:
-    """Return the text of an error without the line of a file that cannot be parsed, since it may hold a secret."""
+    """Return the text of an error, for operators.
+
+    It has no line of a file that cannot be parsed, since that may hold a secret.
+    """
     cause = error.__context__
     if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, iniparser.ParseError):
         return f"Failed to parse {error.config_file}: line {cause.lineno}: {cause.msg}"
-    return str(error)
+    return _LOCATION.sub(r"in \1", str(error))
 
 
 def check(conf: cfg.ConfigOpts) -> None:
@@ -142,7 +149,11 @@ def _read_all(conf: cfg.ConfigOpts, listed: Mapping[str, Iterable[cfg.Opt]]) -> 
     for group, opts in listed.items():
         section = conf if group == "DEFAULT" else conf[group]
         for opt in opts:
-            getattr(section, opt.dest)
+            try:
+                getattr(section, opt.dest)
+            except cfg.ConfigSourceValueError as error:
+                named = str(error).replace(f"option {opt.name} ", f"option [{group}] {opt.name} ", 1)
+                raise type(error)(named) from error
 
 
 def existing_config_files() -> list[str]:

@@ -171,6 +171,8 @@ def test_interface_by_port_has_the_address_of_the_gateway(api: Api, cloud: Cloud
     subnet = cloud.subnet()
     other = cloud.port(subnet)
     cloud.refused("add_router_interface", {"port_id": other["id"]}, 400, "InvalidInput", "subnet's gateway")
+    bare = cloud.port(subnet, fixed_ips=[])
+    cloud.refused("add_router_interface", {"port_id": bare["id"]}, 400, "InvalidInput", "has no address. The")
     port = cloud.port(subnet, fixed_ips=[{"ip_address": "10.64.0.1"}])
     assert cloud.connect(port_id=port["id"])["port_id"] == port["id"]
     cloud.refused("add_router_interface", {"port_id": port["id"]}, 409, "PortInUse", "still in use")

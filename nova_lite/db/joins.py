@@ -2,7 +2,7 @@
 
 A token's first valid request binds it to the host's name and key. The same host may repeat its request at any time,
 with this token: an interrupted set-up goes on. Nobody else can use the token then, since each request is signed by the
-host's own key as well.
+host's own key as well. With its key, a host that has joined may use another token as well: it is admitted again.
 
 A machine may be a controller and a compute host at once, or have several roles. It joins as each of them, with a token
 and a row of its own.
@@ -102,6 +102,8 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
             _check_addresses(uow, body)
         return _repeated(uow, row, plain)
     _check_token(uow, token)
+    if row is not None and row.public_key == body.key:
+        return _admitted_again(uow, row, token, body, plain)
     if (known := _same_name(uow, body)) is not None:
         raise exceptions.JoinedHostExists(host=known)
     _check_addresses(uow, body)
@@ -112,6 +114,16 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
     rows.insert(uow, row, exceptions.JoinedHostExists(host=body.host))
     token.used_at, token.host = uow.now, body.host
     return JoinState(state=PENDING)
+
+
+def _admitted_again(uow: UnitOfWork, row: JoinedHost, token: JoinToken, body: JoinBody, plain: str) -> JoinState:
+    """Use another token for a host that has joined, and has its key still. The reply may be of another authority."""
+    _check_addresses(uow, body)
+    state = _repeated(uow, row, plain)
+    row.token_id, row.body, row.state, row.reply, row.signature, row.problem = token.id, plain, PENDING, "", "", ""
+    row.updated_at = token.used_at = uow.now
+    token.host = body.host
+    return JoinState(state=PENDING, up=state.up)
 
 
 def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinState:

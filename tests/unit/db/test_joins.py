@@ -116,6 +116,18 @@ def test_interrupted_host_goes_on_after_its_token_has_expired(db: Database, conf
     assert join(db, conf, host.request(token)).state == "pending"
 
 
+def test_host_with_its_key_is_admitted_again_with_another_token(db: Database, conf: cfg.ConfigOpts) -> None:
+    first, second, host = make_token(db), make_token(db), NewHost()
+    join(db, conf, host.request(first))
+    admit(db)
+    assert join(db, conf, host.request(first)).state == "joined"
+    assert join(db, conf, host.request(second)) == JoinState(state="pending")
+    assert "was used by host h1" in refused(db, conf, host.request(first))
+    admit(db)
+    assert join(db, conf, host.request(second)).state == "joined"
+    assert "was used by host h1" in refused(db, conf, NewHost("h2").request(second))
+
+
 def test_changed_request_of_the_same_host_is_admitted_again(db: Database, conf: cfg.ConfigOpts) -> None:
     token, host = make_token(db), NewHost()
     join(db, conf, host.request(token))

@@ -49,6 +49,8 @@ BACKUPS = controller.STATE / "backups"
 ENVIRONMENT = "NOVA_LITE_UPGRADE"
 
 _PROGRAMS = Path(sys.executable).parent
+#: Name of a wheel's file. pip refuses others.
+_WHEEL = re.compile(r"[A-Za-z0-9_.]+(-[^-]+){4,5}\.whl")
 _UNIT = re.compile(r"nova-lite-([a-z]+)(@[A-Za-z0-9_-]+)?\.service")
 
 
@@ -102,6 +104,10 @@ def _file(name: str, suffixes: tuple[str, ...]) -> Path:
     path = Path(name).resolve()
     if not path.is_file() or path.suffix not in suffixes:
         raise exceptions.ConfigurationError(reason=f"{name} is not a file of the kind {' or '.join(suffixes)}.")
+    if path.suffix == ".whl" and not _WHEEL.fullmatch(path.name):
+        raise exceptions.ConfigurationError(
+            reason=f"{path.name} is not the name of a wheel, such as nova_lite-0.2.0-py3-none-any.whl."
+        )
     return path
 
 

@@ -170,7 +170,7 @@ def test_rollback_to_a_version_that_the_schema_does_not_serve_restarts_nothing(s
 
 
 def test_wheel_is_installed_after_the_backup(site: ScriptedMachine) -> None:
-    wheel, listed = site.path / "nova_lite-0.2.0.whl", site.path / "all.txt"
+    wheel, listed = site.path / "nova_lite-0.2.0-py3-none-any.whl", site.path / "all.txt"
     wheel.touch()
     listed.touch()
     site.add("conductor")
@@ -185,13 +185,13 @@ def test_wheel_is_installed_after_the_backup(site: ScriptedMachine) -> None:
 
 
 def test_wheel_without_a_list_brings_the_libraries_of_the_daemons(site: ScriptedMachine) -> None:
-    wheel = site.path / "nova_lite-0.2.0.whl"
+    wheel = site.path / "nova_lite-0.2.0-py3-none-any.whl"
     wheel.touch()
     site.add(*CONTROLLER, "registrar")
     run("--package", str(wheel))
     first, second = [words for words in site.commands if "-m pip install" in words]
-    assert first.endswith("nova_lite-0.2.0.whl[api,conductor,console,scheduler]") and "--force" not in first
-    assert second.endswith("--force-reinstall --no-deps nova_lite-0.2.0.whl")
+    assert first.endswith("nova_lite-0.2.0-py3-none-any.whl[api,conductor,console,scheduler]") and "--force" not in first
+    assert second.endswith("--force-reinstall --no-deps nova_lite-0.2.0-py3-none-any.whl")
 
 
 def test_daemon_whose_program_was_installed_after_its_start_is_restarted(site: ScriptedMachine) -> None:
@@ -223,6 +223,12 @@ def test_package_that_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     with pytest.raises(exceptions.ConfigurationError, match=r"is not a file of the kind \.whl or \.deb"):
         read(f"--package={name}")
+
+
+def test_wheel_with_a_name_that_pip_refuses_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "nova_lite.whl").touch()
+    with pytest.raises(exceptions.ConfigurationError, match="is not the name of a wheel, such as nova_lite-0.2.0-py3"):
+        read(f"--package={tmp_path}/nova_lite.whl")
 
 
 def test_backup_by_a_program_that_cannot_read_the_schema_is_left_out(

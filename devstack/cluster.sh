@@ -1,12 +1,13 @@
 #!/bin/bash
 # cluster.sh N: a controller and N hosts as containers with systemd, made with nova-lite-setup. A cloud to play with, until Ctrl-C.
 #
-#   cluster.sh N [--debian DIRECTORY] [--guests] [--alert DIRECTORY] [--once]
+#   cluster.sh N [--debian DIRECTORY] [--guests] [--alert DIRECTORY] [--purge] [--once]
 #
 # --debian starts with empty machines, which install the packages that devstack/packages.sh made in DIRECTORY: with Debian 12 or
 # Ubuntu 24.04, as the packages are. It needs debootstrap, and KEYRING as packages.sh does. --guests boots a server for each host.
 # --alert runs Prometheus with the files of the set-up, cuts off the last host until its alerts fire, and stores pictures of the
-# dashboards in DIRECTORY. --once ends without waiting. It prints the seconds of each step.
+# dashboards in DIRECTORY. --purge purges the packages at the end, and fails if anything is left. --once ends without waiting, as
+# --purge does. It prints the seconds of each step.
 # It needs root, systemd-nspawn, and what devstack/test.sh installs. Nothing of it reaches this machine's own interfaces.
 set -euo pipefail
 top=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")

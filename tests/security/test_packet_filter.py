@@ -24,6 +24,7 @@ from nova_lite.virt.libvirt.net import (
     firewall,
     floating_ips,
     migration_peers,
+    names,
     nft,
     security_groups,
     tunnels,
@@ -152,7 +153,7 @@ def test_filters_of_any_text_are_loaded(namespace: str, values: tuple[dict[str, 
     vifs = {vif.id: vif for mine in ports.values() for vif in mine}
     floating = [(address, vifs[port]) for port, address in filters.floating.items() if port in vifs]
     leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
-    table = security_groups.table_name("host")
+    table = names.ports_table("host")
     text = security_groups.ruleset(table, ports, filters) + floating_ips.ruleset(table, leads)
     load(namespace, text, *([f"inet {table}"] if any(ports.values()) or leads else []))
 
@@ -184,7 +185,7 @@ def test_guards_of_any_text_are_loaded_and_changed(
 ) -> None:
     networks = {vif.network.id for vif in before} if served else set()
     old, new = anti_spoofing.guards(before, networks), anti_spoofing.guards(after, networks)
-    table = anti_spoofing.table_name("host")
+    table = names.spoofing_table("host")
     expected = [f"bridge {table}"] if new else []
     load(namespace, anti_spoofing.whole(table, new), *expected)
     if old:
@@ -198,7 +199,7 @@ def test_networks_of_any_text_are_loaded(
 ) -> None:
     def rules(network: Network) -> tuple[str, str]:
         address = ("169.254.87.75", 8775) if metadata else None
-        return firewall.table_name(network), firewall.ruleset(network, address, host_ports)
+        return names.network_table(network.id), firewall.ruleset(network, address, host_ports)
 
     made = dict(nft.usable("network", networks, rules, lambda network: network.id))
     load(namespace, "".join(made.values()), *(f"inet {table}" for table in made))
@@ -220,7 +221,7 @@ def test_sources_of_migrations_of_any_text_are_loaded(namespace: str, host: str,
 
 @given(st.one_of(st.text(), TEXT))
 def test_name_of_a_host_is_a_plain_table(host: str) -> None:
-    name = security_groups.table_name(host)
+    name = names.ports_table(host)
     assert name.isascii() and name.replace("_", "a").isalnum() and len(name) < 256
 
 

@@ -5,7 +5,6 @@ libvirtd reads its certificates at fixed places. Links lead from there to the ho
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from nova_lite.base.host_certificates import (
     SERVER_KEY,
 )
 from nova_lite.cmd.setup import machine
-from nova_lite.cmd.setup.admission import CERTIFICATES, MEMORY, STATE
+from nova_lite.cmd.setup.admission import CERTIFICATES, MEMORY
 
 QEMU = Path("/etc/libvirt/qemu.conf")
 QEMU_MARKS = ("# >>> nova-lite-setup", "# <<< nova-lite-setup")
@@ -38,12 +37,6 @@ SOCKET_SETTINGS = machine.UNITS / f"{TLS_SOCKET}.d" / "nova-lite.conf"
 #: Units that can start libvirtd, which must not run when a further socket of it starts.
 _STARTERS = ("libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket")
 PORT = 16514
-#: Directory of the disks of this host's guests, and beginnings of the names of their networks, filters and tunnels.
-INSTANCES = STATE / "instances"
-NETWORKS, TABLES, TUNNELS = "nova-lite-", "nova_lite_", "nlvx"
-#: Directories in which libvirt leaves files of networks that it has removed.
-LEFT_OVERS = (Path("/var/lib/libvirt/dnsmasq"), Path("/run/libvirt/network"))
-_VIRSH = ("virsh", "--quiet", "--connect", "qemu:///system")
 #: Seconds that libvirt may take to start.
 _SECONDS = 60
 
@@ -134,36 +127,6 @@ def _other_lines() -> list[str]:
             kept.append(line)
         inside = inside and line != last
     return kept
-
-
-def remove_guests() -> None:
-    """End the guests of this host, and remove their networks, packet filters and tunnels. The daemon does not run."""
-    if machine.succeeds("systemctl", "is-active", "--quiet", "libvirtd.socket"):
-        for name in _virsh("list", "--all", "--name"):
-            if str(INSTANCES) in machine.run(*_VIRSH, "dumpxml", name):
-                machine.succeeds(*_VIRSH, "destroy", name)  # Fails for a guest that is off.
-                machine.run(*_VIRSH, "undefine", "--nvram", name)
-        for name in _virsh("net-list", "--all", "--name"):
-            if name.startswith(NETWORKS):
-                machine.succeeds(*_VIRSH, "net-destroy", name)
-                machine.run(*_VIRSH, "net-undefine", name)
-    if machine.succeeds("nft", "--version"):
-        for words in map(str.split, machine.run("nft", "list", "tables").splitlines()):
-            if len(words) == 3 and words[2].startswith(TABLES):
-                machine.run("nft", "delete", "table", *words[1:])
-    for link in machine.run("ip", "-brief", "link").splitlines():
-        name = link.split()[0].partition("@")[0]
-        if name.startswith(TUNNELS):
-            machine.run("ip", "link", "delete", name)
-    for path in (found for directory in LEFT_OVERS for found in directory.glob(f"{NETWORKS}*")):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _virsh(*arguments: str) -> list[str]:
-    return machine.run(*_VIRSH, *arguments).split()
 
 
 def purge() -> None:

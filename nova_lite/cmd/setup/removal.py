@@ -8,7 +8,18 @@ from pathlib import Path
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import balancer, broker, clouds, cluster, controller, galera, libvirt, machine, monitoring
+from nova_lite.cmd.setup import (
+    balancer,
+    broker,
+    clouds,
+    cluster,
+    controller,
+    galera,
+    guests,
+    libvirt,
+    machine,
+    monitoring,
+)
 from nova_lite.rpc import controllers
 
 _UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
@@ -61,8 +72,8 @@ def _purge() -> None:
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)
-    if libvirt.INSTANCES.exists():
-        libvirt.remove_guests()
+    if guests.INSTANCES.exists():
+        guests.remove()
     libvirt.purge()
     cluster.remove_names()
     galera.remove()

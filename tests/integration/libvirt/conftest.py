@@ -23,7 +23,7 @@ from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import dhcp, firewall, migration_peers, networks, nft
+from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, networks, nft
 from tests.integration import guest_image
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
@@ -124,7 +124,7 @@ def remove_network(connection: Any, name: str, bridge: str) -> None:
             if found.isActive():
                 found.destroy()
             found.undefine()
-    table = firewall.table_name(make_network(id=name.removeprefix("nova-lite-")))
+    table = names.network_table(name.removeprefix("nova-lite-"))
     subprocess.run(["nft", "delete", "table", "inet", table], capture_output=True, check=False)
     for suffix in ("d", "off"):
         shutil.rmtree(os.path.join(dhcp.DIRECTORY, f"{name}.{suffix}"), ignore_errors=True)

@@ -12,7 +12,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import anti_spoofing, nft
+from nova_lite.virt.libvirt.net import names, nft
 from tests.integration.libvirt.conftest import (
     Images,
     MakeDriver,
@@ -111,7 +111,7 @@ def test_guest_of_an_older_version_loses_the_filter_of_libvirt_at_its_next_start
 
 
 def guarded(driver: LibvirtDriver, tap: str) -> bool:
-    table = anti_spoofing.table_name(driver.host)
+    table = names.spoofing_table(driver.host)
     listed = subprocess.run(["nft", "list", "table", "bridge", table], capture_output=True, text=True, check=False)
     return f'"{tap}" : goto sent_' in listed.stdout and f'"{tap}" : goto received_' in listed.stdout
 
@@ -151,7 +151,7 @@ def test_guest_whose_record_is_unreadable_is_closed_until_it_is_plugged(
     record = Path(driver.conf.state_path, "instances", "_interfaces", f"{spec.instance.uuid}.json")
     record.write_text("{")
     driver = make_driver("one")
-    tap, table = f"tap{vif.id[:11]}", anti_spoofing.table_name(driver.host)
+    tap, table = f"tap{vif.id[:11]}", names.spoofing_table(driver.host)
     listed = subprocess.run(["nft", "list", "table", "bridge", table], capture_output=True, text=True, check=True)
     assert listed.stdout.count(f'"{tap}" : drop') == 2, "sent and received"
     assert guarded(driver, f"tap{other.id[:11]}")

@@ -15,7 +15,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, ipv6
 from nova_lite.objects.security_group import default_group
-from nova_lite.virt.libvirt.net import anti_spoofing, security_groups
+from nova_lite.virt.libvirt.net import anti_spoofing, names, security_groups
 from nova_lite.virt.libvirt.net.names import tap_name
 from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 
@@ -305,7 +305,7 @@ def test_guards_change_one_guest_at_a_time(link: Link, monkeypatch: pytest.Monke
             raise exceptions.VirtDriverError(reason=done.stderr)
 
     def listed() -> object:
-        table = anti_spoofing.table_name("h")
+        table = names.spoofing_table("h")
         return sorted(
             json.dumps({kind: {k: v for k, v in value.items() if k != "handle"} for kind, value in item.items()})
             for item in json.loads(room.in_space(room.host, "nft", "-j", "list", "table", "bridge", table))["nftables"]
@@ -320,7 +320,7 @@ def test_guards_change_one_guest_at_a_time(link: Link, monkeypatch: pytest.Monke
     guard.plug("b", [moved], [], load)
     changed = listed()
     whole = anti_spoofing.whole(
-        anti_spoofing.table_name("h"),
+        names.spoofing_table("h"),
         anti_spoofing.guards([a], [NETWORK.id]) | anti_spoofing.guards([moved], []),
     )
     load(whole)
@@ -426,7 +426,7 @@ def test_pair_of_all_addresses_is_not_the_host_and_not_another_guest_to_the_meta
 def test_guest_without_port_security_sends_and_receives_what_it_wants(link: Link) -> None:
     link.guards = {name: [msgspec.structs.replace(vif, unguarded=True)] for name, vif in link.vifs.items()}
     link.apply(served=())
-    names = ("MAC", "IPv4", "ARP of another address", "DHCP server", "router advertisement", "PPPoE")
-    assert {name: link.arrives(FORGED[name]) for name in names} == dict.fromkeys(names, True)
+    kinds = ("MAC", "IPv4", "ARP of another address", "DHCP server", "router advertisement", "PPPoE")
+    assert {name: link.arrives(FORGED[name]) for name in kinds} == dict.fromkeys(kinds, True)
     assert link.arrives(BESIDE["IPv4"])
     assert not link.arrives(OF_HOSTS["metadata of another guest"])

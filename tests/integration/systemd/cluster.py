@@ -20,7 +20,8 @@ from nova_lite.cmd.setup import compute, controller
 from tests.integration import guest_image
 from tests.integration.systemd.alert import PROMETHEUS, Alert
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
-from tests.integration.systemd.debian import Debian, DebianMachine
+from tests.integration.systemd.debian import OURS, Debian, DebianMachine
+from tests.integration.systemd.debian import PACKAGES as MOUNTED
 from tests.support import pages
 
 CONTROLLER = "192.0.2.10"
@@ -31,6 +32,21 @@ CLIENT = "python3-openstackclient"
 #: Words of the test guest when it has booted, and the seconds that it may take.
 BOOTED, BOOT_SECONDS = "nova-lite-guest: instance=", 600.0
 _OPENSTACK = "openstack --os-cloud nova-lite"
+PURGE = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "--quiet", *OURS)
+#: Prints what is left of a cloud on a machine: files, users, networks of the kernel, domains, and parts of the broker.
+LEFT = rf"""
+find / /run -xdev -path {MOUNTED} -prune -o -iname '*nova*lite*' -print
+find /etc/pki ! -type d 2>/dev/null
+cut -d: -f1 /etc/passwd /etc/group | grep nova-lite
+ip -brief link | grep '^nl'
+nft list tables 2>/dev/null | grep nova_lite
+for program in iptables-save ip6tables-save; do $program 2>/dev/null | grep NOVA_LITE; done
+virsh list --all --name 2>/dev/null | grep .
+virsh net-list --all --name 2>/dev/null | grep nova-lite
+as_broker="setpriv --reuid=rabbitmq --regid=rabbitmq --clear-groups env HOME=/var/lib/rabbitmq rabbitmqctl --quiet"
+! command -v rabbitmqctl >/dev/null || {{ $as_broker list_vhosts; $as_broker list_users; }} | grep nova-lite
+true
+"""
 
 
 class Cluster:
@@ -75,6 +91,28 @@ class Cluster:
             while BOOTED not in (said := self.openstack(f"console log show {name}")):
                 assert time.monotonic() < deadline, said[-1000:]
                 time.sleep(0.5)
+
+    def purge(self) -> None:
+        """Purge the packages of hosts and controller. Fails if anything is left, or if a purge ends a running guest."""
+        if names := self.openstack("server list -f value -c Name").split():
+            self._try_to_purge(self.hosts[-1])
+            self.openstack(f"server delete --wait {' '.join(names)}")
+        for machine in reversed(self.machines):
+            with self._measured(f"{machine.name}: purge"):
+                machine.run(*PURGE, seconds=SET_UP_SECONDS)
+            left = machine.run("sh", "-c", LEFT)
+            assert left == "", f"Left on {machine.name}: {left}"
+            print(f"{machine.name}: nothing is left", flush=True)
+
+    def _try_to_purge(self, host: BareMachine) -> None:
+        """Purge a host with a guest, which refuses, and install the packages again, which go on with the guest."""
+        said = host.run(*PURGE, check=False, seconds=SET_UP_SECONDS)
+        refused = [line for line in said.splitlines() if "guests run: instance-" in line]
+        assert refused, said
+        print(*refused, sep="\n", flush=True)
+        with self._measured(f"{host.name}: packages again"):
+            host.install("nova-lite-common", "nova-lite-compute")
+            host.run("sh", "-c", "systemctl start nova-lite-compute || { journalctl --unit nova-lite-compute; false; }")
 
     def openstack(self, command: str) -> str:
         return self.controller.execute([f"{_OPENSTACK} {command}"])
@@ -136,8 +174,15 @@ def main() -> int:
         type=pathlib.Path,
         help="boot servers, run Prometheus, cut off the last host until its alert fires, and store pictures there",
     )
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="purge the packages at the end, and fail if anything is left; with --debian",
+    )
     parser.add_argument("--once", action="store_true", help="end without waiting for Ctrl-C")
     args = parser.parse_args()
+    if args.purge and not args.debian:
+        parser.error("--purge needs --debian.")
     if (args.guests or args.alert) and not args.hosts:
         parser.error("servers need a host.")
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -145,7 +190,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-cluster.")))
         _run(stack, directory, args)
-        if not args.once:
+        if not (args.once or args.purge):
             print("\nThe cloud lasts until you press Ctrl-C.", flush=True)
             signal.pause()
     return 0
@@ -184,6 +229,9 @@ def _run(stack: contextlib.ExitStack, directory: pathlib.Path, args: argparse.Na
             cluster.openstack(f"server create --image debian --flavor m1.small --wait busy{number}")
             cluster.openstack(f"server delete --wait busy{number}")
         print(alert.run(cluster.hosts[-1], args.alert))
+    if args.purge:
+        cluster.purge()
+        return
     print("Enter a machine:")
     for machine in cluster.machines:
         print(f"    {machine.name}: nsenter --target {machine.init} -m -u -i -n -p -C bash")

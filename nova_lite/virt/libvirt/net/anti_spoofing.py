@@ -25,7 +25,7 @@ from nova_lite.objects import VIF, ipv6
 from nova_lite.virt.libvirt.net import address_pairs, dual_stack, nft
 from nova_lite.virt.libvirt.net.address_pairs import Pair
 from nova_lite.virt.libvirt.net.firewall import METADATA_ADDRESS
-from nova_lite.virt.libvirt.net.names import tap_name
+from nova_lite.virt.libvirt.net.names import spoofing_table, tap_name
 
 LOG = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class AntiSpoofing:
     """Guards all interfaces of built-in networks on this host."""
 
     def __init__(self, host: str) -> None:
-        self._table = table_name(host)
+        self._table = spoofing_table(host)
         self._lock = threading.Lock()
         self._ports: dict[str, dict[str, Guard]] = {}
         self._loaded: dict[str, Guard] = {}
@@ -125,10 +125,6 @@ class AntiSpoofing:
 
     def _wanted(self) -> dict[str, Guard]:
         return {tap: guard for mine in self._ports.values() for tap, guard in mine.items()}
-
-
-def table_name(host: str) -> str:
-    return nft.table("nova_lite_spoofing_", host)
 
 
 def guards(vifs: Iterable[VIF], served: Collection[str]) -> dict[str, Guard]:

@@ -20,7 +20,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.objects import HostRouter, Network, ipv6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
-from nova_lite.virt.libvirt.net.names import bridge_name
+from nova_lite.virt.libvirt.net.names import bridge_name, network_table
 
 LOG = logging.getLogger(__name__)
 
@@ -28,8 +28,6 @@ LOG = logging.getLogger(__name__)
 METADATA_ADDRESS, METADATA_PORT = "169.254.169.254", 80
 #: Table of libvirt's own rules with its backend nftables.
 _OF_LIBVIRT = "table ip libvirt_network"
-#: Prefix of the names of tables.
-_TABLES = "nova_lite_"
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 
 
@@ -171,7 +169,7 @@ class Firewall:
         """Delete the table of a network that was removed. Raises `VirtDriverError`."""
         self._known.pop(network_id, None)
         if self._works:
-            table = f"inet {nft.table(_TABLES, network_id)}"
+            table = f"inet {network_table(network_id)}"
             nft.apply(f"add table {table}\ndelete table {table}\n")
 
     def set_routing(self, routing: dict[str, Routing]) -> None:
@@ -192,7 +190,7 @@ class Firewall:
         lines = []
         for network, text in list(self._known.values()):
             for wanted in nft.usable("network", [network], self._ruleset, lambda network: network.id):
-                is_gone = f"table inet {table_name(network)}" not in loaded
+                is_gone = f"table inet {network_table(network.id)}" not in loaded
                 lines += [wanted] if is_gone or wanted != text else []
         nft.apply("".join(lines))
 
@@ -211,16 +209,12 @@ def _checked(text: str) -> ipaddress.IPv4Address:
     return address
 
 
-def table_name(network: Network) -> str:
-    return nft.table(_TABLES, network.id)
-
-
 def ruleset(
     network: Network, metadata: tuple[str, int] | None, host_ports: list[int], routing: Routing | None = None
 ) -> str:
     """Return the nft commands that replace a table in one transaction. Raises ValueError for an invalid network."""
     sent, received = _passing(default_routing(network) if routing is None else routing)
-    table, bridge = f"inet {table_name(network)}", nft.interface(bridge_name(network))
+    table, bridge = f"inet {network_table(network.id)}", nft.interface(bridge_name(network))
     to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
     if ipv6.is_assigned(network) or ipv6.is_stateless(network):
         to_host.append("meta nfproto ipv6 udp dport 547 accept")

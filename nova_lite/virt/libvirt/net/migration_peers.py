@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
 from nova_lite.virt.libvirt.net import nft
+from nova_lite.virt.libvirt.net.names import migrations_table
 from nova_lite.virt.libvirt.records import Records
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class MigrationPeers:
         self._is_on: bool = conf.libvirt.live_migration_tls
         self._own = own_address(conf)
         self._records = records
-        self._table = nft.table("nova_lite_migrations_", host)
+        self._table = migrations_table(host)
         self._host = host
         self._path = os.path.join(records.instances_path, f"_migrations@{host}.json")
         self._lock = threading.Lock()

@@ -11,7 +11,6 @@ routers pass.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -28,7 +27,7 @@ from nova_lite.objects.ready import prepare_decoders
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.firewall import Routing, routings
-from nova_lite.virt.libvirt.net.names import bridge_name
+from nova_lite.virt.libvirt.net.names import CHAIN_PARENTS, CHAINS, bridge_name, chain_name
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.static_routes import StaticRoutes
 
@@ -36,11 +35,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds after which the place of the chains before libvirt's is checked again.
 CHECK_SECONDS = 30.0
-
-#: Beginning of the names of the chains, of which there is one for each daemon.
-_PREFIX = "NOVA_LITE_"
-#: Chains that lead to them, by table.
-_PARENTS = {"filter": "FORWARD", "nat": "POSTROUTING"}
 
 prepare_decoders(HostRouter)
 
@@ -130,7 +124,7 @@ class HostRouters:
                 _run(
                     f"{program}-restore", "--noflush", "--wait", text=text or accepting(self._chain, (), version, True)
                 )
-                for table, parent in _PARENTS.items():
+                for table, parent in CHAIN_PARENTS.items():
                     _come_first(program, table, parent, self._chain)
             except exceptions.VirtDriverError as error:
                 LOG.error("Routers and floating addresses are not reached through libvirt's rules: %s", error.message)
@@ -147,11 +141,6 @@ class HostRouters:
         except msgspec.MsgspecError as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return []
-
-
-def chain_name(host: str) -> str:
-    """Return the name of the chains of a daemon, within the 28 characters that iptables accepts."""
-    return _PREFIX + hashlib.sha256(host.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def accepting(
@@ -199,7 +188,7 @@ def _come_first(program: str, table: str, parent: str, chain: str) -> None:
     rules = images.run(*command, "-S", parent).decode(errors="replace").splitlines()
     targets = [rule.rpartition(" ")[2] for rule in rules if rule.startswith("-A ")]
     before = targets[: targets.index(chain)] if chain in targets else None
-    if before is not None and all(target.startswith(_PREFIX) for target in before):
+    if before is not None and all(target.startswith(CHAINS) for target in before):
         return
     if before is not None:
         images.run(*command, "-D", parent, "-j", chain)

@@ -44,7 +44,7 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, nft
 from nova_lite.virt.libvirt.net.address_pairs import Pair
 from nova_lite.virt.libvirt.net.firewall import connected_bridges
-from nova_lite.virt.libvirt.net.names import bridge_name
+from nova_lite.virt.libvirt.net.names import bridge_name, ports_table
 
 LOG = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class PortFirewall:
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
         self.enabled: bool = conf.network.security_groups
-        self._table = table_name(host)
+        self._table = ports_table(host)
         self._host = host
         self._path = os.path.join(directory, f"_port-filters@{host}.json")
         self._floating = floating_ips.FloatingAddresses(directory, host, conf.network.public_interface)
@@ -240,10 +240,6 @@ def _shows_packets(bridge: str) -> bool:
 def _switch(bridge: str, name: str) -> str:
     with open(f"/sys/class/net/{bridge}/bridge/{name}") as file:
         return file.read().strip()
-
-
-def table_name(host: str) -> str:
-    return nft.table("nova_lite_ports_", host)
 
 
 def check_filterable(vif: VIF) -> None:

@@ -26,8 +26,7 @@ from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, HostRouter, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
-from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tunnel_name
-from nova_lite.virt.libvirt.net.security_groups import table_name as filters_table
+from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tunnel_name, tunnels_table
 
 LOG = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class Tunnels:
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
         self._local_ip = str(conf.vxlan.local_ip or conf.my_ip)
         self._port: int = conf.vxlan.dstport
-        self._table = "nova_lite_tunnels_" + filters_table(host).removeprefix("nova_lite_ports_")
+        self._table = tunnels_table(host)
         self._host = host
         self._path = os.path.join(directory, f"_tunnels@{host}.json")
         self._lock = threading.Lock()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import firewall, nft
+from nova_lite.virt.libvirt.net import firewall, names, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network
@@ -112,7 +112,7 @@ def test_changed_routing_loads_the_changed_and_the_missing_tables(tools: Path) -
     made.prepare()
     one, two = make_network(), make_network(id="net-2", bridge="br2")
     nft.apply(made.rules([one, two]))
-    present = "\n".join(f"echo table inet {firewall.table_name(network)}" for network in (one, two))
+    present = "\n".join(f"echo table inet {names.network_table(network.id)}" for network in (one, two))
     script = f'#!/bin/sh\ncase "$1" in list) {present} ;; *) cat >>{tools}/loaded ;; esac\n'
     (tools / "nft").write_text(script)
     made.set_routing({})
@@ -122,7 +122,7 @@ def test_changed_routing_loads_the_changed_and_the_missing_tables(tools: Path) -
     assert (tools / "loaded").read_text() == firewall.ruleset(one, None, [], routed)
     assert made.routed() == [(one, routed), (two, Routing())]
     (tools / "loaded").unlink()
-    (tools / "nft").write_text(script.replace(firewall.table_name(two), "another"))
+    (tools / "nft").write_text(script.replace(names.network_table(two.id), "another"))
     made.set_routing({one.id: routed})
     assert (tools / "loaded").read_text() == firewall.ruleset(two, None, [])
 
@@ -138,9 +138,9 @@ def test_libvirt_with_rules_of_its_own_for_nftables_is_reported(tools: Path, cap
 
 
 def test_network_has_its_own_table() -> None:
-    names = {firewall.table_name(make_network(id=network_id)) for network_id in ("net-1", "net-2", "5f3f3c1e-64a4")}
-    assert len(names) == 3
-    assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in names)
+    found = {names.network_table(network_id) for network_id in ("net-1", "net-2", "5f3f3c1e-64a4")}
+    assert len(found) == 3
+    assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in found)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import HostRouter, Network
-from nova_lite.virt.libvirt.net import floating_ips, routers, tunnels
+from nova_lite.virt.libvirt.net import floating_ips, names, routers, tunnels
 from nova_lite.virt.libvirt.net.firewall import Routing, default_routing
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from tests.support.guests import make_network, make_vif
@@ -120,12 +120,12 @@ def test_chain_accepts_only_what_libvirt_would_refuse() -> None:
 
 
 def test_name_of_the_chain_is_short_enough() -> None:
-    names = {routers.chain_name(host) for host in ("host-a", "host-b", "h" * 300, "\ud800")}
-    assert len(names) == 4 and all(len(name) <= 28 for name in names)
+    found = {names.chain_name(host) for host in ("host-a", "host-b", "h" * 300, "\ud800")}
+    assert len(found) == 4 and all(len(name) <= 28 for name in found)
 
 
 def test_chain_comes_before_those_of_libvirt(tmp_path: Path, kernel: Kernel) -> None:
-    here, chain = make(tmp_path, Networks(ONE, TWO)), routers.chain_name("host-a")
+    here, chain = make(tmp_path, Networks(ONE, TWO)), names.chain_name("host-a")
     kernel.parents["nat"] = ["NOVA_LITE_other", "LIBVIRT_PRT", chain]
     here.set([HostRouter(id="r", networks=[ONE, TWO])])
     assert kernel.parents == {"filter": [chain, "LIBVIRT_FWI"], "nat": [chain, "NOVA_LITE_other", "LIBVIRT_PRT"]}

@@ -1,0 +1,158 @@
+"""Removal of a host's guests and networks: by nova-lite-setup, and by the postrm of the Debian packages."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nova_lite.cmd.setup import guests, machine
+from nova_lite.virt.libvirt.net import names
+
+DEBIAN = Path(__file__).resolve().parents[3] / "devstack/packaging/debian"
+#: A program that prints a known reply. It fails for another question, and writes down anything else: a change.
+PROGRAM = """#!/bin/sh
+line=$(echo "$(basename "$0") $*" | sed 's/ --quiet\\| --connect qemu:...system\\| --wait//g')
+file=$REPLIES/$(echo "$line" | tr / _)
+if [ -e "$file" ]; then
+    cat "$file"
+    exit
+fi
+case "$line" in
+*list*|*show*|*dumpxml*|*is-active*) exit 1 ;;
+esac
+echo "$line" >>"$REPLIES/../changes"
+"""
+NETWORK = """<network>
+  <name>nova-lite-{id}</name>
+  <bridge name='nlbr{id}' stp='off' delay='0'/>
+  <mac address='fa:16:3f:00:00:{vni}'/>
+  <dnsmasq:options xmlns:dnsmasq='http://libvirt.org/schemas/network/dnsmasq/1.0'>
+    <dnsmasq:option value='dhcp-hostsdir={leases}/nova-lite-{id}.d'/>
+  </dnsmasq:options>
+</network>
+"""
+FOREIGN = "<network><name>nova-lite-4</name><bridge name='nlbr4'/></network>"
+CHANGES = """virsh undefine --nvram --managed-save --snapshots-metadata --checkpoints-metadata guest
+nft delete table inet nova_lite_1_a
+ip link delete dev nlvx77
+virsh net-destroy net-1
+virsh net-undefine net-1
+virsh nwfilter-undefine nova-lite-clean-ipv6-1
+nft delete table inet nova_lite_ports_h1
+nft delete table bridge nova_lite_tunnels_h1
+iptables --table nat --delete POSTROUTING --jump CHAIN
+iptables --table nat --flush CHAIN
+iptables --table nat --delete-chain CHAIN
+ip address delete 203.0.113.7/32 dev eth9
+ip address delete 203.0.113.8/32 dev eth9
+ip address delete 169.254.87.75/32 dev lo
+"""
+
+
+class Host:
+    """A machine below a directory: its files, and programs that reply.
+
+    It has a guest and a network of ours, a guest of somebody else on another network of ours, and a network that only
+    has a name like ours.
+    """
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.replies = path, path / "replies"
+        self.leases, self.instances = path / "var/lib/libvirt/dnsmasq", path / "var/lib/nova-lite/instances"
+        for directory in (self.replies, self.leases / "nova-lite-1-a.d", self.leases / "nova-lite-4.d", self.instances):
+            directory.mkdir(parents=True)
+        (path / "etc/nova-lite").mkdir(parents=True)
+        (path / "etc/nova-lite/compute.conf").write_text(
+            "[DEFAULT]\nhost = h1\n[network]\npublic_interface = eth9\n[api]\nmetadata_listen = 169.254.87.75\n"
+        )
+        (self.instances / "floating@h1.json").write_text('["203.0.113.7", "203.0.113.8"]')
+        (self.leases / "nova-lite-1-a.conf").touch()
+        (path / "bin").mkdir()
+        for name in ("virsh", "nft", "ip", "iptables", "ip6tables", "systemctl"):
+            (path / "bin" / name).write_text(PROGRAM)
+            (path / "bin" / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{path / 'bin'}:/usr/bin:/bin")
+        monkeypatch.setenv("REPLIES", str(self.replies))
+        for name, value in (("INSTANCES", self.instances), ("DNSMASQ", self.leases), ("STATUS", path / "run/libvirt")):
+            monkeypatch.setattr(guests, name, value)
+        monkeypatch.setattr(machine, "CONFIGURATION", path / "etc/nova-lite")
+        chain = names.chain_name("h1")
+        for line, text in {
+            "systemctl is-active libvirtd.socket": "",
+            "virsh list --all --uuid": "guest\nothers\n\n",
+            "virsh dumpxml guest": f"<source file='{self.instances}/1/disk'/>",
+            "virsh dumpxml others": "<source file='/srv/disk'/>",
+            "virsh net-list --all --uuid": "net-1\nnet-2\nnet-4\n\n",
+            "virsh net-dumpxml net-1": NETWORK.format(id="1-a", vni="4d", leases=self.leases),
+            "virsh net-dumpxml net-2": NETWORK.format(id="2", vni="4e", leases=self.leases),
+            "virsh net-dumpxml net-4": FOREIGN,
+            "virsh nwfilter-dumpxml nova-lite-clean-ipv6-1": "",
+            "ip -oneline link show master nlbr1-a": "7: nlvx77: <UP> mtu 1450\n",
+            "ip -oneline link show master nlbr2": "8: nlvx78: <UP> mtu 1450\n9: vnet3@if2: <UP> mtu 1450\n",
+            "ip link show dev nlvx77": "",
+            "nft list table inet nova_lite_1_a": "",
+            "nft list table inet nova_lite_2": "",
+            "nft list table inet nova_lite_4": "",
+            "nft list table inet nova_lite_ports_h1": "",
+            "nft list table bridge nova_lite_tunnels_h1": "",
+            f"iptables --table nat --list-rules {chain}": "",
+        }.items():
+            (self.replies / line.replace("/", "_")).write_text(text)
+        self.expected = CHANGES.replace("CHAIN", chain).splitlines()
+
+    def changes(self) -> list[str]:
+        file = self.path / "changes"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def purge(self, package: str) -> subprocess.CompletedProcess[str]:
+        """Run a package's script for a purge, with all its paths below this directory."""
+        script = (DEBIAN / f"{package}.postrm").read_text()
+        for root in ("/etc/", "/var/", "/run/"):
+            script = script.replace(root, f"{self.path}{root}")
+        return subprocess.run(["sh", "-c", script, "postrm", "purge"], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_removal_ends_guests_and_removes_their_networks_by_exact_names(
+    host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guests.remove()
+    assert host.changes() == ["virsh destroy guest", *host.expected]
+    assert capsys.readouterr().out == "Network nova-lite-2 stays: its bridge nlbr2 has vnet3.\n"
+    assert [path.name for path in host.leases.iterdir()] == ["nova-lite-4.d"]
+
+
+def test_purge_of_the_package_removes_what_the_removal_does(host: Host) -> None:
+    done = host.purge("nova-lite-compute")
+    assert done.returncode == 0, done.stderr
+    assert host.changes() == host.expected
+    assert done.stderr == "nova-lite-compute: network nova-lite-2 is left: its bridge nlbr2 has vnet3.\n"
+    assert [path.name for path in host.leases.iterdir()] == ["nova-lite-4.d"]
+    assert not host.instances.exists()
+
+
+@pytest.mark.parametrize("package", ["nova-lite-common", "nova-lite-compute"])
+def test_purge_of_a_host_with_a_running_guest_is_refused_and_its_disks_stay(host: Host, package: str) -> None:
+    running = host.path / "run/libvirt/qemu"
+    running.mkdir(parents=True)
+    (running / "others.xml").write_text("<source file='/srv/disk'/>")
+    (running / "instance-1.xml").write_text(f"<source file='{host.instances}/1/disk'/>")
+    done = host.purge(package)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{package}: guests run: instance-1 \n")
+    assert host.changes() == [] and host.instances.exists()
+
+
+def test_purge_without_libvirt_ends_without_an_error(host: Host) -> None:
+    shutil.rmtree(host.replies)
+    host.replies.mkdir()
+    done = host.purge("nova-lite-compute")
+    assert done.returncode == 0
+    assert done.stderr.startswith("nova-lite-compute: libvirt does not answer")

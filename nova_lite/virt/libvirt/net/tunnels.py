@@ -308,12 +308,19 @@ def _ipv4(text: str) -> ipaddress.IPv4Address | None:
 
 
 def _device(name: str) -> dict[str, object] | None:
-    """Return the settings of a VXLAN device, None if it does not exist."""
+    """Return the settings of a VXLAN device, None if it does not exist.
+
+    They are read from text, because Ubuntu 24.04 prints no valid JSON for these devices.
+    """
     if not os.path.exists(f"{NET}/{name}"):
         return None
-    shown = json.loads(images.run("ip", "-json", "-details", "link", "show", "dev", name))
-    data = shown[0].get("linkinfo", {}).get("info_data", {}) if shown else {}
-    return {name: data.get(name) for name in ("id", "local", "port")}
+    shown = images.run("ip", "-oneline", "-details", "link", "show", "dev", name).decode(errors="replace")
+    words = shown.partition(" vxlan ")[2].split()
+
+    def after(word: str) -> str:
+        return words[words.index(word) + 1] if word in words[:-1] else ""
+
+    return {"id": int(after("id") or 0), "local": after("local"), "port": int(after("dstport") or 0)}
 
 
 def _flooded_to(device: str) -> set[str]:

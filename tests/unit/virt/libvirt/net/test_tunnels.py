@@ -23,6 +23,14 @@ def make_port(number: int = 1) -> VIF:
     return make_vif(number, NETWORK)
 
 
+#: Output of iproute2 for a VXLAN device in a bridge, shortened.
+DEVICE = (
+    "7: nlvx77: <BROADCAST,UP> mtu 1450 master br1 state UNKNOWN group default \\    link/ether fa:be:7c:3e:79:dd \\"
+    "    vxlan id {id} local {local} srcport 0 0 dstport {port} ttl auto ageing 300 udpcsum \\    bridge_slave state "
+    "disabled port_id 0x8001 designated_port 32769 addrgenmode none"
+)
+
+
 class Kernel:
     """Replaces ip, bridge and nft: devices are files in a directory, with their flooding destinations."""
 
@@ -46,8 +54,8 @@ class Kernel:
     def run(self, *command: str) -> bytes:
         line = " ".join(command)
         words = line.split()
-        if line.startswith("ip -json"):
-            return json.dumps([{"linkinfo": {"info_data": self.shown}}]).encode()
+        if line.startswith("ip -oneline -details"):
+            return DEVICE.format(**self.shown).encode()
         if line.startswith("bridge -json"):
             return json.dumps([{"mac": FLOOD_MAC, "dst": peer} for peer in sorted(self.flooded)]).encode()
         self.commands.append(line)

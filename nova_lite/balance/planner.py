@@ -11,6 +11,7 @@ and no host that gave servers away gets one back.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from nova_lite.objects.balance import RESOURCES, BalanceMove, BalancePlan, HostPressure, Load, ServerVerdict
@@ -23,6 +24,8 @@ OVERHEAD = 10.0
 #: Share of the bandwidth that a server's changes of memory may take. A faster one would hardly end its migration.
 MOST_DIRTY = 0.8
 _NOTHING = Load()
+#: Limit of a resource from which it is ignored, however busy it is.
+_IGNORED = 1.0
 #: Rounding errors do not decide.
 _EPSILON = 1e-9
 
@@ -31,10 +34,10 @@ _EPSILON = 1e-9
 class Limits:
     """Limits of a plan.
 
-    ``high``: share (0 to 1) of each resource from which a host is under pressure. ``margin``: distance of the low marks
-    from it. ``gain``: least decrease of a host's excess by a move. ``moves``, ``moves_in``, ``moves_out``: moves that
-    begin within an hour, in the cloud, to a host, and from a host. ``at_once``: moves that are under way at a time.
-    ``bandwidth``: Mbit/s of a transfer. ``move_seconds``: longest transfer.
+    ``high``: share (0 to 1) of each resource from which a host is under pressure; 1: the resource is ignored.
+    ``margin``: distance of the low marks from it. ``gain``: least decrease of a host's excess by a move. ``moves``,
+    ``moves_in``, ``moves_out``: moves that begin within an hour, in the cloud, to a host, and from a host. ``at_once``:
+    moves that are under way at a time. ``bandwidth``: Mbit/s of a transfer. ``move_seconds``: longest transfer.
     """
 
     high: Mapping[str, float]
@@ -47,8 +50,16 @@ class Limits:
     bandwidth: float
     move_seconds: float
 
+    def mark(self, resource: str) -> float:
+        """Return the share from which a host is under pressure: none for a resource that is ignored."""
+        return self.high[resource] if self.high[resource] < _IGNORED else math.inf
+
     def low(self, resource: str) -> float:
-        return max(0.0, self.high[resource] - self.margin)
+        return max(0.0, self.mark(resource) - self.margin)
+
+    def part(self, resource: str, share: float) -> float:
+        """Return the part that a share is of its mark: 0 for a resource that is ignored."""
+        return share / self.mark(resource)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +155,7 @@ def transfer_seconds(server: Server, limits: Limits) -> float:
 
 def worst(shares: Mapping[str, float], limits: Limits) -> str:
     """Return the resource that is closest to, or farthest above, its limit; "" if none is known."""
-    return max(shares, key=lambda name: shares[name] / limits.high[name], default="")
+    return max(shares, key=lambda name: limits.part(name, shares[name]), default="")
 
 
 class _Model:
@@ -180,10 +191,9 @@ class _Model:
 
     def _is_hot(self, name: str) -> bool:
         shares = self.shares(name)
-        mark = self.limits.low if self.hosts[name].was_hot else self.limits.high.__getitem__
         if self.hosts[name].was_hot:
-            return any(share > mark(resource) + _EPSILON for resource, share in shares.items())
-        return any(share >= mark(resource) - _EPSILON for resource, share in shares.items())
+            return any(share > self.limits.low(resource) + _EPSILON for resource, share in shares.items())
+        return any(share >= self.limits.mark(resource) - _EPSILON for resource, share in shares.items())
 
     def _add_member(self, server: Server, host: str, number: int) -> None:
         if server.group is not None:
@@ -370,7 +380,7 @@ def _target(model: _Model, fits: Fits, server: Server) -> str | None:
 
     def rank(name: str) -> tuple[float, str]:
         shares = model.shares_with(name, server)
-        return max((share / model.limits.high[key] for key, share in shares.items()), default=0.0), name
+        return max((model.limits.part(key, share) for key, share in shares.items()), default=0.0), name
 
     return min(usable, key=rank, default=None)
 

@@ -31,7 +31,7 @@ OPTS = [
         default={"cpu": 80, "memory": 90, "disk": 80, "network": 80},
         help=(
             "Percentages of CPU, memory, disk and network from which a host is under pressure. A resource that is left "
-            "out has 80. Set one to 100 to ignore it in practice."
+            "out has 80. Set one to 100 to ignore it."
         ),
     ),
     cfg.IntOpt(

@@ -80,6 +80,15 @@ def test_plan_of_a_loaded_host_moves_one_server_to_the_least_loaded_host_and_say
     ]
 
 
+def test_resource_with_a_limit_of_100_percent_keeps_no_server_and_is_no_reason() -> None:
+    limits = dataclasses.replace(LIMITS, high={**LIMITS.high, "disk": 1.0})
+    busy = Load(cpu=2.0, disk=0.99)
+    assert plan(cloud(host("A", other=busy)), limits).hosts[0].status == "no pressure"
+    (move,) = plan(cloud(host("A", other=busy), host("B", other=busy), *HOT[:2]), limits).moves
+    assert move.reason.startswith("Host A had 80 % CPU pressure")
+    assert plan(cloud(host("A", other=busy), host("B", other=busy), *HOT[:2])).moves == []
+
+
 def test_plan_below_the_limit_has_no_move_however_uneven_hosts_are() -> None:
     assert plan(cloud(host("A"), host("B"), server("a", "A", 4.0), server("b", "A", 3.9))).moves == []
 

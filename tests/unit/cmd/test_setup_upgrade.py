@@ -190,7 +190,7 @@ def test_wheel_without_a_list_brings_the_libraries_of_the_daemons(site: Scripted
     site.add(*CONTROLLER, "registrar")
     run("--package", str(wheel))
     first, second = [words for words in site.commands if "-m pip install" in words]
-    assert first.endswith("nova_lite-0.2.0-py3-none-any.whl[api,conductor,console,scheduler]") and "--force" not in first
+    assert first.endswith(f"{wheel.name}[api,conductor,console,scheduler]") and "--force" not in first
     assert second.endswith("--force-reinstall --no-deps nova_lite-0.2.0-py3-none-any.whl")
 
 
@@ -227,7 +227,7 @@ def test_package_that_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: py
 
 def test_wheel_with_a_name_that_pip_refuses_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "nova_lite.whl").touch()
-    with pytest.raises(exceptions.ConfigurationError, match="is not the name of a wheel, such as nova_lite-0.2.0-py3"):
+    with pytest.raises(exceptions.ConfigurationError, match="is not the name of a wheel"):
         read(f"--package={tmp_path}/nova_lite.whl")
 
 

@@ -115,6 +115,14 @@ class API:
             _send_wake_up(kind, [instance_uuid], lambda: compute_rpcapi.send_command(self.compute, context, command))
         return command
 
+    def accept_volume_snapshot(
+        self, context: RequestContext, volume_id: str, kind: str, payload: dict[str, Any]
+    ) -> None:
+        """Request work on the files of a volume, for Cinder, at the server that has it. Raises a 4xx."""
+        command = _call_with_retry(lambda: self.conductor.accept_volume_snapshot(context, volume_id, kind, payload))
+        uuids = [command.instance.uuid]
+        _send_wake_up(kind, uuids, lambda: compute_rpcapi.send_command(self.compute, context, command))
+
     def delete(self, context: RequestContext, instance_uuid: str, soft: bool) -> None:
         """Request a delete. ``soft``: the server can be restored, unless it has nothing to keep yet."""
         kind = operations.DELETE.kind

@@ -13,7 +13,7 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.fencing import ActionResult
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import HANDLERS, Handler
-from nova_lite.compute.reports import exception_message
+from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.objects import ActionCommand
 from nova_lite.operations import HostStep
 from nova_lite.operations.states import GUEST_OFF
@@ -98,6 +98,8 @@ class CommandExecutor:
                 raise refusal
             data = handler_of(step)(self._host, command)
             return ActionResult(power_state=self._host.power_state(uuid), answer=data)
+        except Stopping:
+            raise  # nothing is decided; the command comes again
         except Exception as error:
             expected = isinstance(error, exceptions.NovaLiteException)
             LOG.warning("Instance %s: %s failed: %s", uuid, command.action, error, exc_info=not expected)

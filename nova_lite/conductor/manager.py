@@ -79,13 +79,16 @@ class ConductorManager:
         self.notifications = Notifications(self.db, conf, timing.conductor)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
-        self.engine = ActionEngine(self.db, conf, network_backend, image_backend, compute, scheduler, handler_for)
+        cinder = _cinder_client(conf)
+        self.engine = ActionEngine(
+            self.db, conf, network_backend, image_backend, compute, scheduler, handler_for, snapshots=cinder
+        )
         attacher = InterfaceAttacher(self.engine)
         self.filter_publisher = FilterPublisher(self.db, compute)
         self.host_publisher = HostPublisher(self.db, scheduler, timing.conductor)
         filter_queries = FilterQueries(self.db, timing.conductor)
         scheduling = Scheduling(self.engine, scheduler, self.host_publisher, filter_queries)
-        self.cinder = CinderDriver(self.engine, _cinder_client(conf), timing.conductor)
+        self.cinder = CinderDriver(self.engine, cinder, timing.conductor)
         self.dispatcher = ActionDispatcher(
             lambda requests: self.engine.guarded(lambda: scheduling.place(requests)), timing.conductor
         )

@@ -113,7 +113,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.34"
+VERSION = "1.35"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1241,6 +1241,16 @@ class ConductorRPC(Protocol):
         """Record that Cinder has extended the volume, and notify the guest.
 
         Raises `VolumeBDMNotFound` if the server does not have the volume.
+        """
+
+    @rpc.change(rpc.API, since="1.35")
+    def accept_volume_snapshot(
+        self, context: RequestContext, volume_id: str, action: str, payload: dict[str, Any]
+    ) -> ActionCommand:
+        """Accept work on the files of a volume of Cinder's, for the server that has it, as `accept_action` does.
+
+        ``action``: ``volume_snapshot_create`` or ``volume_snapshot_delete``. Raises `InvalidVolume` if the volume is in
+        no server, or not in files.
         """
 
     # --- hosts, for the API

@@ -110,6 +110,17 @@ def get(uow: UnitOfWork, device_uuid: str, lock: bool = False) -> Row | None:
     return uow.session.scalars(query).first()
 
 
+def place_of(uow: UnitOfWork, volume_id: str) -> tuple[str, str] | None:
+    """Return the instance that has the volume, and the id of its host's attachment. None without either."""
+    query = sa.select(Row, Instance.host).join(Instance, Instance.uuid == Row.instance_uuid)
+    found = uow.session.execute(query.where(Row.volume_id == volume_id, Row.wanted)).first()
+    if found is None:
+        return None
+    row, host = found
+    attachment = row.attachments.get(str(host))
+    return None if attachment is None else (row.instance_uuid, str(attachment["id"]))
+
+
 def due(uow: UnitOfWork, most: int) -> list[str]:
     query = sa.select(Row.id).where(*is_due(uow.now)).order_by(Row.due_at).limit(most)
     return list(uow.session.scalars(query))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import hashlib
+import re
 import uuid
 from typing import Any
 
@@ -284,6 +285,42 @@ class EncryptedDisk(msgspec.Struct, kw_only=True, frozen=True):
     path: str
 
 
-#: Source of a volume's disk for a hypervisor: the path of a raw file or device, an encrypted one, or a place in the
-#: network.
-VolumeSource = str | EncryptedDisk | NetworkDisk
+#: Kinds of connections of Cinder to files that lie on top of each other.
+FILE_CONNECTIONS = frozenset({"nfs"})
+
+#: Pattern of the names of Cinder's files. They are parts of paths and of qemu's own names of files.
+FILE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$"
+_FILE_NAME = re.compile(FILE_NAME.removesuffix("$"))
+
+
+def is_file_name(text: object) -> bool:
+    """Check whether this is the plain name of a file of Cinder."""
+    return isinstance(text, str) and _FILE_NAME.fullmatch(text) is not None
+
+
+class FileMerge(msgspec.Struct, kw_only=True, frozen=True):
+    """Request to merge two of a volume's files, by their names, in Cinder's words.
+
+    With ``target``, the data of ``source`` go into ``target``, which lies below it, and ``source`` has no use then.
+    Without, the file in use gets the data of all files between it and ``source``; None: of all files below it.
+    """
+
+    source: str | None
+    target: str | None
+
+    def is_done(self, chain: list[str]) -> bool:
+        """Check whether a volume with these files, that in use first, needs no merge any more."""
+        if self.target is not None:
+            return self.source not in chain
+        return chain[1:2] == ([] if self.source is None else [self.source])
+
+
+class Qcow2Disk(msgspec.Struct, kw_only=True, frozen=True):
+    """Volume in a file with the format qcow2, perhaps on top of other files in the same directory."""
+
+    path: str
+
+
+#: Source of a volume's disk for a hypervisor: the path of a raw file or device, a file with another format, or a place
+#: in the network.
+VolumeSource = str | EncryptedDisk | Qcow2Disk | NetworkDisk

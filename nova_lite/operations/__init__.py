@@ -85,6 +85,8 @@ from nova_lite.operations.steps import (
     PUBLISH,
     RELEASE,
     RELEASE_SOURCE,
+    REPORT,
+    REPORT_ERROR,
     RETURN,
     ROLL_BACK,
     ROTATE,
@@ -109,10 +111,18 @@ from nova_lite.operations.types import (
     Operation,
     ReleaseStep,
     ScheduleStep,
+    ServiceStep,
+    SnapshotStep,
     Step,
     first_applicable,
 )
-from nova_lite.operations.volumes import ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME
+from nova_lite.operations.volumes import (
+    ATTACH_VOLUME,
+    DETACH_VOLUME,
+    SWAP_VOLUME,
+    VOLUME_SNAPSHOT_CREATE,
+    VOLUME_SNAPSHOT_DELETE,
+)
 
 __all__ = [
     "ANY",
@@ -161,6 +171,8 @@ __all__ = [
     "REBUILD",
     "RELEASE",
     "RELEASE_SOURCE",
+    "REPORT",
+    "REPORT_ERROR",
     "RESCUE",
     "RESET_STATE",
     "RESIZE",
@@ -189,6 +201,8 @@ __all__ = [
     "UNRESCUE",
     "UNSHELVE",
     "UNSHELVE_OFFLOADED",
+    "VOLUME_SNAPSHOT_CREATE",
+    "VOLUME_SNAPSHOT_DELETE",
     "WATCHDOG",
     "HostRole",
     "HostStep",
@@ -201,6 +215,8 @@ __all__ = [
     "Phase",
     "ReleaseStep",
     "ScheduleStep",
+    "ServiceStep",
+    "SnapshotStep",
     "Source",
     "Step",
     "command_method",
@@ -218,6 +234,7 @@ OPERATIONS = OperationTable(
         *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
         *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
         *(ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME),
+        *(VOLUME_SNAPSHOT_CREATE, VOLUME_SNAPSHOT_DELETE),
         *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE, CRASH, WATCHDOG),
     )
 )

@@ -39,6 +39,7 @@ EVACUATE = Operation(
         *(states.REBUILDING, states.REBUILD_SPAWNING),
         *(states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING),
         *(states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME),
+        *(states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME),
     ),
     needs_host=False,
     failed=states.ERROR,

@@ -67,4 +67,6 @@ SILENT = {
     "crash": "Nova has no notification about crashes",
     "watchdog": "Nova has no notification about watchdogs",
     "reset_state": "Nova only has instance.update for it",
+    "volume_snapshot_create": "Nova has no notification about the files of volumes",
+    "volume_snapshot_delete": "Nova has no notification about the files of volumes",
 }

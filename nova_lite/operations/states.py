@@ -58,6 +58,8 @@ ATTACHING_VOLUME = "attaching_volume"
 DETACHING_VOLUME = "detaching_volume"
 COPYING_VOLUME = "copying_volume"
 SWAPPING_VOLUME = "swapping_volume"
+SNAPSHOTTING_VOLUME = "snapshotting_volume"
+MERGING_VOLUME = "merging_volume"
 ATTACHING_INTERFACE = "attaching_interface"
 DETACHING_INTERFACE = "detaching_interface"
 

@@ -85,6 +85,11 @@ class Step:
     moves_to: HostRole | None = None
     notification: Notification | None = None
 
+    @property
+    def outlives_action(self) -> bool:
+        """True if the step is repeated until it succeeds, even beside later operations of the server."""
+        return False
+
 
 @dataclasses.dataclass(frozen=True)
 class ScheduleStep(Step):
@@ -149,7 +154,12 @@ class NetworkStep(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageStep(Step):
+class ServiceStep(Step):
+    """A call to another service that concerns no host. A later operation of the server may begin beside it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageStep(ServiceStep):
     """A call to the image backend about the image ``image_id`` of the action's payload."""
 
     _: dataclasses.KW_ONLY
@@ -157,11 +167,21 @@ class ImageStep(Step):
 
     @property
     def outlives_action(self) -> bool:
-        """True if the step releases something that is no part of the server.
-
-        Such a step is repeated until it succeeds, even beside later operations of the server.
-        """
+        """True if the step releases something that is no part of the server."""
         return self.verb not in MAKES_IMAGE
+
+
+@dataclasses.dataclass(frozen=True)
+class SnapshotStep(ServiceStep):
+    """A report to Cinder that the snapshot ``snapshot_id`` of the action's payload has this ``status``."""
+
+    _: dataclasses.KW_ONLY
+    status: str
+
+    @property
+    def outlives_action(self) -> bool:
+        """True, because Cinder waits for the report."""
+        return True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nova_lite.operations import states
 from nova_lite.operations.notifications import Notification, Payload
-from nova_lite.operations.steps import DETACH, PERFORM, TAKE_BACK, WITH_GUEST
-from nova_lite.operations.types import HostStep, Operation
+from nova_lite.operations.steps import DETACH, PERFORM, REPORT, REPORT_ERROR, TAKE_BACK, WITH_GUEST
+from nova_lite.operations.types import HostStep, Operation, SnapshotStep
 
 #: Attaching has a task state, so that no operation that rebuilds the guest comes between. After a failure the volume is
 #: free only when the host has confirmed that the guest does not have it.
@@ -73,4 +73,41 @@ SWAP_VOLUME = Operation(
     ),
     rule="os_compute_api:os-volumes-attachments:swap",
     admin=True,
+)
+
+
+def _on_file(method: str, task: str, deadline: str | None, well: str, badly: str) -> Operation:
+    """Return an operation on the file of a volume that Cinder requests, and whose result it waits for.
+
+    ``well``, ``badly``: the status of the snapshot for Cinder afterwards. The undo asks the host whether it was done
+    after all: what Cinder believes must be what the guest has.
+    """
+    rollback = HostStep(
+        TAKE_BACK, f"rollback_{method}", task=task, retry_forever=True, may_complete_late=True, since="1.24"
+    )
+    step = HostStep(
+        PERFORM,
+        method,
+        task=task,
+        event=f"compute_{method}",
+        deadline=deadline,
+        self_compensating=True,
+        undo=(rollback, SnapshotStep(REPORT_ERROR, status=badly)),
+        since="1.24",
+    )
+    return Operation(
+        method,
+        allowed=(states.ACTIVE, states.PAUSED, states.STOPPED),
+        steps=(step, SnapshotStep(REPORT, status=well)),
+    )
+
+
+#: The guest gets a new file of Cinder's on top of the present one, which is the snapshot from then on.
+VOLUME_SNAPSHOT_CREATE = _on_file(
+    *("volume_snapshot_create", states.SNAPSHOTTING_VOLUME, None, "creating", "error"),
+)
+
+#: Two files of the volume become one, while the guest uses them.
+VOLUME_SNAPSHOT_DELETE = _on_file(
+    *("volume_snapshot_delete", states.MERGING_VOLUME, "snapshot_deadline", "deleting", "error_deleting"),
 )

@@ -14,6 +14,7 @@ from oslo_policy import policy
 
 from nova_lite.policies import (  # noqa: F401 each import adds rules
     aggregates,
+    assisted_volume_snapshots,
     audit_events,
     availability_zone,
     backups,

@@ -27,6 +27,7 @@ from nova_lite.objects import (
     BlockDevice,
     Diagnostics,
     DiskSource,
+    FileMerge,
     HostProblem,
     Image,
     IncidentKind,
@@ -604,6 +605,39 @@ class VolumeCopying(Protocol):
     def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
         """End a swap. Return whether the guest has the new volume. If not, the new file may be smaller than ``size``
         bytes."""
+        ...
+
+
+@runtime_checkable
+class VolumeFiling(Protocol):
+    """A driver that can work on the files of a volume that Cinder has in files on top of each other.
+
+    All methods raise `DomainNotFound`, and `VirtDriverError` if the volume is not in such files. The guest may be off.
+    """
+
+    def volume_file_names(self, instance_uuid: str, volume_id: str) -> list[str]:
+        """Return the plain names of the volume's files, that in use first."""
+        ...
+
+    def snapshot_volume_file(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
+        """Let the guest use the file ``new_file``, which Cinder has made on top of the present one.
+
+        Do nothing if the guest has it already. Its file systems are frozen for an instant if its agent answers. On
+        failure the guest keeps its file.
+        """
+        ...
+
+    def merge_volume_files(
+        self, instance_uuid: str, volume_id: str, request: FileMerge, check: Callable[[], None]
+    ) -> None:
+        """Merge two files. Do nothing if that has happened. ``check`` is called often, and may end it by raising.
+
+        Then nothing of the merge continues, and the guest has all its data.
+        """
+        ...
+
+    def end_volume_merge(self, instance_uuid: str, volume_id: str) -> None:
+        """End a merge that an earlier run of the daemon has left, if any."""
         ...
 
 

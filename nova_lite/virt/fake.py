@@ -43,6 +43,7 @@ from nova_lite.objects import (
     DiskFile,
     DiskSource,
     EncryptedDisk,
+    FileMerge,
     HostProblem,
     Image,
     Instance,
@@ -54,6 +55,7 @@ from nova_lite.objects import (
     NicDiagnostics,
     NUMACell,
     PortFilters,
+    Qcow2Disk,
     VolumeSource,
 )
 from nova_lite.objects.block_device import root_volume
@@ -71,7 +73,8 @@ class Domain(msgspec.Struct, kw_only=True):
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
     CPUs of the host that are dedicated to the domain.
-    ``checkpoint``: the last backup since which the changes of the disk are known.
+    ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
+    of a volume, by its id, that in use first.
     """
 
     uuid: str
@@ -92,6 +95,7 @@ class Domain(msgspec.Struct, kw_only=True):
     interfaces: list[str] = msgspec.field(default_factory=list)
     host_cpus: list[int] = msgspec.field(default_factory=list)
     checkpoint: str | None = None
+    volume_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -571,6 +575,7 @@ class FakeDriver(driver.ComputeDriver):
             self.volume_key(volume_id)
             domain.encrypted = [*domain.encrypted, volume_id]
         domain.volumes[volume_id] = device.device_name or ""
+        domain.volume_files |= _files({volume_id: path})
         self._write(domain)
         self._say(instance_uuid, f"fake guest has found volume {volume_id} as {device.device_name}")
         self._step("attach_volume_after")
@@ -580,6 +585,7 @@ class FakeDriver(driver.ComputeDriver):
         self._step("detach_volume")
         if domain.volumes.pop(volume_id, None) is not None:
             domain.encrypted = [known for known in domain.encrypted if known != volume_id]
+            domain.volume_files.pop(volume_id, None)
             self._write(domain)
             self._say(instance_uuid, f"fake guest has released volume {volume_id}")
 
@@ -626,6 +632,44 @@ class FakeDriver(driver.ComputeDriver):
     def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
         self._step("end_swap")
         return new_id in self._read(instance_uuid).volumes
+
+    def volume_file_names(self, instance_uuid: str, volume_id: str) -> list[str]:
+        found = self._read(instance_uuid).volume_files.get(volume_id)
+        if not found:
+            raise exceptions.VolumeNotInFiles(volume_id=volume_id, reason="the guest does not have it so")
+        return found
+
+    def snapshot_volume_file(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
+        self._step("snapshot_volume_file")
+        names = self.volume_file_names(instance_uuid, volume_id)
+        if names[0] == new_file:
+            return
+        self._set_files(instance_uuid, volume_id, [new_file, *names])
+        self._step("snapshot_volume_file_after")
+
+    def merge_volume_files(
+        self, instance_uuid: str, volume_id: str, request: FileMerge, check: Callable[[], None]
+    ) -> None:
+        self._step("merge_volume_files")
+        check()
+        names = self.volume_file_names(instance_uuid, volume_id)
+        if request.is_done(names):
+            return
+        if request.target is not None:
+            left = [name for name in names if name != request.source]
+        else:
+            left = names[:1] if request.source is None else [names[0], *names[names.index(request.source) :]]
+        self._set_files(instance_uuid, volume_id, left)
+        self._step("merge_volume_files_after")
+
+    def end_volume_merge(self, instance_uuid: str, volume_id: str) -> None:
+        self._step("end_volume_merge")
+
+    def _set_files(self, instance_uuid: str, volume_id: str, names: list[str]) -> None:
+        domain = self._read(instance_uuid)
+        domain.volume_files[volume_id] = names
+        self._write(domain)
+        self._say(instance_uuid, f"fake guest has volume {volume_id} in {' on '.join(names)}")
 
     def _everywhere(self) -> Iterator[Domain]:
         """Yield the domains of all fake hosts of this machine."""
@@ -878,9 +922,16 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
         config_drive=instance.config_drive,
         volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
         encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
+        volume_files=_files(spec.volumes),
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
     )
+
+
+def _files(sources: Mapping[str, VolumeSource]) -> dict[str, list[str]]:
+    """Return the names of the files in use, by the ids of volumes in plain files."""
+    paths = {key: item.path if isinstance(item, Qcow2Disk) else item for key, item in sources.items()}
+    return {key: [os.path.basename(path)] for key, path in paths.items() if isinstance(path, str)}
 
 
 def _info(domain: Domain) -> driver.DomainInfo:

@@ -44,11 +44,13 @@ DISK_FORMATS = ("raw", "qcow2")
 
 class DiskInfo(msgspec.Struct, frozen=True):
     """Properties of a disk. ``virtual_size``: bytes that a guest sees. ``data_files``: other files that the image
-    refers to."""
+    refers to. ``backing``: the one below it, as the image names it, and ``backing_format`` as the image says."""
 
     format: str
     virtual_size: int
     data_files: list[str]
+    backing: str = ""
+    backing_format: str = ""
 
 
 class QemuImg:
@@ -76,6 +78,8 @@ class QemuImg:
             format=answer["format"],
             virtual_size=answer["virtual-size"],
             data_files=[str(reference) for reference in references if reference],
+            backing=str(answer.get("backing-filename") or ""),
+            backing_format=str(answer.get("backing-filename-format") or ""),
         )
 
     def convert(self, source: str, info: DiskInfo, target: str) -> None:
@@ -111,6 +115,24 @@ class QemuImg:
         memory = f"--as={FLATTEN_MEMORY}"
         command = ["prlimit", memory, "qemu-img", "convert", "-f", source_format, "-O", "qcow2", source, target]
         run_checked(check, "setpriv", "--pdeathsig", "KILL", "nice", *command)
+
+    def commit(self, top: str, base: str, check: Callable[[], None]) -> None:
+        """Write the data of the unused qcow2 file ``top`` into ``base``, a file below it. ``top`` stays as it is."""
+        self._work_on(check, "commit", "-q", "-f", "qcow2", "-d", "-b", file_argument(base), file_argument(top))
+
+    def rebase(self, path: str, base: tuple[str, str] | None, check: Callable[[], None], unsafe: bool = False) -> None:
+        """Put the unused qcow2 file ``path`` on top of ``base``: name in its directory and format; None for nothing.
+
+        It gets the data of the files in between, unless ``unsafe``: then ``base`` has them.
+        """
+        name, kind = ("", "") if base is None else base
+        options = [*(["-F", kind] if kind else []), *(["-u"] if unsafe else [])]
+        self._work_on(check, "rebase", "-q", "-f", "qcow2", "-b", name, *options, file_argument(path))
+
+    def _work_on(self, check: Callable[[], None], *command: str) -> None:
+        """Run qemu-img with a limit of memory. ``check`` may cancel it by raising."""
+        memory = f"--as={FLATTEN_MEMORY}"
+        run_checked(check, "setpriv", "--pdeathsig", "KILL", "nice", "prlimit", memory, "qemu-img", *command)
 
     def remove_bitmaps(self, path: str) -> None:
         """Remove the bitmaps of a qcow2 file that no program has open."""

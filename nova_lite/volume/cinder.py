@@ -2,7 +2,9 @@
 
 qemu opens RBD images itself, so the host does nothing for them. os-brick connects all other kinds (iSCSI, NVMe over
 fabrics, NFS, Fibre Channel) and returns a path. Each connection is recorded before it is made, so that the daemon can
-disconnect it after a crash. The record contains secrets, so only root can read it::
+disconnect it after a crash. A volume in a file may have several files on top of each other. The record names the one
+that the guest uses, and those that it has left. Cinder may name one of these for a moment after a snapshot. The record
+contains secrets, so only root can read it::
 
     <state_path>/volumes-connected/<instance>/<volume>.json
 """
@@ -14,6 +16,7 @@ import json
 import logging
 import os
 import platform
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,13 +25,20 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
-from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection, VolumeSource, VolumeWork
+from nova_lite.objects import BlockDevice, Image, NetworkDisk, Qcow2Disk, VolumeConnection, VolumeSource, VolumeWork
+from nova_lite.objects.volume import FILE_CONNECTIONS, is_file_name
 from nova_lite.volume.driver import VolumeBackend
 
 LOG = logging.getLogger(__name__)
 
-RBD = "rbd"
+RBD, QCOW2 = "rbd", "qcow2"
 DIRECTORY = "volumes-connected"
+#: Directory of mounted shares.
+MOUNTS = "mnt"
+
+#: End of the name of a file that Cinder has made for a snapshot. It has the format qcow2 in any case. Of the others
+#: Cinder tells the format.
+_SNAPSHOT_FILE = re.compile(r".\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class CinderVolumes(VolumeBackend):
@@ -39,6 +49,7 @@ class CinderVolumes(VolumeBackend):
     def __init__(self, conf: cfg.ConfigOpts, fetch_image: Callable[[Image, str], None]) -> None:
         super().__init__(conf, fetch_image)
         self._directory = os.path.join(os.path.abspath(conf.state_path), DIRECTORY)
+        self._mounts = os.path.join(os.path.abspath(conf.state_path), MOUNTS)
         self._remove_unfinished()
         self._brick = _load_brick(conf)
         self._mutex = threading.Lock()
@@ -64,10 +75,30 @@ class CinderVolumes(VolumeBackend):
             return rbd_disk(info)
         path = self._record_path(instance_uuid, connection.volume_id)
         with self._mutex, _as_driver_error("connected", connection.volume_id):
-            self._write(_with_directory(path), info, None)
+            known = _read(path) or {}
+            left = known.get("left", [])
+            if info.get("name") in left:
+                info = known["info"]
+            file_format = _file_format(info) if is_file(info) else ""
+            self._write(_with_directory(path), info, None, left)
             device = self._connector_of(info).connect_volume(info)
-            self._write(path, info, _plain(device))
-            return _text(device["path"])
+            self._write(path, info, _plain(device), left)
+            found = _text(device["path"])
+            return Qcow2Disk(path=found) if file_format == QCOW2 else found
+
+    def is_in_file(self, instance_uuid: str, volume_id: str) -> bool:
+        record = _read(self._record_path(instance_uuid, volume_id))
+        return record is not None and is_file(record["info"])
+
+    def switched(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
+        path = self._record_path(instance_uuid, volume_id)
+        with self._mutex:
+            record = _read(path)
+            if record is None or record["info"]["name"] == new_file:
+                return
+            info = record["info"]
+            left = [*record.get("left", []), info["name"]]
+            self._write(path, {**info, "name": new_file, "format": QCOW2}, record["device"], left)
 
     def disconnect(self, instance_uuid: str, volume_id: str | None = None) -> None:
         directory = os.path.join(self._directory, str(uuid.UUID(instance_uuid)))
@@ -102,10 +133,14 @@ class CinderVolumes(VolumeBackend):
             raise exceptions.VirtDriverError(
                 reason=f"this host cannot connect {kind} volumes: os-brick is not installed (nova_lite[os-brick])"
             )
-        return self._brick.InitiatorConnector.factory(kind.upper(), "", use_multipath=False, conn=info)
+        options = {f"{kind}_mount_point_base": self._mounts} if is_file(info) else {}
+        return self._brick.InitiatorConnector.factory(kind.upper(), "", use_multipath=False, conn=info, **options)
 
-    def _write(self, path: str, info: Mapping[str, Any], device: Mapping[str, Any] | None) -> None:
-        content = json.dumps({"info": info, "device": device}).encode()
+    def _write(
+        self, path: str, info: Mapping[str, Any], device: Mapping[str, Any] | None, left: Sequence[str] = ()
+    ) -> None:
+        """Write the record of a connection. ``left``: names of files that the guest has used before."""
+        content = json.dumps({"info": info, "device": device, **({"left": left} if left else {})}).encode()
         files.write_atomically(path, content, writer=self.conf.host)
 
     def _remove_unfinished(self) -> None:
@@ -141,6 +176,19 @@ class CinderVolumes(VolumeBackend):
 
     def sweep(self) -> None:
         """Do nothing, since connections are removed with their instances."""
+
+
+def is_file(info: Mapping[str, Any]) -> bool:
+    """Check whether these connection data are of a volume in files."""
+    return info.get("driver_volume_type") in FILE_CONNECTIONS
+
+
+def _file_format(info: Mapping[str, Any]) -> str:
+    """Return the format of a volume's file. Raises `VirtDriverError` for a name or format that Cinder does not use."""
+    name, kind = info.get("name"), info.get("format") or "raw"
+    if not is_file_name(name) or kind not in ("raw", QCOW2):
+        raise exceptions.VirtDriverError(reason="Cinder's connection data name no file, or one of an unknown format")
+    return QCOW2 if _SNAPSHOT_FILE.search(str(name)) else str(kind)
 
 
 def rbd_disk(info: Mapping[str, Any]) -> NetworkDisk:

@@ -70,6 +70,14 @@ class VolumeBackend(abc.ABC):
     def disconnect(self, instance_uuid: str, volume_id: str | None = None) -> None:  # noqa: B027 optional
         """Disconnect a volume of the instance, or all of them (None). Does nothing if none is connected."""
 
+    def is_in_file(self, instance_uuid: str, volume_id: str) -> bool:
+        """Check whether a connected volume is in files of another service that lie on top of each other."""
+        return False
+
+    def switched(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
+        """Record that the guest uses this file of a volume now, in place of the one below it. See `is_in_file`."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def path(self, volume_id: str) -> str:
         """Return the path that the volume has, or would have, on this host: of a raw file or a block device."""

@@ -478,6 +478,7 @@ def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Aren
         database = stack.enter_context(PrivateDatabase(path / "database")) if site.own_database else None
         url = None if database is None else database.url
         others = stack.enter_context(services.running(site.services))
+        options["environment"] |= others.environment()
         options["extra_config"] = f"{options['extra_config']}{others.options()}"
         options["extra_config"] = options["extra_config"].replace("{path}", str(path))
         if site.target:

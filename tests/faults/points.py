@@ -44,6 +44,8 @@ ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
 )
 #: Transactions of a further task state of a host, and around a call to the image backend.
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_done", "image_failed"
+#: Transactions around a report to Cinder about a snapshot.
+SNAPSHOT_ASK, SNAPSHOT_TOLD = "snapshot_call", "snapshot_reported"
 #: A volume is accepted, its work is given to a host, and that has done it.
 VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
 #: Other requests for a volume are accepted: a larger size, an image of it, its deletion, and a change of its row alone.
@@ -70,7 +72,7 @@ TRANSACTIONS = (
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST, RESTART),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
-    *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED),
+    *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED, SNAPSHOT_ASK, SNAPSHOT_TOLD),
     # Lost hosts, moves off busy hosts, and backups by policies (`tests/faults/automatic.py`).
     *("expire_lease", "plan_restarts", "evacuate_protected"),
     *("report_load", "begin_plan", "note_hot", "begin_move", "settle_moves"),
@@ -84,6 +86,7 @@ ELSEWHERE = (
     *("register_host", "report_state", "report", "update", "reconcile_domains"),
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
+    "snapshot_failed",  # Cinder gets the report again, as after a lost one
     # Leases of hosts, which ask again, and what the next sweep of a conductor does again.
     "report_storage",  # a host sends its view again with the next look
     *("renew_lease", "record_off", "record_checks", "put_off_restart"),
@@ -175,6 +178,13 @@ def of(row: operations.Operation) -> Points:
             driven = row is operations.CREATE and isinstance(step, operations.ScheduleStep)
             parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice, driven))
     return join(*parts)
+
+
+def of_files(row: operations.Operation) -> Points:
+    """Return the points of work on the files of a volume, which Cinder requests."""
+    method = "accept_volume_snapshot"
+    asked = {API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{ACCEPT}")}
+    return join(asked, {CONDUCTOR: around("cinder/post/action")}, *(_of_step(step, API) for step in row.steps))
 
 
 def of_several() -> Points:
@@ -288,6 +298,8 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: 
         return placed if driven else join(nudged, placed)
     if isinstance(step, operations.ImageStep):
         return of_image(step.verb)
+    if isinstance(step, operations.SnapshotStep):
+        return {CONDUCTOR: around(f"commit/{SNAPSHOT_ASK}", f"commit/{SNAPSHOT_TOLD}")}
     if not isinstance(step, operations.HostStep):
         return {}
     if step.begun is not None:

@@ -1078,6 +1078,12 @@ def _with_cinder() -> Iterator[Scenario]:
         ("evacuate", with_volume_on_a_lost_host, evacuate, points.join(taken, moved_along)),
     ):
         yield Scenario(f"{name}, Cinder", prepare, run, found, site)
+    for name, prepare, run, row in (
+        ("snapshot of a file", services.with_volume, services.make_snapshot, operations.VOLUME_SNAPSHOT_CREATE),
+        ("merge of files", services.with_new_file, services.delete_snapshot, operations.VOLUME_SNAPSHOT_DELETE),
+    ):
+        on_files = Site(services=(services.FILES,))
+        yield Scenario(f"{name}, Cinder", prepare, run, points.of_files(row), on_files, rows=(row.kind,))
     yield Scenario(
         *("boot from volume, Cinder is not asked", nothing, services.boot_from_volume_in_vain),
         {API: [f"{services.CINDER}/post/volumes/before"]},

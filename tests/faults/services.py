@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from tests.functional import cloud
-from tests.support.cinder import Cinder
+from tests.support.cinder import BRICK, Cinder
 from tests.support.neutron import FakeNeutron
 
 if TYPE_CHECKING:
     from tests.faults.arena import Arena
 
 NEUTRON, CINDER = "neutron", "cinder"
+#: A Cinder whose volumes are files.
+FILES = "files"
 
 #: Seconds that a call of several requests to Neutron has, and that a request to either has.
 CALL, REQUEST = 6, 2
@@ -44,6 +48,10 @@ class Services:
             found += f"{self.cinder.options(REQUEST)}{COMPUTE_API_ALONE}"
         return found
 
+    def environment(self) -> dict[str, str]:
+        """Return what daemons need to connect volumes in files."""
+        return {} if self.cinder is None or self.cinder.transport != "nfs" else BRICK
+
     def serve(self, running: cloud.Cloud) -> None:
         if self.neutron is not None:
             self.neutron.serve(running)
@@ -63,6 +71,7 @@ class Services:
             cloud.wait_for_none("Cinder has no attachment", lambda: cinder.attachments, SETTLE_SECONDS)
             cloud.wait_for_none("volumes that were made for servers are gone", self._made, SETTLE_SECONDS)
             cinder.volumes.clear()
+            cinder.snapshots.clear()
 
     def _made(self) -> list[str]:
         """Return the volumes that we created at Cinder."""
@@ -78,8 +87,9 @@ def running(names: tuple[str, ...]) -> Iterator[Services]:
             stack.callback(neutron.stop)
             neutron.add("security-groups", name="default", project_id="demo")
             neutron.network("private", "demo", shared=True)
-        if CINDER in names:
+        if CINDER in names or FILES in names:
             cinder = Cinder()
+            cinder.transport = "nfs" if FILES in names else "rbd"
             stack.callback(cinder.stop)
         yield Services(neutron, cinder)
 
@@ -159,6 +169,48 @@ def detach(arena: Arena) -> None:
     path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
     arena.insist("DELETE", path, None, (202, 404, 409))
     _has_volumes(arena, [])
+
+
+def with_new_file(arena: Arena) -> None:
+    with_volume(arena)
+    make_snapshot(arena)
+
+
+def make_snapshot(arena: Arena) -> None:
+    """Let the guest have a new file. Cinder is told what the guest has."""
+    cinder, (volume_id,) = _cinder(arena), _cinder(arena).volumes
+    snapshot_id = cinder.begun(volume_id)
+    file = f"volume-{volume_id}.{snapshot_id}"
+    info = {"snapshot_id": snapshot_id, "type": "qcow2", "new_file": file}
+    body = {"snapshot": {"volume_id": volume_id, "create_info": info}}
+    arena.insist("POST", "/os-assisted-volume-snapshots", body, (200, 400))
+    told = _told(arena, snapshot_id)
+    assert (told == "creating") == (_files(arena, volume_id)[0] == file), told
+
+
+def delete_snapshot(arena: Arena) -> None:
+    """Let the guest's files become one. Cinder is told whether they have."""
+    cinder, (volume_id,) = _cinder(arena), _cinder(arena).volumes
+    (snapshot_id,) = cinder.snapshots
+    cinder.snapshots[snapshot_id] |= {"status": "deleting", "progress": "0%"}
+    info = json.dumps({"volume_id": volume_id, "type": "qcow2", "file_to_merge": None, "merge_target_file": None})
+    path = f"/os-assisted-volume-snapshots/{snapshot_id}?delete_info={quote(info)}"
+    arena.insist("DELETE", path, None, (204, 400))
+    assert (_told(arena, snapshot_id) == "deleting") == (len(_files(arena, volume_id)) == 1)
+
+
+def _told(arena: Arena, snapshot_id: str) -> str:
+    """Return the status that Cinder has been told, once it has, and nothing is open."""
+    found = _cinder(arena).snapshots[snapshot_id]
+    cloud.wait_for("Cinder is told", lambda: found["progress"] == "90%", SETTLE_SECONDS)
+    arena.nothing_open()
+    return str(found["status"])
+
+
+def _files(arena: Arena, volume_id: str) -> list[str]:
+    paths = arena.cloud.path.glob("*/instances/fake-*/domains/*.json")
+    (names,) = [json.loads(path.read_text())["volume_files"][volume_id] for path in paths]
+    return list(names)
 
 
 def boot_from_volume(arena: Arena) -> None:

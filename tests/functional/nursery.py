@@ -180,6 +180,7 @@ def _become(
     sys.stdin = os.fdopen(0, closefd=False)  # the old one may have read further requests
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", *sys.path)]
     from nova_lite.base import failpoints
 
     importlib.reload(failpoints)  # it reads the environment once

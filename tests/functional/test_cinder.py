@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -30,7 +32,8 @@ def cinder() -> Iterator[fake.Cinder]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, cinder: fake.Cinder) -> Iterator[Cloud]:
     config = f"{cinder.options(timeout=3)}[api]\nenabled_apis = osapi_compute\n"
-    with clouds.running(tmp_path_factory.mktemp("cinder"), computes=2, extra_config=config) as running:
+    path = tmp_path_factory.mktemp("cinder")
+    with clouds.running(path, computes=2, extra_config=config, environment=fake.BRICK) as running:
         yield running
 
 
@@ -94,6 +97,56 @@ def _listed(cloud: Cloud, server_id: str) -> list[dict[str, Any]]:
     answer = cloud.request("GET", f"/servers/{server_id}/os-volume_attachments", version=LATEST)
     found: list[dict[str, Any]] = answer.json()["volumeAttachments"]
     return found
+
+
+def test_snapshots_of_a_volume_in_files(cloud: Cloud, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cinder gets help and is told. A rebooted guest has the new file, although Cinder has not noticed it yet."""
+    by_rbd, server_id = cinder.volume("demo"), server(cloud)
+    assert attach(cloud, server_id, by_rbd).status_code == 200
+    attached(cloud, cinder, server_id, by_rbd)
+    monkeypatch.setattr(cinder, "transport", "nfs")
+    volume_id = cinder.volume("demo")
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    wait_for("Cinder has it attached", lambda: [item[1] for item in cinder.held(volume_id)] == ["attached"])
+    snapshot_id = cinder.begun(volume_id)
+    refused = _new_file(cloud, by_rbd, snapshot_id)
+    assert (refused.status_code, "only those by nfs are files here" in refused.text) == (400, True)
+
+    cinder.seconds = 1.0
+    cinder.troubles.append(("POST", "/snapshots/", fake.DONE_LATE))
+    answer = _new_file(cloud, volume_id, snapshot_id)
+    assert (answer.status_code, answer.json()) == (200, {"snapshot": {"id": None, "volumeId": volume_id}})
+    new = f"volume-{volume_id}.{snapshot_id}"
+    wait_for("the guest has the new file", lambda: _files(cloud, volume_id)[0] == new)
+    wait_for("the server is idle", lambda: _reboot(cloud, server_id).status_code == 202)
+    wait_for("Cinder knows", lambda: cinder.reports == [(snapshot_id, "creating")])
+    cloud.wait_active([server_id])
+    assert _files(cloud, volume_id) == [new]
+
+    cinder.snapshots[snapshot_id]["status"] = "deleting"
+    info = json.dumps({"volume_id": volume_id, "type": "qcow2", "file_to_merge": None, "merge_target_file": None})
+    path = f"/os-assisted-volume-snapshots/{snapshot_id}?delete_info={quote(info)}"
+    assert cloud.request("DELETE", path).status_code == 204
+    wait_for("Cinder knows", lambda: cinder.reports[1:] == [(snapshot_id, "deleting")])
+    actions = cloud.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    assert [item["action"] for item in actions[:3]] == ["volume_snapshot_delete", "reboot", "volume_snapshot_create"]
+    cinder.snapshots.clear()
+
+
+def _new_file(cloud: Cloud, volume_id: str, snapshot_id: str) -> requests.Response:
+    info = {"snapshot_id": snapshot_id, "type": "qcow2", "new_file": f"volume-{volume_id}.{snapshot_id}"}
+    body = {"snapshot": {"volume_id": volume_id, "create_info": info}}
+    return cloud.request("POST", "/os-assisted-volume-snapshots", body)
+
+
+def _reboot(cloud: Cloud, server_id: str) -> requests.Response:
+    return cloud.request("POST", f"/servers/{server_id}/action", {"reboot": {"type": "HARD"}})
+
+
+def _files(cloud: Cloud, volume_id: str) -> list[str]:
+    found = [json.loads(path.read_text())["volume_files"] for path in cloud.path.glob("*/instances/fake-*/domains/*")]
+    (names,) = [files[volume_id] for files in found if volume_id in files]
+    return names
 
 
 def test_refusals(cloud: Cloud, cinder: fake.Cinder) -> None:

@@ -119,24 +119,27 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
 }
 
 #: docs/contributing/protocol-model.md, "What it does not cover".
-NOT_MODELLED = ("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface")
+NOT_MODELLED = (
+    *("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface"),
+    *("volume_snapshot_create", "volume_snapshot_delete"),
+)
 
 
 def of_definition(definition: operations.Operation) -> tuple[ModelStep, ...]:
     """Return the steps of a definition as the model sees them.
 
-    Optional steps are left out, because a requested one is like an operation of its own. So are steps of the image
-    backend, which hold nothing of hosts.
+    Optional steps are left out, because a requested one is like an operation of its own. So are calls to other
+    services, which hold nothing of hosts.
     """
     found: list[ModelStep] = []
     for step in definition.steps:
-        if step.only_if is None and not isinstance(step, operations.ImageStep):
+        if step.only_if is None and not isinstance(step, operations.ServiceStep):
             found.append(_of_step(step, found[-1] if found else None))
     return tuple(found)
 
 
 def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelStep:
-    undo = tuple(_of_step(undo) for undo in step.undo if not isinstance(undo, operations.ImageStep))
+    undo = tuple(_of_step(undo) for undo in step.undo if not isinstance(undo, operations.ServiceStep))
     if isinstance(step, operations.ScheduleStep):
         return ModelStep(step.name, "schedule", undo)
     if isinstance(step, operations.HostStep):

@@ -625,6 +625,9 @@ def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
     yield volume(imageRef=theirs["image"])
     events = [{"name": "network-changed", "server_uuid": theirs["server"]}]
     yield "compute", "/os-server-external-events", {"events": events}, LATEST, "POST"
+    new_file = {"snapshot_id": theirs["snapshot"], "type": "qcow2", "new_file": "x"}
+    assisted = {"snapshot": {"volume_id": theirs["volume"], "create_info": new_file}}
+    yield "compute", "/os-assisted-volume-snapshots", assisted, LATEST, "POST"
     yield "image", "/images", {"name": "mine", "owner": theirs["project"]}, None, "POST"
     yield "image", "/images", {"name": "mine", "id": theirs["image"]}, None, "POST"
     patch = [{"op": "replace", "path": "/owner", "value": theirs["project"]}]

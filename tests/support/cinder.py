@@ -5,16 +5,21 @@ fail.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from nova_lite.api.http import server
 from nova_lite.daemon import sockets
+
+#: Environment of daemons that connect volumes in files, by a small os-brick.
+BRICK = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "brick"), os.environ.get("PYTHONPATH", "")])}
 
 SECRET = "the-key-of-the-volume"
 SERVICE = "service-token"
@@ -31,7 +36,9 @@ class Refused(Exception):
 
 
 class Cinder:
-    """``token``s of users are ``user:project``, as with noauth2. ``troubles``: (method, pattern of the path, what),
+    """``transport``: "rbd" or "nfs". ``reports``: snapshots and statuses that were reported to it.
+
+    ``token``s of users are ``user:project``, as with noauth2. ``troubles``: (method, pattern of the path, what),
     taken once each, in order. ``asked``: method and path of each request, and whether a service token came with it."""
 
     def __init__(self) -> None:
@@ -42,6 +49,8 @@ class Cinder:
         self.seconds = 0.0
         self.asked: list[tuple[str, str, bool]] = []
         self.becomes = "available"
+        self.transport = "rbd"
+        self.reports: list[tuple[str, str]] = []
         self._mutex = threading.RLock()
         self._port = 0
         self.start()
@@ -95,6 +104,12 @@ connect_retries = 0
             "status": "available",
             "os-vol-tenant-attr:tenant_id": of["os-vol-tenant-attr:tenant_id"],
         }
+        return snapshot_id
+
+    def begun(self, volume_id: str, status: str = "creating") -> str:
+        """Return a snapshot for which this Cinder needs help."""
+        snapshot_id = self.snapshot(volume_id)
+        self.snapshots[snapshot_id] |= {"status": status, "progress": "0%"}
         return snapshot_id
 
     def held(self, volume_id: str) -> list[tuple[str, str, str | None]]:
@@ -186,6 +201,21 @@ connect_retries = 0
     def _get_snapshots(self, project: str | None, query: dict[str, str], body: Any, which: str) -> tuple[int, Any]:
         return 200, {"snapshot": self._visible(self.snapshots, which, project)}
 
+    def _post_snapshots(
+        self, project: None, query: dict[str, str], body: Any, which: str, action: str
+    ) -> tuple[int, Any]:
+        """Take a report about a snapshot. A finished one has its file, which the attachment names then."""
+        found, (kind, report) = self._visible(self.snapshots, which, project), *body.items()
+        allowed = {"creating": ("creating", "error"), "deleting": ("deleting", "error_deleting")}
+        if kind != "os-update_snapshot_status" or report["status"] not in allowed.get(found["status"], ()):
+            raise Refused(400, f"Snapshot status {found['status']} not allowed for update_snapshot_status")
+        found |= report
+        self.reports.append((which, report["status"]))
+        for attachment in self.attachments.values():
+            if report["status"] == "creating" and attachment["volume_id"] == found["volume_id"]:
+                attachment["connection_info"]["name"] = f"volume-{found['volume_id']}.{which}"
+        return 202, {}
+
     def _get_attachments(self, project: None, query: dict[str, str], body: Any, which: str = "") -> tuple[int, Any]:
         if which:
             return 200, self._shown(which)
@@ -237,6 +267,9 @@ connect_retries = 0
             "secret_uuid": str(uuid.uuid4()),
             "keyring": SECRET,
         }
+        if self.transport == "nfs":
+            file = f"volume-{self.attachments[which]['volume_id']}"
+            info = {"driver_volume_type": "nfs", "export": "127.0.0.1:/v", "name": file, "format": "raw"}
         host = body["attachment"]["connector"]["host"]
         self.attachments[which] |= {"status": "attaching", "host": host, "connection_info": info}
         return 200, self._shown(which)

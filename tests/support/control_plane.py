@@ -163,6 +163,8 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
             running_vms=1,
         )
         self.tokens: dict[str, ConsoleTarget] = {}
+        #: The servers that have volumes of Cinder, by the volumes' ids.
+        self.volume_servers: dict[str, str] = {}
         for name in RECORDED:
             self.script(name, None)
 
@@ -224,6 +226,11 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
     ) -> ActionCommand:
+        return self._command(context, instance_uuid, action, payload)
+
+    def _command(
+        self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
+    ) -> ActionCommand:
         instance = self._get(context, instance_uuid)
         return ActionCommand(
             action_id=1,
@@ -234,6 +241,13 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
             request_id=context.request_id,
             payload=payload,
         )
+
+    def accept_volume_snapshot(
+        self, context: RequestContext, volume_id: str, action: str, payload: dict[str, Any]
+    ) -> ActionCommand:
+        if volume_id not in self.volume_servers:
+            raise exceptions.InvalidVolume(reason=f"no server on a host has volume {volume_id}")
+        return self._command(context, self.volume_servers[volume_id], action, {**payload, "volume_id": volume_id})
 
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
         return self._get(context, instance_uuid)

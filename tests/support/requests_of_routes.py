@@ -60,6 +60,7 @@ KINDS = {
     "volumes": "volume",
     "os-volume_attachments": "volume",
     "os-snapshots": "snapshot",
+    "os-assisted-volume-snapshots": "snapshot",
     "snapshots": "snapshot",
     "attachments": "attachment",
     "users": "user",

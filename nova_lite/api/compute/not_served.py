@@ -64,8 +64,6 @@ _LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
 
 #: Verbs, URL, subject, first and last version of each route that is not implemented.
 UNSERVED_ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
-    ("POST", "/os-assisted-volume-snapshots", "A snapshot of a disk in use", 1, None),
-    ("DELETE", "/os-assisted-volume-snapshots/{id}", "A snapshot of a disk in use", 1, None),
     ("POST", "/os-volumes_boot/{id}/action", "An action at os-volumes_boot", 1, _LAST_BOOT),
     ("GET POST", "/os-baremetal-nodes", "Bare metal", 1, LAST_WITH_PROXIES),
     ("GET DELETE", "/os-baremetal-nodes/{id}", "Bare metal", 1, LAST_WITH_PROXIES),
@@ -74,7 +72,6 @@ UNSERVED_ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
 
 #: Advice for each subject of `UNSERVED_ROUTES`.
 INSTEAD = {
-    "A snapshot of a disk in use": "Use the volume API, with force.",
     "An action at os-volumes_boot": "Use the server actions of /servers.",
     "Bare metal": "Use the bare metal service, if there is one.",
 }

@@ -29,6 +29,8 @@ _REQUESTS = {
     "swap_volume": ("PUT /servers/{server_id}/os-volume_attachments/{id}", None),
     "attach_interface": ("POST /servers/{server_id}/os-interface", None),
     "detach_interface": ("DELETE /servers/{server_id}/os-interface/{port_id}", None),
+    "volume_snapshot_create": ("POST /os-assisted-volume-snapshots", None),
+    "volume_snapshot_delete": ("DELETE /os-assisted-volume-snapshots/{id}", None),
     "reset_state": ("POST /servers/{id}/action", "os-resetState"),
 }
 
@@ -111,6 +113,8 @@ def _line(definition: Operation, step: Step) -> str:
         where = "network backend"
     elif isinstance(step, operations.ImageStep):
         where = "image backend"
+    elif isinstance(step, operations.SnapshotStep):
+        where = "Cinder"
     elif isinstance(step, HostStep):
         where, method = _WHERE[step.at], step.method
     task = ", ".join(map(_code, _tasks(step)))
@@ -140,9 +144,9 @@ def _deadline(step: Step, is_undo: bool) -> str:
     """Return the deadline that ends the step if nothing else does."""
     if isinstance(step, HostStep) and step.retry_forever:
         return "none" if is_undo or step.at in operations.MOVE_ROLES else "only reported"
-    if isinstance(step, operations.ImageStep) and step.outlives_action:
+    if step.outlives_action:
         return "none"
-    if isinstance(step, ScheduleStep | HostStep | operations.ImageStep):
+    if isinstance(step, ScheduleStep | HostStep | operations.ServiceStep):
         return _code(f"[conductor] {step.deadline}") if step.deadline else "the action's"
     return ""
 
@@ -158,7 +162,7 @@ def _notes(step: Step) -> Iterator[str]:
         yield f"of the {_WHERE[step.at]}"
     if step.only_if:
         yield f"only if `{step.only_if}`"
-    if isinstance(step, operations.ImageStep) and step.outlives_action:
+    if step.outlives_action:
         yield "until it has worked, beside later operations"
     if isinstance(step, HostStep):
         if step.fences:

@@ -299,6 +299,7 @@ from nova_lite.base.exceptions.virt import (
     VirtDriverError,
     VirtualInterfaceCreateException,
     VolumeFileMissing,
+    VolumeNotInFiles,
 )
 from nova_lite.base.exceptions.volumes import (
     BackupOfVolumes,
@@ -576,6 +577,7 @@ __all__ = [
     "VolumeKeyUnavailable",
     "VolumeNotCreated",
     "VolumeNotFound",
+    "VolumeNotInFiles",
     "VolumeNotReady",
     "VolumeQuotaExceeded",
     "VolumeServiceUnavailable",

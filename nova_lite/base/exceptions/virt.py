@@ -28,6 +28,12 @@ class VolumeFileMissing(VirtDriverError):
     msg_fmt = "The data of volume %(volume_id)s is not there."
 
 
+class VolumeNotInFiles(VirtDriverError):
+    """A volume that the guest lacks, or that is in no plain files of Cinder's."""
+
+    msg_fmt = "Volume %(volume_id)s is not in plain files of this guest: %(reason)s"
+
+
 class BackupDamaged(VirtDriverError):
     msg_fmt = "Backup %(backup_id)s cannot be read: %(reason)s."
 

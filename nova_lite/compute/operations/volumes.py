@@ -1,16 +1,21 @@
-"""Attaching, detaching, swapping and copying of volumes on the host."""
+"""Attaching, detaching, swapping and copying of volumes on the host, and work on their files."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.snapshot import CommandProgress
-from nova_lite.objects import ActionCommand, BlockDevice, VolumeSource
-from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
+from nova_lite.compute.reports import Stopping
+from nova_lite.objects import ActionCommand, BlockDevice, FileMerge, VolumeSource
+from nova_lite.objects.volume import is_file_name
+from nova_lite.virt.driver import VolumeAttaching, VolumeCopying, VolumeFiling
+
+LOG = logging.getLogger(__name__)
 
 GIB = 1024**3
 
@@ -92,6 +97,118 @@ def rollback_swap_volume(host: LocalHost, command: ActionCommand) -> dict[str, A
     if not done:
         host.volumes.extend(new, command.payload["size"])
     return {"done": done}
+
+
+def volume_snapshot_create(host: LocalHost, command: ActionCommand) -> None:
+    """Let the guest use ``payload["new_file"]`` for the volume ``payload["volume_id"]``."""
+    host.require_domain(command)
+    uuid, volume_id, new_file = command.instance.uuid, str(_device(command).volume_id), command.payload["new_file"]
+    if not is_file_name(new_file) or not host.volumes.is_in_file(uuid, volume_id):
+        raise exceptions.VolumeNotInFiles(volume_id=volume_id, reason=f"it cannot get the file {new_file!r}")
+    driver = _filing(host)
+    _work_on_files(
+        host, command, lambda: driver.snapshot_volume_file(uuid, volume_id, new_file), lambda: _uses(host, command)
+    )
+    _record(host, command)
+
+
+def rollback_volume_snapshot_create(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
+    """Return in ``done`` whether the guest uses the new file. An earlier command cannot come any more."""
+    done = _uses(host, command)
+    if done:
+        _record(host, command)
+    return {"done": done}
+
+
+def volume_snapshot_delete(host: LocalHost, command: ActionCommand) -> None:
+    """Merge files of the volume ``payload["volume_id"]``, until another command for the instance comes."""
+    host.require_domain(command)
+    uuid, volume_id, request = command.instance.uuid, str(_device(command).volume_id), _merge_of(command)
+    driver = _filing(host)
+
+    def check() -> None:
+        record = host.fencing.get(uuid)
+        if not record.is_last_command(command.action_id, command.sequence, command.request_id):
+            raise exceptions.ActionOver(action=command.action, instance_id=uuid)
+
+    _work_on_files(
+        host,
+        command,
+        lambda: driver.merge_volume_files(uuid, volume_id, request, check),
+        lambda: _is_merged(host, command),
+    )
+
+
+def rollback_volume_snapshot_delete(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
+    """End the merge. Return in ``done`` whether it had succeeded."""
+    return {"done": _is_merged(host, command)}
+
+
+def _work_on_files(
+    host: LocalHost, command: ActionCommand, work: Callable[[], None], is_done: Callable[[], bool]
+) -> None:
+    """Do the work. A failure is raised only if the guest's files confirm it, however long that takes to find out.
+
+    Cinder deletes or keeps files by the report.
+    """
+    try:
+        work()
+    except (exceptions.ActionOver, Stopping):
+        raise
+    except Exception as error:
+        if not host.retrier.call_until_done(f"Instance {command.instance.uuid}: query for its volumes' files", is_done):
+            raise
+        LOG.warning("Instance %s: %s was done after all: %s", command.instance.uuid, command.action, error)
+
+
+def _uses(host: LocalHost, command: ActionCommand) -> bool:
+    """Check whether the guest uses the new file."""
+    return _names(host, command)[:1] == [command.payload["new_file"]]
+
+
+def _record(host: LocalHost, command: ActionCommand) -> None:
+    uuid, volume_id, new_file = (
+        *(command.instance.uuid, str(command.payload["volume_id"])),
+        str(command.payload["new_file"]),
+    )
+    host.retrier.call_until_done(
+        f"Instance {uuid}: record of volume {volume_id}'s file",
+        lambda: host.volumes.switched(uuid, volume_id, new_file),
+    )
+
+
+def _is_merged(host: LocalHost, command: ActionCommand) -> bool:
+    """End a merge that goes on, and check whether the files are merged."""
+    if not _names(host, command):
+        return False
+    _filing(host).end_volume_merge(command.instance.uuid, str(command.payload["volume_id"]))
+    names = _names(host, command)
+    return bool(names) and _merge_of(command).is_done(names)
+
+
+def _names(host: LocalHost, command: ActionCommand) -> list[str]:
+    """Return the names of the volume's files, none if there is no guest or it has no such volume."""
+    if host.domain(command.instance.uuid) is None:
+        return []
+    try:
+        return _filing(host).volume_file_names(command.instance.uuid, str(command.payload["volume_id"]))
+    except exceptions.VolumeNotInFiles as error:
+        LOG.warning("Instance %s: %s", command.instance.uuid, error.message)
+        return []
+
+
+def _merge_of(command: ActionCommand) -> FileMerge:
+    source, target = command.payload.get("file_to_merge"), command.payload.get("merge_target_file")
+    for name in (source, target):
+        if name is not None and not is_file_name(name):
+            raise exceptions.VirtDriverError(reason=f"{name!r} is no name of a file of Cinder")
+    return FileMerge(source=source, target=target)
+
+
+def _filing(host: LocalHost) -> VolumeFiling:
+    if not isinstance(host.driver, VolumeFiling):
+        raise exceptions.NotImplementedByDriver(operation="work on the files of volumes")
+    return host.driver
 
 
 def _copying(host: LocalHost) -> VolumeCopying:

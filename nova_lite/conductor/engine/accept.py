@@ -18,7 +18,7 @@ from nova_lite.db.action_changes import Change
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import ActionCommand, RequestSpec
-from nova_lite.operations import ImageStep, Operation
+from nova_lite.operations import Operation
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 #: Deletes of one transaction.
@@ -189,13 +189,13 @@ class Acceptor:
         """Close the open actions, because a new one takes their place.
 
         Raises `InstanceInvalidState` while an action is undone that has to end first. The undo of an action's image
-        goes on beside the new action.
+        goes on beside the new action, and so does a report to Cinder.
         """
         cause = f"superseded by {definition.kind}"
         for action in open_actions:
             ctx = ActionContext(uow, instance, action)
             step = ctx.step
-            if isinstance(step, ImageStep) and step.outlives_action:
+            if step.outlives_action:
                 continue
             is_undo = ctx.definition.is_undo(step.name)
             if is_undo and not definition.preempts:
@@ -205,15 +205,15 @@ class Acceptor:
             if not is_undo:
                 uow.note_change(action, Change.FAILED, step, cause)
             undos = () if is_undo else ctx.definition.undos(step.name)
-            discard = next((undo for undo in undos if isinstance(undo, ImageStep)), None)
-            if discard is None:
+            beside = next((undo for undo in undos if undo.outlives_action), None)
+            if beside is None:
                 actions.finish(uow, action, cause)
                 self.handlers(action.action).on_superseded(uow, instance)
                 continue
             actions.finish_events(uow, action, cause)
             actions.free(uow, action)
             action.payload = {**action.payload, "superseded": cause}
-            self.transitions.begin(ctx, discard)
+            self.transitions.begin(ctx, beside)
         uow.session.flush()
 
 

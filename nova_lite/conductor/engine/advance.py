@@ -25,7 +25,17 @@ from nova_lite.conductor.engine.ports import Effects, HandlerLookup
 from nova_lite.db import actions, block_devices, cinder, claims, networks
 from nova_lite.db.action_changes import Change
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.operations import MOVE_ROLES, HostRole, HostStep, ImageStep, NetworkStep, ReleaseStep, ScheduleStep, Step
+from nova_lite.operations import (
+    MOVE_ROLES,
+    HostRole,
+    HostStep,
+    NetworkStep,
+    ReleaseStep,
+    ScheduleStep,
+    ServiceStep,
+    SnapshotStep,
+    Step,
+)
 
 # Keys in the payloads of actions. The database stores the values, so they keep their older spelling.
 
@@ -78,10 +88,12 @@ class StepMachine(abc.ABC):
             self._begin_at_host(ctx, step, allocations(ctx, step.at))
         elif isinstance(step, ScheduleStep):
             action.host = None
-        elif isinstance(step, ImageStep):
+        elif isinstance(step, ServiceStep):
             if step.outlives_action:
                 action.deadline = uow.now + NO_DEADLINE
-            uow.after_commit.append(lambda: self.effects.call_images_later(action.id))
+            is_snapshot = isinstance(step, SnapshotStep)
+            call = self.effects.report_snapshot_later if is_snapshot else self.effects.call_images_later
+            uow.after_commit.append(lambda: call(action.id))
         elif isinstance(step, NetworkStep) and self._calls_service(step):
             action.deadline = uow.now + NO_DEADLINE
             uow.after_commit.append(lambda: self.effects.call_network_later(action.id))
@@ -95,7 +107,7 @@ class StepMachine(abc.ABC):
 
     def _has_effect(self, step: Step) -> bool:
         """Check whether another daemon or service takes part in the step."""
-        return isinstance(step, ScheduleStep | HostStep | ImageStep) or (
+        return isinstance(step, ScheduleStep | HostStep | ServiceStep) or (
             isinstance(step, NetworkStep) and self._calls_service(step)
         )
 
@@ -201,13 +213,13 @@ class StepMachine(abc.ABC):
             if not keep_lease:
                 self.send_after_commit(ctx)
             return
-        if not isinstance(step, ImageStep):  # a later operation may have begun beside an image step
+        if not isinstance(step, ServiceStep):  # a later operation may have begun beside it
             ctx.instance.request = {}
         if not is_undo:
             self.lose_if_retired(ctx)
             actions.finish(uow, action)
             return
-        if not isinstance(step, ImageStep):
+        if not isinstance(step, ServiceStep):
             ctx.instance.task_state = None
         fault = ctx.instance.fault or {}
         causes = (ctx.cause, action.payload.get("superseded"), action.payload.get("cause"), fault.get("message"))

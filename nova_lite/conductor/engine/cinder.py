@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
@@ -26,7 +27,8 @@ from nova_lite.db import cinder, claims, instances, volume_tasks
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import CinderAttachment as Row
 from nova_lite.db.models import Instance
-from nova_lite.objects import DeviceState, VolumeConnection, VolumeVerb
+from nova_lite.objects import ActionCommand, DeviceState, VolumeConnection, VolumeVerb
+from nova_lite.objects.volume import FILE_CONNECTIONS
 
 if TYPE_CHECKING:
     from nova_lite.volume.cinder_client import Attachment, CinderClient
@@ -43,6 +45,9 @@ TRY_AGAIN = 10.0
 BEGIN_TIMEOUT = 180.0
 
 _ATTACHED = "attached"
+
+#: Work on files that Cinder's drivers request.
+FILE_ACTIONS = (operations.VOLUME_SNAPSHOT_CREATE.kind, operations.VOLUME_SNAPSHOT_DELETE.kind)
 
 #: Cinder's states of a volume that is being created.
 _CREATING = ("creating", "downloading", "restoring-backup")
@@ -126,6 +131,31 @@ class CinderDriver:
             uow, request_id, VolumeVerb.EXTEND, volume_id, size=size, instance_uuid=instance_uuid, device=device.uuid
         )
 
+    def accept_volume_snapshot(
+        self, context: RequestContext, volume_id: str, action: str, payload: dict[str, Any]
+    ) -> ActionCommand:
+        if action not in FILE_ACTIONS:
+            raise exceptions.InvalidInput(reason=f"{action} is no work on the files of a volume")
+        if self._client is None:
+            raise exceptions.InvalidVolume(
+                reason="the built-in volume service needs no help for a snapshot. Use its API, with force."
+            )
+        found = self.db.read(cinder.place_of, volume_id)
+        if found is None:
+            raise exceptions.InvalidVolume(reason=f"no server on a host has volume {volume_id}")
+        instance_uuid, attachment_id = found
+        try:
+            info = self._client.attachment(attachment_id).info
+        except exceptions.VolumeNotFound as error:
+            raise exceptions.InvalidVolume(reason=f"Cinder does not know who has volume {volume_id}") from error
+        kind = info.get("driver_volume_type")
+        if kind not in FILE_CONNECTIONS:
+            raise exceptions.InvalidVolume(
+                reason=f"volume {volume_id} is connected by {kind}, and only those by {', '.join(FILE_CONNECTIONS)} "
+                "are files here. Let Cinder's own driver make the snapshot."
+            )
+        return self.engine.accept_action(context, instance_uuid, action, {**payload, "volume_id": volume_id})
+
     # --- for hosts
 
     def volume_connect(
@@ -150,6 +180,8 @@ class CinderDriver:
         found = self._cinder().attachment(mine)
         if not found.info or found.status == "reserved":
             found = self._call(work, lambda: self._cinder().connect(mine, {**connector, "host": host}))
+        if found.info.get("driver_volume_type") in FILE_CONNECTIONS and "format" not in found.info:
+            found = self._cinder().attachment(mine)  # the response to the change lacks it
         if found.info.get("encrypted"):
             raise exceptions.InvalidVolume(reason=f"volume {work.volume_id} is encrypted, which is not supported here")
         size = self._cinder().own_volume(str(work.volume_id)).size

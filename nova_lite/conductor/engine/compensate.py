@@ -11,7 +11,7 @@ from nova_lite.db import actions
 from nova_lite.db.action_changes import Change
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
-from nova_lite.operations import HostStep, ImageStep, ScheduleStep, states
+from nova_lite.operations import HostStep, ScheduleStep, ServiceStep, states
 from nova_lite.operations.states import PowerState
 
 
@@ -37,7 +37,7 @@ class Compensator(StepMachine):
             metrics.BUILDS_FAILED.labels(reason).inc()
         elif undos:
             ctx.action.payload = {**ctx.action.payload, "cause": cause}
-        if reported and (all(isinstance(undo, ImageStep) for undo in undos) if undos else step.becomes is not None):
+        if reported and (all(isinstance(undo, ServiceStep) for undo in undos) if undos else step.becomes is not None):
             _follow_guest(uow, instance, cause, details)
         if reported and isinstance(step, HostStep) and step.self_compensating:
             undos = undos[1:]

@@ -16,7 +16,7 @@ from nova_lite.conductor.engine.accept import Acceptor
 from nova_lite.conductor.engine.command_reports import CommandReports
 from nova_lite.conductor.engine.context import ActionContext
 from nova_lite.conductor.engine.deadlines import Deadlines
-from nova_lite.conductor.engine.ports import HandlerLookup
+from nova_lite.conductor.engine.ports import HandlerLookup, SnapshotReports
 from nova_lite.conductor.engine.service_calls import ServiceCalls
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.db.engine import Database, UnitOfWork, log_failure
@@ -37,10 +37,11 @@ class ActionEngine:
     - ``acceptor``: accepts requests
     - ``reports``: records what hosts report about commands
     - ``deadlines``: takes due actions for the reconciler
-    - ``service_calls``: calls network and image services between two transactions
+    - ``service_calls``: calls network, image and volume services between two transactions
     - ``transitions``: the step machine that all of these share
 
     It implements the port `nova_lite.conductor.engine.ports.Effects`. ``handlers`` returns the handler of an operation.
+    ``snapshots`` is Cinder, if it has the volumes.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ActionEngine:
         compute: ComputeRPC,
         scheduler: SchedulerRPC,
         handlers: HandlerLookup,
+        snapshots: SnapshotReports | None = None,
     ) -> None:
         self.db = db
         self.conf = conf
@@ -62,7 +64,7 @@ class ActionEngine:
         self.acceptor = Acceptor(db, conf, self.transitions, scheduler)
         self.reports = CommandReports(db, conf, self.transitions)
         self.deadlines = Deadlines(conf, self.transitions)
-        self.service_calls = ServiceCalls(db, conf, network, images, self.transitions)
+        self.service_calls = ServiceCalls(db, conf, network, images, snapshots, self.transitions)
         self.executor: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
 
     def stop(self) -> None:
@@ -100,6 +102,10 @@ class ActionEngine:
     def call_images_later(self, action_id: int) -> None:
         """Call the image backend for an action in the background."""
         self.in_background(lambda: self.service_calls.to_images(action_id))
+
+    def report_snapshot_later(self, action_id: int) -> None:
+        """Report the status of a snapshot for an action in the background."""
+        self.in_background(lambda: self.service_calls.to_cinder(action_id))
 
     def send(self, command: ActionCommand, context: RequestContext) -> None:
         """Send a command to its host.

@@ -28,3 +28,16 @@ class Effects(Protocol):
 
     def call_images_later(self, action_id: int) -> None:
         """Call the image backend for the action's `ImageStep`, and record the result."""
+
+    def report_snapshot_later(self, action_id: int) -> None:
+        """Report the status of a snapshot to Cinder for the action's `SnapshotStep`, and record the result."""
+
+
+class SnapshotReports(Protocol):
+    """Reports to Cinder about its snapshots."""
+
+    def update_snapshot_status(self, snapshot_id: str, status: str) -> None:
+        """Report that the host's part is done, with the status that Cinder's snapshot has now. May be repeated.
+
+        Raises `SnapshotNotFound` or `InvalidVolume` if Cinder does not wait for it any more.
+        """

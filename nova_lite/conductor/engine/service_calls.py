@@ -1,4 +1,4 @@
-"""Steps whose effect is a call to the network or image service, between the transactions that plan and record it."""
+"""Steps whose effect is a call to another service, between the transactions that plan and record it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.engine import image_calls
 from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.engine.network_calls import PORT_ID, plan
+from nova_lite.conductor.engine.ports import SnapshotReports
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.db import actions, networks, pending_attaches
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
-from nova_lite.operations import DISCONNECT, MAKES_IMAGE, ImageStep, ImageVerb, NetworkStep
+from nova_lite.operations import DISCONNECT, MAKES_IMAGE, ImageStep, ImageVerb, NetworkStep, SnapshotStep
 
 LOG = logging.getLogger(__name__)
 
 
 class ServiceCalls:
-    """Carries out network and image steps. An action at another kind of step is left alone."""
+    """Carries out network, image and snapshot steps. An action at another kind of step is left alone."""
 
     def __init__(
         self,
@@ -30,18 +31,21 @@ class ServiceCalls:
         conf: cfg.ConfigOpts,
         network: NetworkBackend,
         images: ImageBackend,
+        snapshots: SnapshotReports | None,
         transitions: Transitions,
     ) -> None:
         self.db = db
         self.conf = conf
         self.network = network
         self.images = images
+        self.snapshots = snapshots
         self.transitions = transitions
 
     def make(self, action_id: int) -> None:
         """Make the call of the action's step, whichever service it is to."""
         self.to_network(action_id)
         self.to_images(action_id)
+        self.to_cinder(action_id)
 
     # --- the network service
 
@@ -150,3 +154,43 @@ class ServiceCalls:
             actions.back_off(uow, self.conf, ctx.action, error.message)
         else:
             self.transitions.fail(ctx, error.message, reported=True)
+
+    # --- Cinder
+
+    def to_cinder(self, action_id: int) -> None:
+        """Carry out a `SnapshotStep`."""
+        planned = self.db.write(self._snapshot_call, action_id)
+        if planned is None:
+            return
+        snapshot_id, status = planned
+        try:
+            self._report_snapshot(snapshot_id, status)
+        except (exceptions.SnapshotNotFound, exceptions.InvalidVolume) as error:
+            LOG.warning("Cinder does not wait for snapshot %s to be %s: %s", snapshot_id, status, error.message)
+        except exceptions.NovaLiteException as error:
+            self.db.write(self._snapshot_failed, action_id, error.message)
+            return
+        self.db.write(self._snapshot_reported, action_id, status)
+
+    def _report_snapshot(self, snapshot_id: str, status: str) -> None:
+        if self.snapshots is None:
+            raise exceptions.ConfigurationError(reason="[volume] backend is not cinder any more")
+        self.snapshots.update_snapshot_status(snapshot_id, status)
+
+    def _snapshot_call(self, uow: UnitOfWork, action_id: int) -> tuple[str, str] | None:
+        ctx = lock_action(uow, action_id)
+        if ctx is None or not isinstance(ctx.step, SnapshotStep):
+            return None
+        actions.extend(uow, self.conf, ctx.action)
+        return str(ctx.action.payload["snapshot_id"]), ctx.step.status
+
+    def _snapshot_reported(self, uow: UnitOfWork, action_id: int, status: str) -> None:
+        ctx = lock_action(uow, action_id)
+        if ctx is not None and isinstance(ctx.step, SnapshotStep) and ctx.step.status == status:
+            self.transitions.advance(ctx)
+
+    def _snapshot_failed(self, uow: UnitOfWork, action_id: int, cause: str) -> None:
+        ctx = lock_action(uow, action_id)
+        if ctx is not None and isinstance(ctx.step, SnapshotStep):
+            LOG.warning("Cinder does not take the status of %s: %s", ctx.action.payload["snapshot_id"], cause)
+            actions.back_off(uow, self.conf, ctx.action, cause)

@@ -21,7 +21,12 @@ from nova_lite.conductor.operations.resize import (
 )
 from nova_lite.conductor.operations.shelve import ShelveHandler, ShelveOffloadHandler, UnshelveHandler
 from nova_lite.conductor.operations.snapshot import CreateImageHandler, SnapshotHandler
-from nova_lite.conductor.operations.volumes import AttachVolumeHandler, DetachVolumeHandler, SwapVolumeHandler
+from nova_lite.conductor.operations.volumes import (
+    AttachVolumeHandler,
+    DetachVolumeHandler,
+    SwapVolumeHandler,
+    VolumeFilesHandler,
+)
 
 _HANDLERS: dict[str, OperationHandler] = {
     "delete": DeleteHandler(),
@@ -47,6 +52,8 @@ _HANDLERS: dict[str, OperationHandler] = {
     "attach_volume": AttachVolumeHandler(),
     "detach_volume": DetachVolumeHandler(),
     "swap_volume": SwapVolumeHandler(),
+    "volume_snapshot_create": VolumeFilesHandler(),
+    "volume_snapshot_delete": VolumeFilesHandler(),
     "attach_interface": AttachInterfaceHandler(),
     "detach_interface": DetachInterfaceHandler(),
 }

@@ -1,4 +1,4 @@
-"""Attach, detach and swap volumes.
+"""Attach, detach and swap volumes, and work on their files.
 
 A volume belongs to the server from the acceptance until a host has reported that the guest does not have it. It stays
 the server's when another operation supersedes this one: a delete releases it in the end, and an evacuation builds the
@@ -21,6 +21,7 @@ from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, DeviceState, Volume
 from nova_lite.objects.block_device import DeviceSource, next_name
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.volume import is_file_name
 from nova_lite.operations import Step, states
 
 #: Payload of an action on a server without a host, which is done when it is accepted.
@@ -177,3 +178,25 @@ class SwapVolumeHandler(OperationHandler):
             block_devices.swapped(uow, instance)
         else:
             block_devices.not_swapped(uow, instance)
+
+
+class VolumeFilesHandler(OperationHandler):
+    """Works on the files of a volume for Cinder, which waits for the result.
+
+    ``payload``: ``volume_id``, ``snapshot_id``, and the names of files: ``new_file``, or ``file_to_merge`` and
+    ``merge_target_file``, which may be None.
+    """
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        volume_id = payload["volume_id"]
+        device = next((device for device in block_devices.of(instance) if device.volume_id == volume_id), None)
+        if device is None:
+            raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+        if device.state != DeviceState.ATTACHED:
+            raise exceptions.InvalidVolume(reason=f"volume {volume_id} is {device.state}")
+        names = {payload.get(key) for key in ("new_file", "file_to_merge", "merge_target_file")} - {None}
+        if not all(map(is_file_name, names)):
+            raise exceptions.InvalidVolume(reason="names of files have no directory, and no special characters")
+        return payload

@@ -27,6 +27,7 @@ from nova_lite.objects import (
     Diagnostics,
     DiskSource,
     EncryptedDisk,
+    FileMerge,
     HostProblem,
     HostRouter,
     Image,
@@ -69,6 +70,7 @@ from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
+from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices, encrypted_in
 from nova_lite.virt.libvirt.domain import console_log, diagnostics, guest_xml, live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
@@ -140,6 +142,7 @@ class LibvirtDriver(ComputeDriver):
         self._volume_copies = VolumeCopies(
             self._connection, self._domains, self._volumes, self._snapshots, self._secrets
         )
+        self._volume_files = VolumeFiles(self._connection, self._domains, self._volumes, self._snapshots, qemu_img)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
         self._probes: kvm.ProbeWatch | None = None
@@ -719,6 +722,22 @@ class LibvirtDriver(ComputeDriver):
 
     def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
         return self._volume_copies.end_swap(instance_uuid, old_id, new_id, size)
+
+    def volume_file_names(self, instance_uuid: str, volume_id: str) -> list[str]:
+        return self._volume_files.names(instance_uuid, volume_id)
+
+    def snapshot_volume_file(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
+        with _files_errors():
+            self._volume_files.snapshot(instance_uuid, volume_id, new_file)
+
+    def merge_volume_files(
+        self, instance_uuid: str, volume_id: str, request: FileMerge, check: Callable[[], None]
+    ) -> None:
+        with _files_errors():
+            self._volume_files.merge(instance_uuid, volume_id, request, check)
+
+    def end_volume_merge(self, instance_uuid: str, volume_id: str) -> None:
+        self._volume_files.end_merge(instance_uuid, volume_id)
 
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)

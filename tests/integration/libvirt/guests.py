@@ -53,6 +53,27 @@ def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
     return SecurityGroup(id=name, name=name, rules=[*DEFAULT.rules[:2], *rules])
 
 
+#: Writes numbered lines to a volume, each to a sector of its own, and tells of each when it is on the disk.
+LINES = """
+while [ -z "$device" ]; do
+    for disk in /sys/class/block/vd[a-z]; do
+        case "$(cat $disk/serial 2>/dev/null)" in
+        SERIAL*) device=/dev/${disk##*/} ;;
+        esac
+    done
+    usleep 200000
+done
+echo "volume has: $(dd if=$device bs=512 skip=2049 count=1 2>/dev/null | tr -d '\\000\\n')"
+n=0
+while :; do
+    n=$((n + 1))
+    echo "line-$n" | dd of=$device bs=512 seek=$((2048 + n)) conv=notrunc,sync 2>/dev/null
+    sync
+    echo "line $n is written"
+    usleep 200000
+done
+"""
+
 #: The guest waits for a disk with the serial number, prints its content and size, writes a mark, and prints its
 #: removal.
 WATCHES = """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VolumeVerb, VolumeWork
+from nova_lite.objects import FileMerge, VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -20,7 +23,7 @@ from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
-from tests.integration.libvirt.guests import WATCHES
+from tests.integration.libvirt.guests import LINES, WATCHES
 from tests.integration.libvirt.moves import arriving, counts, migrate, wait_for_count
 from tests.integration.libvirt.volumes import device, local_volumes
 
@@ -172,6 +175,86 @@ def test_volumes_are_copied_and_swapped_while_the_guest_writes(
     driver.detach_volume(uuid_, new_id, 60)
     wait_for_line(driver, spec, "volume released")
     driver.detach_volume(uuid_, other_id, 60)
+
+
+def test_files_of_a_volume_follow_its_snapshots(
+    connection: Any, driver: LibvirtDriver, images: Images, directory: Path
+) -> None:
+    """Cinder makes the files. The guest goes on to write, and every line that it has written stays.
+
+    Files are merged down and up while it runs, and while it is off.
+    """
+    volume_id, share = str(uuid.uuid4()), directory / "share"
+    share.mkdir()
+    base, *others = (f"volume-{volume_id}{end}" for end in ("", *(f".{uuid.uuid4()}" for _ in range(3))))
+    (share / base).touch()
+    os.truncate(share / base, GIB)
+    script = LINES.replace("SERIAL", volume_id[:20])
+    spec = guest_spec(images, [], config_drive=True, user_data=scripts.user_data(script))
+    uuid_ = spec.instance.uuid
+
+    def lines() -> int:
+        found = re.findall(r"line (\d+) is written", driver.get_console_output(uuid_, None))
+        return int(found[-1]) if found else 0
+
+    def more() -> int:
+        before = lines()
+        wait_for("the guest goes on to write", lambda: lines() >= before + 3)
+        return lines()
+
+    def snapshot(name: str, below: str, kind: str) -> None:
+        made = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"backing_file={share / below},backing_fmt={kind}"]
+        subprocess.run([*made, str(share / name), "1G"], check=True)
+        subprocess.run(["qemu-img", "rebase", "-u", "-b", below, "-F", kind, str(share / name)], check=True)
+        for _ in range(2):
+            driver.snapshot_volume_file(uuid_, volume_id, name)
+
+    def merge(source: str | None, target: str | None) -> None:
+        for _ in range(2):
+            driver.merge_volume_files(uuid_, volume_id, FileMerge(source=source, target=target), lambda: None)
+        driver.end_volume_merge(uuid_, volume_id)
+
+    def names() -> list[str]:
+        return driver.volume_file_names(uuid_, volume_id)
+
+    first, second, third = others
+    driver.spawn(spec)
+    driver.attach_volume(uuid_, device(volume_id, "/dev/vdc"), str(share / base))
+    more()
+    snapshot(first, base, "raw")
+    more()
+    assert line_of(share / base, lines()) == "", "the snapshot has nothing that is written after it"
+    snapshot(second, first, "qcow2")
+    assert names() == [second, first, base]
+    more()
+    merge(first, base)
+    assert names() == [second, base]
+    (share / first).unlink()
+    merge(None, None)
+    assert names() == [second]
+    (share / base).unlink()
+    written = more()
+    driver.power_off(uuid_, 0)
+    snapshot(third, second, "qcow2")
+    assert names() == [third, second]
+    merge(None, None)
+    assert names() == [third]
+    (share / second).unlink()
+    driver.power_on(uuid_)
+    wait_for_line(driver, spec, "volume has: line-1")
+    xml = ET.fromstring(connection.lookupByUUIDString(uuid_).XMLDesc())
+    sources = [disk.find("source") for disk in xml.iterfind("devices/disk")]
+    assert str(share / third) in [source.get("file") for source in sources if source is not None]
+    driver.destroy(uuid_)
+    subprocess.run(["qemu-img", "convert", "-O", "raw", str(share / third), str(share / "all")], check=True)
+    expected = [f"line-{number}" for number in range(1, written + 1)]
+    assert [line_of(share / "all", number) for number in range(1, written + 1)] == expected
+
+
+def line_of(path: Path, number: int) -> str:
+    with open(path, "rb") as file:
+        file.seek((2048 + number) * 512)
+        return file.read(32).rstrip(b"\0\n").decode()
 
 
 def test_guest_that_boots_from_a_volume_is_rescued(

@@ -311,9 +311,9 @@ def test_malformed_actions_are_refused(api: Client, body: Any, message: str) -> 
 
 def test_unimplemented_route_is_501_with_advice(api: Client) -> None:
     instance = api.conductor.add()
-    response = api("POST", "/os-assisted-volume-snapshots", {"snapshot": {}})
+    response = api("GET", "/os-baremetal-nodes", version="2.1")
     assert fault(response, "notImplemented", 501) == (
-        "A snapshot of a disk in use is not supported by this cloud. Use the volume API, with force."
+        "Bare metal is not supported by this cloud. Use the bare metal service, if there is one."
     )
     response = api("POST", f"/servers/{instance.uuid}/action", {"addFloatingIp": None}, version="2.44")
     fault(response, "itemNotFound", 404)

@@ -231,3 +231,109 @@ def test_late_command_of_an_upload_leaves_the_image_alone(host: Host) -> None:
     host.conductor.ended_volume_work.add((1, NEW))
     host.manager.host.images.upload = lambda *arguments: pytest.fail("it is uploaded again")  # type: ignore[method-assign]
     VolumeWorker(host.manager.host)._run(VolumeWork(id=1, verb=VolumeVerb.UPLOAD, volume_id=NEW, image=image))
+
+
+# --- files of Cinder's volumes
+
+BASE, FILE = f"volume-{OLD}", f"volume-{OLD}.new"
+
+
+class FileVolumes:
+    """What a host calls of the backend ``cinder`` for a volume in a file."""
+
+    def __init__(self) -> None:
+        self.file = BASE
+
+    def is_in_file(self, instance_uuid: str, volume_id: str) -> bool:
+        return (instance_uuid, volume_id) == (UUID, OLD)
+
+    def switched(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
+        assert (instance_uuid, volume_id) == (UUID, OLD)
+        self.file = new_file
+
+
+@pytest.fixture
+def in_file(host: Host) -> FileVolumes:
+    """Backend that has the guest's volume in the file `BASE`."""
+    path = next(Path(host.conf.state_path).rglob(f"domains/{UUID}.json"))
+    domain = json.loads(path.read_text())
+    path.write_text(json.dumps({**domain, "volume_files": {OLD: [BASE]}}))
+    made = FileVolumes()
+    object.__setattr__(host.manager.host, "volumes", made)
+    return made
+
+
+def on_file(verb: str, method: str = "", **values: Any) -> ActionCommand:
+    kind = f"volume_snapshot_{verb}"
+    names = {"new_file": FILE} if verb == "create" else {"file_to_merge": None, "merge_target_file": None}
+    payload = {"volume_id": OLD, "snapshot_id": NEW, **names, **values.pop("payload", {})}
+    return order(kind, payload=payload, method=f"{method}{kind}", **values)
+
+
+def files_of(host: Host) -> list[str]:
+    names: list[str] = host.manager.host.driver.volume_file_names(UUID, OLD)  # type: ignore[attr-defined]
+    return names
+
+
+def test_guest_gets_a_new_file_and_the_old_one_is_merged_into_it(host: Host, in_file: FileVolumes) -> None:
+    for _ in range(2):
+        act(host, on_file("create"))
+        host.settle()
+    assert (files_of(host), in_file.file) == ([FILE, BASE], FILE)
+    act(host, on_file("delete", action_id=LATER + 1))
+    host.settle()
+    assert files_of(host) == [FILE]
+    assert [error for _, _, error in host.conductor.of("finish_action")] == [None] * 3
+
+
+@pytest.mark.parametrize(("step", "done"), [("snapshot_volume_file", False), ("snapshot_volume_file_after", True)])
+def test_snapshot_of_a_file_fails_only_if_the_guest_has_the_old_one(
+    host: Host, in_file: FileVolumes, step: str, done: bool
+) -> None:
+    host.control(fail_at=[step], fail_error="virt")
+    act(host, on_file("create"))
+    host.settle()
+    ((_, _, error),) = host.conductor.of("finish_action")
+    assert bool(error) != done
+    act(host, on_file("create", "rollback_", sequence=1))
+    host.settle()
+    assert host.manager.host.fencing.get(UUID).result.answer == {"done": done}
+    assert (files_of(host)[0], in_file.file) == ((FILE, FILE) if done else (BASE, BASE))
+
+
+@pytest.mark.parametrize(("step", "done"), [("merge_volume_files", False), ("merge_volume_files_after", True)])
+def test_merge_fails_only_if_the_files_are_not_merged(host: Host, in_file: FileVolumes, step: str, done: bool) -> None:
+    act(host, on_file("create"))
+    host.settle()
+    host.control(fail_at=[step], fail_error="virt")
+    act(host, on_file("delete", action_id=LATER + 1))
+    host.settle()
+    (*_, (_, _, error)) = host.conductor.of("finish_action")
+    assert bool(error) != done
+    act(host, on_file("delete", "rollback_", action_id=LATER + 1, sequence=1))
+    host.settle()
+    assert host.manager.host.fencing.get(UUID).result.answer == {"done": done}
+    assert files_of(host) == ([FILE] if done else [FILE, BASE])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        on_file("create", payload={"new_file": "../disk"}),
+        on_file("delete", payload={"file_to_merge": "/etc/passwd"}),
+        on_file("create", payload={"volume_id": NEW}),
+    ],
+)
+def test_work_on_other_files_fails(host: Host, in_file: FileVolumes, made: ActionCommand) -> None:
+    act(host, made)
+    host.settle()
+    ((_, _, error),) = host.conductor.of("finish_action")
+    assert (bool(error), files_of(host)) == (True, [BASE])
+
+
+def test_rollback_for_a_volume_that_the_guest_has_lost_is_over(host: Host, in_file: FileVolumes) -> None:
+    host.manager.host.driver.detach_volume(UUID, OLD, 0)  # type: ignore[attr-defined]
+    for number, verb in enumerate(("create", "delete")):
+        act(host, on_file(verb, "rollback_", action_id=LATER + number, sequence=1))
+        host.settle()
+        assert host.manager.host.fencing.get(UUID).result.answer == {"done": False}

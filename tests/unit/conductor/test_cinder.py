@@ -57,6 +57,7 @@ class Cloud(World):
         conf(["--config-file", str(path / "cinder.conf")])
         conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
         self.client = CinderClient(conf)
+        self.engine.service_calls.snapshots = self.client
         self.driver = self.reconciler.cinder = Driver(self.engine, self.client, ConductorTiming(volume_lease_wait=0.0))
         self.users = UserVolumes(self.client, self.driver)  # type: ignore[arg-type]
         self.db.before_commit = self._announce
@@ -605,3 +606,127 @@ def test_extended_volume_is_reported_to_the_guest(world: Cloud) -> None:
 def test_devices_show_the_state_of_their_volumes(world: Cloud) -> None:
     volume_id = world.attached()
     assert [(item.volume_id, item.state) for item in world.devices()] == [(volume_id, DeviceState.ATTACHED)]
+
+
+# --- work on the files of volumes
+
+NEW_FILE = "volume-x.new"
+
+
+def in_file(world: Cloud) -> str:
+    world.cinder.transport = "nfs"
+    try:
+        return world.attached()
+    finally:
+        world.cinder.transport = "rbd"
+
+
+def snapshot(world: Cloud, volume_id: str, snapshot_id: str, **values: Any) -> objects.ActionCommand:
+    payload = {"snapshot_id": snapshot_id, "new_file": NEW_FILE, **values}
+    return world.driver.accept_volume_snapshot(
+        world.context("req-s", admin=True), volume_id, "volume_snapshot_create", payload
+    )
+
+
+def merge(world: Cloud, volume_id: str, snapshot_id: str) -> objects.ActionCommand:
+    payload = {"snapshot_id": snapshot_id, "file_to_merge": None, "merge_target_file": None}
+    return world.driver.accept_volume_snapshot(
+        world.context("req-m", admin=True), volume_id, "volume_snapshot_delete", payload
+    )
+
+
+def task_of(world: Cloud) -> str | None:
+    return world.instance(world.uuid).task_state
+
+
+@pytest.mark.parametrize(
+    ("request_", "before", "task", "well", "badly"),
+    [
+        (snapshot, "creating", states.SNAPSHOTTING_VOLUME, "creating", "error"),
+        (merge, "deleting", states.MERGING_VOLUME, "deleting", "error_deleting"),
+    ],
+)
+@pytest.mark.parametrize("error", [None, "the hypervisor refused it"])
+def test_cinder_is_told_how_the_work_on_its_files_has_ended(
+    world: Cloud, request_: Any, before: str, task: str, well: str, badly: str, error: str | None
+) -> None:
+    """A repeated request and a repeated report change nothing."""
+    volume_id = in_file(world)
+    snapshot_id = world.cinder.begun(volume_id, before)
+    command = request_(world, volume_id, snapshot_id)
+    assert request_(world, volume_id, snapshot_id).action_id == command.action_id
+    assert (task_of(world), command.payload["volume_id"], command.host) == (task, volume_id, world.host)
+    for _ in range(2):
+        world.finish(command, error)
+    expected = badly if error else well
+    assert world.cinder.reports == [(snapshot_id, expected)]
+    assert world.cinder.snapshots[snapshot_id]["progress"] == "90%"
+    assert (task_of(world), world.open_actions(), world.instance(world.uuid).vm_state) == (None, [], states.ACTIVE)
+
+
+@pytest.mark.parametrize("trouble", QUICK)
+def test_report_to_cinder_is_repeated_beside_the_servers_next_operation(world: Cloud, trouble: str) -> None:
+    volume_id = in_file(world)
+    snapshot_id = world.cinder.begun(volume_id)
+    world.cinder.troubles.append(("POST", "/snapshots/", trouble))
+    world.finish(snapshot(world, volume_id, snapshot_id))
+    assert task_of(world) is None
+    stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
+    world.reports.finish_action(world.context(), world.host, stop.action_id, 4, None, "", 0)
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    assert world.cinder.snapshots[snapshot_id]["progress"] == "90%"
+    assert (world.open_actions(), world.instance(world.uuid).vm_state) == ([], states.STOPPED)
+
+
+def test_snapshot_that_cinder_has_given_up_needs_no_report(world: Cloud) -> None:
+    volume_id = in_file(world)
+    snapshot_id = world.cinder.begun(volume_id)
+    command = snapshot(world, volume_id, snapshot_id)
+    world.cinder.snapshots[snapshot_id]["status"] = "error"
+    world.finish(command)
+    assert (world.cinder.reports, world.open_actions()) == ([], [])
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_silent_host_is_asked_whether_the_guest_has_the_new_file(world: Cloud, done: bool) -> None:
+    volume_id = in_file(world)
+    snapshot_id = world.cinder.begun(volume_id)
+    snapshot(world, volume_id, snapshot_id)
+    world.let_time_pass(3600)
+    world.reconciler.sweep()
+    undo = world.compute.commands[-1]
+    assert (undo.method, task_of(world)) == ("rollback_volume_snapshot_create", states.SNAPSHOTTING_VOLUME)
+    assert world.cinder.reports == []
+    world.reports.finish_action(
+        world.context(), world.host, undo.action_id, 1, None, "", undo.sequence, answer={"done": done}
+    )
+    assert world.cinder.reports == [(snapshot_id, "creating" if done else "error")]
+    assert (task_of(world), world.open_actions()) == (None, [])
+
+
+def test_deleted_server_ends_the_work_on_its_volumes_files(world: Cloud) -> None:
+    volume_id = in_file(world)
+    snapshot_id = world.cinder.begun(volume_id, "deleting")
+    command = merge(world, volume_id, snapshot_id)
+    world.delete()
+    world.finish(command)
+    assert world.cinder.reports == [(snapshot_id, "error_deleting")]
+    assert world.open_actions() == []
+
+
+def test_work_on_files_is_refused_for_other_volumes(world: Cloud) -> None:
+    by_rbd, free, in_a_file = world.attached(), world.cinder.volume(), in_file(world)
+    snapshot_id = world.cinder.begun(by_rbd)
+    for volume_id, values, message in (
+        (by_rbd, {}, "connected by rbd, and only those by nfs are files here"),
+        (free, {}, "no server on a host has volume"),
+        (in_a_file, {"new_file": "../disk"}, "names of files have no directory"),
+    ):
+        with pytest.raises(exceptions.InvalidVolume, match=message):
+            snapshot(world, volume_id, snapshot_id, **values)
+    with pytest.raises(exceptions.InvalidInput, match="no work on the files"):
+        world.driver.accept_volume_snapshot(world.context(), in_a_file, "delete", {})
+    with pytest.raises(exceptions.InvalidVolume, match="Use its API, with force"):
+        Driver(world.engine, None).accept_volume_snapshot(world.context(), free, "volume_snapshot_create", {})
+    assert (world.cinder.reports, world.open_actions()) == ([], [])

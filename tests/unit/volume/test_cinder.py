@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection
+from nova_lite.objects import BlockDevice, Image, NetworkDisk, Qcow2Disk, VolumeConnection
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt.libvirt.disks import disks, volumes
 from nova_lite.virt.libvirt.domain import guest_xml
@@ -59,11 +59,16 @@ class Brick:
     ) -> dict[str, Any]:
         return {"host": host, "ip": my_ip, "initiator": "iqn.host", "multipath": multipath}
 
-    def factory(self, protocol: str, root_helper: str, *, use_multipath: bool = False, conn: Any = None) -> Brick:
+    def factory(
+        self, protocol: str, root_helper: str, *, use_multipath: bool = False, conn: Any = None, **options: Any
+    ) -> Brick:
         self.calls.append(("factory", protocol))
+        self.mounts = options.get("nfs_mount_point_base")
         return self
 
     def connect_volume(self, properties: dict[str, Any]) -> dict[str, Any]:
+        if "export" in properties:
+            return {"path": f"{self.mounts}/share/{properties['name']}"}
         self.calls.append(("connect", properties["target_iqn"]))
         if self.fails:
             raise self.fails
@@ -162,6 +167,73 @@ def test_host_without_os_brick_has_a_basic_connector(tmp_path: Path, no_brick: N
     assert (found["host"], found["multipath"]) == (volumes.conf.host, False)
     with pytest.raises(exceptions.VirtDriverError, match="os-brick is not installed"):
         volumes.connect(SERVER, connection(ISCSI))
+
+
+# --- files
+
+FILE = f"volume-{VOLUME}"
+NEW_FILE = f"{FILE}.{SECRET}"
+NFS: dict[str, Any] = {"driver_volume_type": "nfs", "export": "10.0.0.1:/v", "name": FILE, "format": "raw"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "raw"),
+        ({"format": None}, "raw"),
+        ({"format": "qcow2"}, "qcow2"),
+        ({"name": NEW_FILE}, "qcow2"),
+    ],
+)
+def test_volume_in_a_file_has_cinders_format(
+    tmp_path: Path, brick: Brick, changes: dict[str, Any], expected: str
+) -> None:
+    """Cinder tells the format of the first file only: that of a snapshot's file is always qcow2."""
+    info = {**NFS, **changes}
+    path = str(tmp_path / "mnt" / "share" / info["name"])
+    found = backend(tmp_path).connect(SERVER, connection(info))
+    assert found == (path if expected == "raw" else Qcow2Disk(path=path))
+    device = BlockDevice(
+        uuid=SERVER,
+        source_type=DeviceSource.VOLUME,
+        destination_type="volume",
+        volume_id=VOLUME,
+        device_name="/dev/vdb",
+    )
+    element = guest_xml.disk_element(disks.volume_disk(device, found))
+    driver, source = element.find("driver"), element.find("source")
+    assert driver is not None and source is not None
+    assert (driver.get("type"), source.get("file"), volumes.volume_of(element)) == (expected, path, VOLUME)
+
+
+@pytest.mark.parametrize("changes", [{"name": "../x"}, {"name": ""}, {"name": "a:b"}, {"format": "vmdk"}])
+def test_unknown_file_of_a_volume_is_refused(tmp_path: Path, brick: Brick, changes: dict[str, Any]) -> None:
+    with pytest.raises(exceptions.VirtDriverError, match="name no file"):
+        backend(tmp_path).connect(SERVER, connection({**NFS, **changes}))
+
+
+def test_connection_names_the_file_that_the_guest_has_moved_to(tmp_path: Path, brick: Brick) -> None:
+    """Cinder names the old file until it has noticed the report. The guest's data are in the new one."""
+    host = backend(tmp_path)
+    host.connect(SERVER, connection(NFS))
+    for _ in range(2):
+        host.switched(SERVER, VOLUME, NEW_FILE)
+    for known in (NFS, {**NFS, "name": NEW_FILE}):
+        found = backend(tmp_path).connect(SERVER, connection(known))
+        assert found == Qcow2Disk(path=str(tmp_path / "mnt" / "share" / NEW_FILE))
+    later = {**NFS, "name": f"{FILE}.{SERVER}"}
+    assert host.connect(SERVER, connection(later)) == Qcow2Disk(path=str(tmp_path / "mnt" / "share" / later["name"]))
+
+
+def test_only_connected_volumes_in_files_may_be_switched(tmp_path: Path, brick: Brick) -> None:
+    host = backend(tmp_path)
+    assert not host.is_in_file(SERVER, VOLUME)
+    host.connect(SERVER, connection(ISCSI))
+    assert not host.is_in_file(SERVER, VOLUME)
+    host.connect(SERVER, connection(NFS))
+    assert host.is_in_file(SERVER, VOLUME)
+    host.switched(SERVER, SECRET, NEW_FILE)
+    assert not host.is_in_file(SERVER, SECRET)
 
 
 # --- the rest

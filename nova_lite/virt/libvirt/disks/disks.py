@@ -9,7 +9,7 @@ import msgspec
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, files
-from nova_lite.objects import BlockDevice, EncryptedDisk, Flavor, Image, NetworkDisk, VolumeSource
+from nova_lite.objects import BlockDevice, EncryptedDisk, Flavor, Image, NetworkDisk, Qcow2Disk, VolumeSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.configdrive import ConfigDrives
@@ -181,7 +181,7 @@ def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
         path=path,
         network=network,
         device=(device.device_name or "").removeprefix("/dev/"),
-        format="raw",
+        format="qcow2" if isinstance(source, Qcow2Disk) else "raw",
         bus=device.disk_bus or "virtio",
         serial=device.volume_id,
         encrypted=isinstance(source, EncryptedDisk),
@@ -193,7 +193,7 @@ def local_path(source: VolumeSource) -> str:
     """Return the path of a volume's file or device. Empty for a volume that is reached over the network."""
     if isinstance(source, NetworkDisk):
         return ""
-    return source.path if isinstance(source, EncryptedDisk) else source
+    return source.path if isinstance(source, EncryptedDisk | Qcow2Disk) else source
 
 
 def supports_direct_io(directory: str) -> bool:

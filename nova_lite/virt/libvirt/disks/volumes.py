@@ -1,12 +1,14 @@
 """Volumes of guests in libvirt.
 
-A volume is identified by its file, whose name ends in the volume's id, or else by the serial number. The serial number
-is the id, too, except for a volume that has replaced another one in a running guest. The running domain and its
+A volume is identified by its file, whose name is the volume's id, by its device, whose name ends in the id, or else by
+the serial number. The serial number is the id, too, except for a volume that has replaced another one in a running
+guest. Files of Cinder have other names: the last id there may be that of a snapshot. The running domain and its
 definition are changed separately; what has the requested state already is left alone.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import string
 import time
@@ -37,7 +39,7 @@ _NOT_THERE = (libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_INVALID,
 
 
 #: Attributes of a disk's source that end in the volume's id.
-_PLACES = ("file", "dev", "name")
+_PLACES = ("dev", "name")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
@@ -166,8 +168,10 @@ def volume_of(disk: ET.Element) -> str | None:
 
 def volume_id_in(source: ET.Element | None) -> str | None:
     """Return the volume's id from its file, device or name, if possible."""
-    places = [] if source is None else [source.get(name, "") for name in _PLACES]
-    found = next(filter(None, map(_ID.search, places)), None)
+    if source is None:
+        return None
+    file = _ID.fullmatch(os.path.basename(source.get("file", "")))
+    found = file or next(filter(None, (_ID.search(source.get(name, "")) for name in _PLACES)), None)
     return None if found is None else found[0]
 
 

@@ -1,0 +1,1 @@
+"""Connectors of the small os-brick."""

@@ -49,7 +49,7 @@ RELEASE_SOURCE = "release_source"
 # Others
 DETACH = "detach"
 TAKE_BACK = "take_back"
-#: Cinder is told how the host's work on a volume's file has ended: well, or not (undo).
+#: Report to Cinder how the host's work on a volume's file has ended: well, or not (undo).
 REPORT = "report"
 REPORT_ERROR = "report_error"
 FENCE_STEP = HostStep(COMPENSATE, "fence_instance", retry_forever=True, may_complete_late=True)

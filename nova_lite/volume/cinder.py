@@ -3,7 +3,7 @@
 qemu opens RBD images itself, so the host does nothing for them. os-brick connects all other kinds (iSCSI, NVMe over
 fabrics, NFS, Fibre Channel) and returns a path. Each connection is recorded before it is made, so that the daemon can
 disconnect it after a crash. A volume in a file may have several files on top of each other. The record names the one
-that the guest uses, and those that it has left. Cinder may name one of these for a moment after a snapshot. The record
+that the guest uses, and the files that it has left. Cinder may name one of these for a moment after a snapshot. The record
 contains secrets, so only root can read it::
 
     <state_path>/volumes-connected/<instance>/<volume>.json
@@ -37,7 +37,7 @@ DIRECTORY = "volumes-connected"
 MOUNTS = "mnt"
 
 #: End of the name of a file that Cinder has made for a snapshot. It has the format qcow2 in any case. Of the others
-#: Cinder tells the format.
+#: Cinder names the format.
 _SNAPSHOT_FILE = re.compile(r".\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 

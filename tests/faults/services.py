@@ -177,7 +177,7 @@ def with_new_file(arena: Arena) -> None:
 
 
 def make_snapshot(arena: Arena) -> None:
-    """Let the guest have a new file. Cinder is told what the guest has."""
+    """Let the guest have a new file. Cinder gets a report of what the guest has."""
     cinder, (volume_id,) = _cinder(arena), _cinder(arena).volumes
     snapshot_id = cinder.begun(volume_id)
     file = f"volume-{volume_id}.{snapshot_id}"
@@ -189,7 +189,7 @@ def make_snapshot(arena: Arena) -> None:
 
 
 def delete_snapshot(arena: Arena) -> None:
-    """Let the guest's files become one. Cinder is told whether they have."""
+    """Let the guest's files become one. Cinder gets a report whether they have."""
     cinder, (volume_id,) = _cinder(arena), _cinder(arena).volumes
     (snapshot_id,) = cinder.snapshots
     cinder.snapshots[snapshot_id] |= {"status": "deleting", "progress": "0%"}
@@ -200,9 +200,9 @@ def delete_snapshot(arena: Arena) -> None:
 
 
 def _told(arena: Arena, snapshot_id: str) -> str:
-    """Return the status that Cinder has been told, once it has, and nothing is open."""
+    """Return the status that Cinder has got, once it has, and nothing is open."""
     found = _cinder(arena).snapshots[snapshot_id]
-    cloud.wait_for("Cinder is told", lambda: found["progress"] == "90%", SETTLE_SECONDS)
+    cloud.wait_for("Cinder has the report", lambda: found["progress"] == "90%", SETTLE_SECONDS)
     arena.nothing_open()
     return str(found["status"])
 

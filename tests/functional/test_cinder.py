@@ -100,7 +100,7 @@ def _listed(cloud: Cloud, server_id: str) -> list[dict[str, Any]]:
 
 
 def test_snapshots_of_a_volume_in_files(cloud: Cloud, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cinder gets help and is told, and the server can be rebooted meanwhile."""
+    """Cinder gets help and a report, and the server can be rebooted meanwhile."""
     by_rbd, server_id = cinder.volume("demo"), server(cloud)
     assert attach(cloud, server_id, by_rbd).status_code == 200
     attached(cloud, cinder, server_id, by_rbd)

@@ -1,6 +1,6 @@
 """``/os-assisted-volume-snapshots``: what Cinder's drivers of files need of servers for snapshots of volumes in use.
 
-Cinder is told the result later, by the status of its snapshot.
+The result reaches Cinder later, as the status of its snapshot.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
     return SecurityGroup(id=name, name=name, rules=[*DEFAULT.rules[:2], *rules])
 
 
-#: Writes numbered lines to a volume, each to a sector of its own, and tells of each when it is on the disk.
+#: Writes numbered lines to a volume, each to a sector of its own, and prints each when it is on the disk.
 LINES = """
 while [ -z "$device" ]; do
     for disk in /sys/class/block/vd[a-z]; do

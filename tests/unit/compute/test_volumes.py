@@ -239,7 +239,7 @@ BASE, FILE = f"volume-{OLD}", f"volume-{OLD}.new"
 
 
 class FileVolumes:
-    """What a host calls of the backend ``cinder`` for a volume in a file."""
+    """Backend ``cinder`` of a host, with a volume in a file."""
 
     def __init__(self) -> None:
         self.file = BASE

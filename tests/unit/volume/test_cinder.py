@@ -188,7 +188,7 @@ NFS: dict[str, Any] = {"driver_volume_type": "nfs", "export": "10.0.0.1:/v", "na
 def test_volume_in_a_file_has_cinders_format(
     tmp_path: Path, brick: Brick, changes: dict[str, Any], expected: str
 ) -> None:
-    """Cinder tells the format of the first file only: that of a snapshot's file is always qcow2."""
+    """Cinder names the format of the first file only: that of a snapshot's file is always qcow2."""
     info = {**NFS, **changes}
     path = str(tmp_path / "mnt" / "share" / info["name"])
     found = backend(tmp_path).connect(SERVER, connection(info))
@@ -225,7 +225,7 @@ def test_connection_names_the_file_that_the_guest_has_moved_to(tmp_path: Path, b
     assert host.connect(SERVER, connection(later)) == Qcow2Disk(path=str(tmp_path / "mnt" / "share" / later["name"]))
 
 
-def test_only_connected_volumes_in_files_may_be_switched(tmp_path: Path, brick: Brick) -> None:
+def test_switch_needs_a_connected_volume_in_a_file(tmp_path: Path, brick: Brick) -> None:
     host = backend(tmp_path)
     assert not host.is_in_file(SERVER, VOLUME)
     host.connect(SERVER, connection(ISCSI))

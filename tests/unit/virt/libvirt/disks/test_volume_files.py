@@ -1,4 +1,4 @@
-"""Files of volumes on top of each other: what libvirt and qemu-img are told."""
+"""Files of volumes on top of each other: calls of libvirt and qemu-img."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 qemu opens RBD images itself, so the host does nothing for them. os-brick connects all other kinds (iSCSI, NVMe over
 fabrics, NFS, Fibre Channel) and returns a path. Each connection is recorded before it is made, so that the daemon can
 disconnect it after a crash. A volume in a file may have several files on top of each other. The record names the one
-that the guest uses, and the files that it has left. Cinder may name one of these for a moment after a snapshot. The record
-contains secrets, so only root can read it::
+that the guest uses, and the files that it has left. Cinder may name one of these for a moment after a snapshot. The
+record contains secrets, so only root can read it::
 
     <state_path>/volumes-connected/<instance>/<volume>.json
 """

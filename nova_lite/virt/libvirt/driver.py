@@ -693,6 +693,7 @@ class LibvirtDriver(ComputeDriver):
             self._domains.resume(domain)
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
+        self._disks.check_volumes({str(device.volume_id): path})
         self._volumes.attach(instance_uuid, device, path)
 
     def detach_volume(self, instance_uuid: str, volume_id: str, timeout: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -14,6 +14,7 @@ from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays
 
@@ -68,6 +69,7 @@ class DiskSet(msgspec.Struct, frozen=True):
 class DiskMaker:
     def __init__(self, cache: ImageCache, qemu_img: images.QemuImg, config_drives: ConfigDrives) -> None:
         self._cache = cache
+        self._qemu_img = qemu_img
         self._overlays = Overlays(qemu_img)
         self.config_drives = config_drives
 
@@ -90,7 +92,19 @@ class DiskMaker:
             path = os.path.join(directory, CONFIG_DRIVE)
             self.config_drives.make(path, spec)
             disks.append(Disk(path=path, device=next(names), format="raw", read_only=True))
-        return DiskSet(disks=[*disks, *volume_disks(spec)], direct_boot=self.direct_boot(spec.image, spec.images))
+        return DiskSet(disks=[*disks, *self.volumes(spec)], direct_boot=self.direct_boot(spec.image, spec.images))
+
+    def volumes(self, spec: SpawnSpec) -> list[Disk]:
+        """Return the disks of the volumes. Raises as `check_volumes` does."""
+        self.check_volumes(spec.volumes)
+        requested = [device for device in spec.instance.block_devices if device.volume_id is not None]
+        return [volume_disk(device, spec.volumes[str(device.volume_id)]) for device in requested]
+
+    def check_volumes(self, sources: Mapping[str, VolumeSource]) -> None:
+        """Raise `VolumeNotInFiles` if a volume is on top of files that Cinder cannot have put below it."""
+        for volume_id, source in sources.items():
+            if isinstance(source, Qcow2Disk):
+                volume_chains.unused(self._qemu_img, volume_id, volume_chains.File(source.path, volume_chains.QCOW2))
 
     def make_rescue(self, directory: str, spec: SpawnSpec) -> DiskSet:
         """Make a root disk of the rescue image's size, and a config drive if the guest has one. Replaces earlier
@@ -167,11 +181,6 @@ def ephemerals(flavor: Flavor, requested: list[BlockDevice]) -> list[tuple[str, 
     formats = [FORMATS.get(device.guest_format or "", EXT4) for device in requested if device.is_ephemeral] or [EXT4]
     sizes = [size * images.GIB for size in devices.ephemeral_gb(flavor, requested)]
     return list(zip(EPHEMERALS, sizes, formats, strict=False))
-
-
-def volume_disks(spec: SpawnSpec) -> list[Disk]:
-    requested = spec.instance.block_devices
-    return [volume_disk(device, spec.volumes[device.volume_id]) for device in requested if device.volume_id is not None]
 
 
 def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:

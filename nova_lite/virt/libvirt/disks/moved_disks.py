@@ -76,7 +76,7 @@ class MovedDisks:
             if name != disks.SWAP or not swap:
                 files.remove(os.path.join(directory, name))
         return DiskSet(
-            disks=[*found, *disks.volume_disks(spec)], direct_boot=self._maker.direct_boot(spec.image, spec.images)
+            disks=[*found, *self._maker.volumes(spec)], direct_boot=self._maker.direct_boot(spec.image, spec.images)
         )
 
     def make_ready(self, directory: str, spec: SpawnSpec, source: LiveSource) -> tuple[dict[str, str], bool]:
@@ -93,6 +93,7 @@ class MovedDisks:
         )
         if missing:
             raise exceptions.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not available there")
+        self._maker.check_volumes(spec.volumes)
         paths: dict[str, str] = {}
         whole = False
         for name, size in source.disks.items():

@@ -9,21 +9,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import stat
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import libvirt
-import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.objects import FileMerge
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
+from nova_lite.virt.libvirt.disks.volume_chains import QCOW2, File
 from nova_lite.virt.libvirt.disks.volumes import (
     CONFIG,
     CONFIG_XML,
@@ -36,10 +36,6 @@ from nova_lite.virt.libvirt.disks.volumes import (
 from nova_lite.virt.libvirt.domain.domains import Domains
 
 POLL_SECONDS = 0.25
-#: A volume with more files than this is refused, as qemu refuses it.
-MAX_FILES = 200
-
-QCOW2 = "qcow2"
 
 _SNAPSHOT = (
     libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
@@ -47,18 +43,6 @@ _SNAPSHOT = (
     | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
     | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC
 )
-
-
-class File(msgspec.Struct, frozen=True):
-    """A file of a volume, and its format."""
-
-    path: str
-    format: str
-
-    @property
-    def name(self) -> str:
-        """Its plain name."""
-        return os.path.basename(self.path)
 
 
 class VolumeFiles:
@@ -106,12 +90,7 @@ class VolumeFiles:
 
     def _check_overlay(self, path: str, current: File) -> None:
         """Raise `VirtDriverError` unless Cinder has made this file on top of the current one."""
-        try:
-            is_regular = stat.S_ISREG(os.lstat(path).st_mode)
-        except OSError as error:
-            raise exceptions.VirtDriverError(reason=f"{path}: {error.strerror}") from error
-        if not is_regular:
-            raise exceptions.VirtDriverError(reason=f"{path} is no regular file")
+        volume_chains.require_regular(path)
         info = self._qemu_img.info(path, QCOW2)
         below = os.path.join(os.path.dirname(path), info.backing)
         if (below, info.backing_format) != (current.path, current.format) or len(info.data_files) != 1:
@@ -239,29 +218,15 @@ class VolumeFiles:
         disk = self._disk(domain, volume_id, on)
         chain = [_file_of(disk)]
         if not on:
-            while (below := self._below(volume_id, chain[-1])) is not None:
-                _append(volume_id, chain, below)
-            return chain
+            return volume_chains.unused(self._qemu_img, volume_id, chain[0])
         store = disk.find("backingStore")
         while store is not None:
             source, kind = store.find("source"), store.find("format")
             if source is None or kind is None:
                 break
-            _append(volume_id, chain, File(source.get("file", ""), kind.get("type", "")))
+            volume_chains.append(volume_id, chain, File(source.get("file", ""), kind.get("type", "")))
             store = store.find("backingStore")
         return chain
-
-    def _below(self, volume_id: str, file: File) -> File | None:
-        """Return the file below an unused one, as that names it. A raw file is at the bottom, whatever is in it."""
-        if file.format != QCOW2:
-            return None
-        try:
-            info = self._qemu_img.info(file.path, QCOW2)
-        except exceptions.VirtDriverError as error:
-            raise exceptions.VolumeNotInFiles(volume_id=volume_id, reason=str(error.kwargs["reason"])) from error
-        if not info.backing:
-            return None
-        return File(os.path.join(os.path.dirname(file.path), info.backing), info.backing_format)
 
     def _redefine(self, domain: Any, volume_id: str, file: File) -> None:
         """Let the guest start with this file. What libvirt knows of files below it is dropped: it looks again."""
@@ -279,16 +244,6 @@ def _file_of(disk: ET.Element) -> File:
     source, driver = disk.find("source"), disk.find("driver")
     assert source is not None
     return File(source.get("file", ""), "raw" if driver is None else driver.get("type", "raw"))
-
-
-def _append(volume_id: str, chain: list[File], file: File) -> None:
-    """Append the next file below. Raises `VolumeNotInFiles` if Cinder cannot have made it."""
-    if os.path.dirname(file.path) != os.path.dirname(chain[0].path) or file.format not in images.DISK_FORMATS:
-        reason = f"{chain[-1].name} is on top of {file.path or 'something'} ({file.format})"
-        raise exceptions.VolumeNotInFiles(volume_id=volume_id, reason=reason)
-    if file in chain or len(chain) >= MAX_FILES:
-        raise exceptions.VolumeNotInFiles(volume_id=volume_id, reason=f"{chain[0].name} is on top of too many files")
-    chain.append(file)
 
 
 def _places(chain: list[File], request: FileMerge) -> tuple[File | None, File | None]:

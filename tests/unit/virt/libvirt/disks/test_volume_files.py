@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import FileMerge
+from nova_lite.objects import FileMerge, Qcow2Disk
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from tests.support import make
@@ -102,6 +103,11 @@ def files(guest: Hypervisor, path: Path) -> VolumeFiles:
     return VolumeFiles(
         *(made, made, VolumeDevices(made, made, secrets), made, images.QemuImg(make.conf("sqlite://", path)))
     )
+
+
+def maker(path: Path) -> DiskMaker:
+    unused: Any = None
+    return DiskMaker(unused, images.QemuImg(make.conf("sqlite://", path)), unused)
 
 
 def overlay(directory: Path, name: str, below: str, kind: str) -> None:
@@ -215,6 +221,36 @@ def test_files_of_a_guest_that_is_off_are_merged_by_qemu_img(tmp_path: Path, who
     assert volume.names("u", VOLUME) == ([SECOND] if whole else [SECOND, BASE])
     subprocess.run(["qemu-img", "convert", "-O", "raw", str(tmp_path / SECOND), str(tmp_path / "all")], check=True)
     assert (tmp_path / "all").read_bytes()[:516] == b"A" * 512 + b"\0" * 4
+
+
+@pytest.mark.parametrize(
+    ("below", "kind"),
+    [("/etc/passwd", "raw"), ("../x", "raw"), ('json:{"driver":"null-co"}', "raw"), (BASE, "vmdk"), ("link", "raw")],
+)
+def test_volume_on_top_of_a_file_that_is_not_cinders_is_not_given_to_a_guest(
+    tmp_path: Path, below: str, kind: str
+) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    for name in (BASE, 'json:{"driver":"null-co"}'):
+        (tmp_path / name).touch()
+    overlay(tmp_path, FIRST, below, kind)
+    with pytest.raises(exceptions.VolumeNotInFiles):
+        maker(tmp_path).check_volumes({VOLUME: Qcow2Disk(path=str(tmp_path / FIRST))})
+
+
+def test_volume_with_its_data_elsewhere_is_not_given_to_a_guest(tmp_path: Path) -> None:
+    made = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"data_file={tmp_path}/{BASE}"]
+    subprocess.run([*made, str(tmp_path / FIRST), "1M"], check=True)
+    with pytest.raises(exceptions.VolumeNotInFiles, match="data in another file"):
+        maker(tmp_path).check_volumes({VOLUME: Qcow2Disk(path=str(tmp_path / FIRST))})
+
+
+def test_volume_on_top_of_cinders_files_is_given_to_a_guest(tmp_path: Path) -> None:
+    """Other kinds of volumes are not checked."""
+    (tmp_path / BASE).touch()
+    overlay(tmp_path, FIRST, BASE, "raw")
+    overlay(tmp_path, SECOND, FIRST, "qcow2")
+    maker(tmp_path).check_volumes({VOLUME: Qcow2Disk(path=str(tmp_path / SECOND)), BASE: str(tmp_path / "missing")})
 
 
 def test_raw_file_is_at_the_bottom_whatever_is_in_it(tmp_path: Path) -> None:

@@ -200,10 +200,10 @@ def delete_snapshot(arena: Arena) -> None:
 
 
 def _told(arena: Arena, snapshot_id: str) -> str:
-    """Return the status that Cinder has got, once it has, and nothing is open."""
+    """Return the status that Cinder has got, when nothing is open any more."""
     found = _cinder(arena).snapshots[snapshot_id]
-    cloud.wait_for("Cinder has the report", lambda: found["progress"] == "90%", SETTLE_SECONDS)
     arena.nothing_open()
+    assert found["progress"] == "90%", "Cinder has the report"
     return str(found["status"])
 
 

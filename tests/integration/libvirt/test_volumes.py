@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import FileMerge, VolumeVerb, VolumeWork
+from nova_lite.objects import FileMerge, Qcow2Disk, VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -240,6 +240,8 @@ def test_files_of_a_volume_follow_its_snapshots(
     merge(None, None)
     assert names() == [third]
     (share / second).unlink()
+    driver.detach_volume(uuid_, volume_id, 0)
+    driver.attach_volume(uuid_, device(volume_id, "/dev/vdc"), Qcow2Disk(path=str(share / third)))
     driver.power_on(uuid_)
     wait_for_line(driver, spec, "volume has: line-1")
     xml = ET.fromstring(connection.lookupByUUIDString(uuid_).XMLDesc())

@@ -26,7 +26,7 @@ _name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 #: APIs without changes of users: those of guests and of hosts, and the page, whose changes are those of other APIs.
 _NOT_AUDITED = ("metadata", "join", "page", "page_rights")
 
-#: Key of a request's environment: its path as the client sent it, before `UrlMap` and filters change it.
+#: Key of a request's environment: its path at the API's own address, before `UrlMap` and filters change it.
 FULL_PATH = "nova_lite.full_path"
 
 
@@ -77,16 +77,20 @@ class UrlMap:
 
     A prefix that ends in ``/+`` matches only longer paths. So ``/v2.1`` (the version document) and ``/v2.1/+`` (the
     API) can be two applications.
+
+    ``mounts``: the applications are whole APIs, which see their paths as at an address of their own.
     """
 
-    def __init__(self, apps: dict[str, App]) -> None:
+    def __init__(self, apps: dict[str, App], mounts: bool = False) -> None:
+        self._mounts = mounts
         self._exact = {prefix.rstrip("/"): app for prefix, app in apps.items() if not prefix.endswith("/+")}
         self._inside = {prefix[:-2]: app for prefix, app in apps.items() if prefix.endswith("/+")}
         self._prefixes = sorted({*self._exact, *self._inside}, key=len, reverse=True)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "")
-        environ.setdefault(FULL_PATH, path)
+        if not self._mounts:
+            environ.setdefault(FULL_PATH, path)
         for prefix in self._prefixes:
             rest = path[len(prefix) :]
             if not path.startswith(prefix) or (rest and not rest.startswith("/")):

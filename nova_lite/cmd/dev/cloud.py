@@ -122,7 +122,7 @@ class DevCloud:
         scheduler = SchedulerDaemon(conf, broker.connect)
         self._start(scheduler)
         compute = API()
-        app = deploy.UrlMap({PATHS[name]: app for name, app in load_apps(conf, compute).items()})
+        app = deploy.UrlMap({PATHS[name]: app for name, app in load_apps(conf, compute).items()}, mounts=True)
         gate = _Gate(app, self.url)
         self._start(Worker(conf, compute, [Site("all", gate, [sock], None)], connect=broker.connect))
         for proxy in consoles.make_proxies(conf, console_socks, broker.connect):

@@ -142,6 +142,19 @@ def test_urlmap_selects_the_longest_prefix(path: str, expected: str) -> None:
     assert b"".join(response).decode() == expected
 
 
+def test_urlmap_of_whole_apis_leaves_their_path_to_them() -> None:
+    """Access rules of application credentials name paths as at an address of the API's own."""
+    paths = []
+
+    def inside(environ, start_response):
+        paths.append(environ[deploy.FULL_PATH])
+        return [b""]
+
+    app = deploy.UrlMap({"/compute": deploy.UrlMap({"/v2.1": inside})}, mounts=True)
+    app({"PATH_INFO": "/compute/v2.1/servers", "SCRIPT_NAME": ""}, None)
+    assert paths == ["/v2.1/servers"]
+
+
 def test_paste_file_serves_v2_and_v21() -> None:
     text = (ROOT / "etc/nova-lite/api-paste.ini").read_text()
     for line in ("/ = versions", "/v2/+ = compute_legacy", "/v2.1/+ = compute"):

@@ -48,19 +48,23 @@ def status_before(image: Image, piece: Piece, directory: str) -> str:
 
     Raises a 416 that says where to go on, and a 409 if the image takes no piece or its earlier ones are gone.
     """
+    if image.status == "queued" and piece.first:
+        raise _elsewhere(image, 0)
     if image.status != imports.STAGED:
-        if piece.first:
-            raise exceptions.Conflict(f"Image {image.id} is {image.status}: its first piece begins at 0.")
         return "queued"
     if image.checksum or piece.first != image.size:
-        arrived = {"Content-Range": f"bytes */{image.size}"}
-        raise webob.exc.HTTPRequestRangeNotSatisfiable(
-            explanation=f"Image {image.id} has {image.size} bytes: go on there.", headers=arrived
-        )
+        raise _elsewhere(image, image.size)
     path = store.file_path(directory, image.id)
     if not os.path.exists(path) or os.path.getsize(path) < piece.first:
         raise exceptions.Conflict(f"The staged data of image {image.id} are gone: delete it, and begin again.")
     return imports.STAGED
+
+
+def _elsewhere(image: Image, arrived: int) -> webob.exc.HTTPException:
+    return webob.exc.HTTPRequestRangeNotSatisfiable(
+        explanation=f"Image {image.id} has {arrived} bytes: go on there.",
+        headers={"Content-Range": f"bytes */{arrived}"},
+    )
 
 
 class StagedPiece(imports.StagedUpload):

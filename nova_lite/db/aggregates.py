@@ -114,6 +114,7 @@ def remove_host(uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, host: 
 def _change_metadata(
     uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, changes: dict[str, str | None], action: str
 ) -> None:
+    host_aggregates.check_numbers(changes)
     after = {**row.metadata_, **changes}
     metadata = {key: value for key, value in after.items() if value is not None}
     _check(row.name, metadata)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from nova_lite.base import exceptions
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Aggregate, AggregateHost
 from nova_lite.objects import HostAggregate
 
 ZONE = "availability_zone"
+
+#: Keys that replace the ratios and reservations of an aggregate's hosts.
+NUMBERS = (
+    *("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio"),
+    *("reserved_host_cpus", "reserved_host_memory_mb", "reserved_host_disk_gb"),
+)
 
 #: Columns that `made_of` reads.
 COLUMNS = (Aggregate.id, Aggregate.name, Aggregate.metadata_)
@@ -51,6 +58,14 @@ def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> floa
     """
     numbers = (_number(aggregate.metadata.get(key)) for aggregate in aggregates)
     return min((number for number in numbers if number is not None), default=default)
+
+
+def check_numbers(changes: Mapping[str, str | None]) -> None:
+    """Raise `InvalidInput` for a ratio or reservation that would be ignored."""
+    for key in NUMBERS:
+        value = changes.get(key)
+        if value is not None and _number(value) is None:
+            raise exceptions.InvalidInput(reason=f"{key}={value} is wrong: the value is a number of 0 or more")
 
 
 def _number(text: str | None) -> float | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import aggregates, hosts, services
+from nova_lite.db import aggregates, hosts, models, services
 from nova_lite.db.engine import Database
 from nova_lite.objects import HostState
 from tests.support import make
@@ -95,7 +96,12 @@ def test_ratios_and_reservations_of_aggregates(db: Database, conf: cfg.ConfigOpt
     report(db, conf)
     assert (state(db).vcpus, state(db).memory_mb, state(db).disk_gb) == (16, 1024, 50)
     aggregate = made(db)
-    db.write(aggregates.set_metadata, conf, aggregate, {"cpu_allocation_ratio": "1.0", "disk_allocation_ratio": "x"})
+    for wrong in ({"disk_allocation_ratio": "x"}, {"reserved_host_cpus": "-1"}, {"ram_allocation_ratio": "nan"}):
+        with pytest.raises(exceptions.InvalidInput, match="is wrong: the value is a number of 0 or more"):
+            db.write(aggregates.set_metadata, conf, aggregate, wrong)
+    old = sa.update(models.Aggregate).values(metadata_={"disk_allocation_ratio": "x"})
+    db.write(lambda uow: uow.session.execute(old))
+    db.write(aggregates.set_metadata, conf, aggregate, {"cpu_allocation_ratio": "1.0"})
     db.write(aggregates.add_host, conf, aggregate, "h1")
     assert (state(db).vcpus, state(db).disk_gb) == (4, 50)
     db.write(aggregates.set_metadata, conf, aggregate, {"reserved_host_memory_mb": "24", "ram_allocation_ratio": "2"})

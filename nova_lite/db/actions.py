@@ -155,7 +155,7 @@ _LOOKED_AT = 16
 
 def last_order(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
     """Return action id and sequence number of the newest command that its host carried out on the instance; (0, 0) for
-    none. A failed action counts with its last undo.
+    none. A failed action counts with its last undo, if that was a command.
     """
     query = sa.select(InstanceAction).where(
         InstanceAction.instance_uuid == instance.uuid,
@@ -164,8 +164,8 @@ def last_order(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
         InstanceAction.finish_time.is_not(None),
     )
     for action in uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(_LOOKED_AT)):
-        row = operations.get(action.action, action.payload)
-        position = row.last_sequence(action.step, failed=action.message is not None) if row.steps else None
+        row, failed = operations.get(action.action, action.payload), action.message is not None
+        position = row.last_sequence(action.step, action.payload, str(action.host), failed) if row.steps else None
         if position is not None:
             return action.id, position
     return 0, 0

@@ -12,6 +12,9 @@ from nova_lite.operations.notifications import Notification
 #: Key in an action's payload: the move's source was forced down or retired before it reported how the move ended.
 LOST_SOURCE = "lost_source"
 
+#: Key in an action's payload: the undo that was begun first, after the action had failed.
+UNDONE_FROM = "undone_from"
+
 #: Stands for all vm states or all task states.
 ANY = None
 
@@ -313,17 +316,19 @@ class Operation:
         """
         return self._sequences.get(name, 0)
 
-    def last_sequence(self, name: str, failed: bool) -> int | None:
-        """Return the sequence number of the last command that was carried out of a closed action; None if none was.
+    def last_sequence(self, name: str, payload: Mapping[str, Any], host: str, failed: bool) -> int | None:
+        """Return the sequence number of the last command of a closed action that ``host`` carried out; None for none.
 
-        ``name``: the step or undo at which the action was closed. If it ``failed``, only undo commands count.
+        ``name``: the step or undo at which the action was closed. ``host``: that of the instance. If the action
+        ``failed``, only undo commands count. None also if an older conductor has not recorded where the undo began.
         """
-        if failed and not self.is_undo(name):
-            return None
         course = _undos_of(self.steps) if failed else self.steps
         names = [step.name for step in course]
-        done = course[: names.index(name) + 1] if name in names else course
-        commands = [step for step in done if isinstance(step, HostStep) and step.is_sequenced]
+        first = payload.get(UNDONE_FROM) if failed else names[0]
+        if first not in names or (failed and name not in names):
+            return None
+        end = names.index(name) + 1 if name in names else len(names)
+        commands = [step for step in course[names.index(first) : end] if _was_carried_out(step, payload, host)]
         return self.sequence(commands[-1].name) if commands else None
 
 
@@ -333,6 +338,13 @@ def first_applicable(steps: Iterable[Step], payload: Mapping[str, Any]) -> Step 
         if step.only_if is None or payload.get(step.only_if):
             return step
     return None
+
+
+def _was_carried_out(step: Step, payload: Mapping[str, Any], host: str) -> bool:
+    """Check whether a done step was a command to ``host`` that its host knows by a sequence number."""
+    if not (isinstance(step, HostStep) and step.is_sequenced and first_applicable([step], payload)):
+        return False
+    return step.at not in MOVE_ROLES or (payload.get(step.at.value) or {}).get("host") == host
 
 
 def _undos_of(steps: tuple[Step, ...]) -> tuple[Step, ...]:

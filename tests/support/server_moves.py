@@ -63,6 +63,13 @@ class Moving(World):
             self.context(), command.host, command.action_id, power_state, error, "", command.sequence, answer
         )
 
+    def look(self, power_state: int, action_id: int, sequence: int) -> None:
+        """Report the guest of host1, whose last command was this one."""
+        report = objects.DomainReport(
+            uuid=self.uuid, generation=1, power_state=power_state, last_action_id=action_id, last_position=sequence
+        )
+        self.reports.reconcile_domains(self.context(), "host1", [report], [])
+
     def swept(self) -> None:
         """Sweep after the first backoff step."""
         self.let_time_pass(self.conf.conductor.retry_backoff[0] + 1)

@@ -49,6 +49,7 @@ class Compensator(StepMachine):
             return
         actions.finish_events(uow, ctx.action, cause, details)
         actions.free(uow, ctx.action)
+        ctx.action.payload = {**ctx.action.payload, operations.UNDONE_FROM: undo.name}
         self.begin(ctx, undo)
         self.send_after_commit(ctx)
 

@@ -81,7 +81,12 @@ class Transitions(Compensator):
             self.lose(ctx.uow, ctx.instance)
 
     def _skip(self, ctx: ActionContext, step: HostStep) -> None:
-        """Leave out an undo. If only the move's source knew whether the guest has moved, ask the destination later."""
+        """Leave out an undo, so that the record of carried out undos ends.
+
+        If only the move's source knew whether the guest has moved, ask the destination later.
+        """
+        payload = {key: value for key, value in ctx.action.payload.items() if key != operations.UNDONE_FROM}
         if step.may_complete_late and step.at is HostRole.SOURCE:
-            ctx.action.payload = {**ctx.action.payload, operations.LOST_SOURCE: True}
+            payload[operations.LOST_SOURCE] = True
+        ctx.action.payload = payload
         self.advance(ctx)

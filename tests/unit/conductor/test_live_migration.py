@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.db import server_migrations
 from nova_lite.objects import BuildOutcome, MigrationControl
 from nova_lite.operations import states
-from tests.support.server_moves import PROGRESS, READY, RUNNING, SOURCE, Live, force_down
+from tests.support.server_moves import PROGRESS, READY, RUNNING, SHUTDOWN, SOURCE, Live, force_down
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def test_live_migration_moves_the_guest(world: Live) -> None:
     world.at_destination()
 
 
-@pytest.mark.parametrize("step", ["check", "prepare", "hand_over"])
-def test_failed_step_is_undone(world: Live, step: str) -> None:
+def fail(world: Live, step: str) -> None:
+    """Let the host of this step refuse it, and both hosts undo the move."""
     if step == "hand_over":
         world.prepared()
     else:
@@ -42,8 +43,29 @@ def test_failed_step_is_undone(world: Live, step: str) -> None:
         world.asked()
     if step != "check":
         world.dropped()
+
+
+@pytest.mark.parametrize("step", ["check", "prepare", "hand_over"])
+def test_failed_step_is_undone(world: Live, step: str) -> None:
+    fail(world, step)
     world.at_source()
     assert world.statuses() == ["error"]
+
+
+@pytest.mark.parametrize("step", ["check", "prepare", "hand_over"])
+def test_guest_that_stops_after_a_failed_migration_is_stopped(world: Live, step: str) -> None:
+    fail(world, step)
+    last = [command for command in world.compute.commands if command.host == "host1"][-1]
+    world.look(SHUTDOWN, last.action_id, last.sequence)
+    assert world.state == (states.STOPPED, None, "host1", 1)
+
+
+def test_guest_that_stops_after_a_migration_from_a_silent_host_is_stopped(world: Live) -> None:
+    world.silence("host1")
+    world.act("live-migration", host=None)
+    assert (world.open_actions(), world.statuses()) == ([], ["error"])
+    world.look(SHUTDOWN, 0, 0)
+    assert world.state == (states.STOPPED, None, "host1", 1)
 
 
 def test_silent_source_is_called_to_find_the_guest(world: Live) -> None:
@@ -238,3 +260,19 @@ def test_delete_at_any_step_with_a_lost_host(world: Live, gone: str, step: str) 
     assert (world.used()[gone], world.open_actions()) == (1, [("delete", "cleanup")])
     assert sum(world.used().values()) == 1
     assert world.problems() == []
+
+
+@pytest.mark.parametrize("kind", ["live-migration", "resize", "migrate"])
+def test_host_without_a_command_of_a_failed_move_has_no_sequence_of_it(kind: str) -> None:
+    """Otherwise its later reports would seem to be older than the move."""
+    row, hosts = operations.get(kind, {}), {"source": {"host": "host1"}, "destination": {"host": "host2"}}
+    first = next(step for step in row.steps if isinstance(step, operations.HostStep))
+    refused = {**hosts, operations.UNDONE_FROM: row.undos(first.name, begun=False)[0].name}
+    assert row.last_sequence(operations.RELEASE, refused, "host1", failed=True) is None
+    assert row.last_sequence(operations.RELEASE, hosts, "host1", failed=True) is None, "of an older conductor"
+    undos = row.undos(row.steps[-1].name) or row.undos(operations.HAND_OVER)
+    undone = {**hosts, operations.UNDONE_FROM: undos[0].name}
+    for host in ("host1", "host2"):
+        sequence = row.last_sequence(operations.RELEASE, undone, host, failed=True)
+        at_host = [step for step in undos if isinstance(step, operations.HostStep) and hosts[step.at]["host"] == host]
+        assert sequence in [row.sequence(step.name) for step in at_host]

@@ -879,8 +879,7 @@ intended difference, and is no measure of compatibility by itself.
 - Each failure was examined, except for some of Neutron's own tests (`neutron-tempest-plugin`).
 - Tempest's network tests know which extensions of Neutron there are, and skip those of others.
 - `TestImageStage` of gophercloud is left out after its first run, because it loads an image from the internet.
-- The clients' `openstack` tests and Tempest's compute tests have not been run in this way. The latter ran on real
-  guests ([Tempest results](tempest.md)).
+- Tempest's compute tests have not been run in this way. They ran on real guests ([Tempest results](tempest.md)).
 
 Each failed test with its message is in `benchmarks/results/clients`.
 """

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
@@ -112,7 +114,9 @@ class LoadReports:
 def load_of(readings: list[Reading]) -> HostLoad:
     """Return the means of a host over its readings, at least two, the oldest first.
 
-    A server counts from its first reading on. What it used before is part of ``other``.
+    A server counts from its first reading on. What it used before is part of ``other``. A server that has left counts
+    nowhere from its first to its last reading: otherwise the host would seem busy for a window more, and give further
+    servers away.
     """
     first, last = readings[0], readings[-1]
     seconds = max(last.at - first.at, 1e-3)
@@ -133,13 +137,18 @@ def load_of(readings: list[Reading]) -> HostLoad:
     disk_bytes = max(0, last.host.disk_bytes - first.host.disk_bytes) / seconds
     busy_of_a_byte = used.disk / disk_bytes if disk_bytes else 0.0
     servers, known = {}, Load()
-    for uuid in last.servers:
+    for uuid in dict.fromkeys(uuid for reading in readings for uuid in reading.servers):
         having = [(reading.at, reading.servers[uuid]) for reading in readings if uuid in reading.servers]
         (since, oldest), (until, newest) = having[0], having[-1]
-        if until > since:
-            load = _load_of_server(oldest, newest, until - since, busy_of_a_byte)
+        if until <= since:
+            continue
+        load = _load_of_server(oldest, newest, until - since, busy_of_a_byte)
+        part = _part_of(load, (until - since) / seconds)
+        if uuid in last.servers:
             servers[uuid] = load
-            known = known.plus(_part_of(load, (until - since) / seconds))
+        else:  # The host has no load of a server that has left.
+            part = msgspec.structs.replace(part, memory=load.memory * len(having) / len(readings))
+        known = known.plus(part)
     return HostLoad(seconds=seconds, capacity=capacity, other=used.plus(known, -1), servers=servers)
 
 

@@ -218,7 +218,7 @@ def clouds(draw: Any) -> tuple[Cloud, dict[str, list[str]]]:
     ]
     servers, fits = [], {}
     for number in range(draw(st.integers(0, 14))):
-        group = draw(st.sampled_from([None, None, *(Group(policy[-9:], policy) for policy in POLICIES)]))
+        group = draw(st.sampled_from([None, None, *(Group(policy, policy) for policy in POLICIES)]))
         uuid = str(number)
         servers.append(
             Server(

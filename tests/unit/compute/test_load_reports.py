@@ -36,13 +36,21 @@ def test_load_is_the_mean_over_the_readings_and_the_rest_belongs_to_no_server() 
     )
 
 
-def test_server_that_came_later_counts_from_its_first_reading_and_a_gone_one_as_the_rest() -> None:
+def test_server_that_came_later_counts_from_its_first_reading_and_before_that_as_the_rest() -> None:
     found = load_of(
         [reading(0, 0, guest("old", 0)), reading(50, 50, guest("new", 0)), reading(100, 150, guest("new", 50))]
     )
     assert found.servers == {"new": Load(cpu=1.0, memory=100)}
     assert found.other.cpu == pytest.approx(1.0)
     assert load_of([reading(0, 0), reading(10, 1, guest("b", 3))]).servers == {}, "one reading is no rate"
+
+
+def test_server_that_has_left_is_no_load_of_the_host_any_more() -> None:
+    gone = [reading(at, at, guest("gone", at * 0.75)) for at in (0, 30, 60)]
+    found = load_of([*gone, reading(90, 67.5), reading(120, 75, memory_used_mb=400.0)])
+    assert found.servers == {}
+    assert found.other.cpu == pytest.approx((75 - 45) / 120)
+    assert found.other.memory == pytest.approx(480 - 60)
 
 
 def test_guest_that_was_started_anew_counts_from_zero() -> None:

@@ -21,8 +21,9 @@ from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from tests.support import make
 
-VOLUME = str(uuid.uuid4())
-BASE, FIRST, SECOND = (f"volume-{VOLUME}{end}" for end in ("", f".{uuid.uuid4()}", f".{uuid.uuid4()}"))
+#: Constant, because names of tests have them.
+VOLUME, *_SNAPSHOTS = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+BASE, FIRST, SECOND = (f"volume-{VOLUME}{end}" for end in ("", *(f".{snapshot}" for snapshot in _SNAPSHOTS)))
 
 ROOT = '<disk type="file"><driver type="qcow2"/><source file="/i/disk"/><target dev="vda"/></disk>'
 

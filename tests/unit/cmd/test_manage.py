@@ -65,7 +65,7 @@ def test_user_who_cannot_read_the_configuration_learns_that(
     monkeypatch.setattr(manage, "CONFIG_FILES", (str(known), str(missing)))
     monkeypatch.setattr(manage.os, "access", lambda path, mode: False)
     cfg.CONF.reset()
-    monkeypatch.setattr("nova_lite.conf.CONFIG_FILES", [])  # This machine may have a cloud.
+    monkeypatch.setattr("nova_lite.conf.CONFIG_FILES", [])  # The machine may have a cloud.
     assert manage.main(["keys", "list"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(f"or say --directory. This user cannot read {known}: run it as root.")

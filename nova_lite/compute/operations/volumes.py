@@ -167,10 +167,9 @@ def _uses(host: LocalHost, command: ActionCommand) -> bool:
 
 
 def _record(host: LocalHost, command: ActionCommand) -> None:
-    uuid, volume_id, new_file = (
-        *(command.instance.uuid, str(command.payload["volume_id"])),
-        str(command.payload["new_file"]),
-    )
+    """Record that the volume of the server is in the new file now."""
+    uuid = command.instance.uuid
+    volume_id, new_file = str(command.payload["volume_id"]), str(command.payload["new_file"])
     host.retrier.call_until_done(
         f"Instance {uuid}: record of volume {volume_id}'s file",
         lambda: host.volumes.switched(uuid, volume_id, new_file),

@@ -94,6 +94,14 @@ def _reserved(
     return volume
 
 
+def _device_of(instance: Instance, volume_id: str) -> BlockDevice:
+    """Return the device of a volume. Raises `VolumeBDMNotFound` if the server does not have the volume."""
+    device = next((device for device in block_devices.of(instance) if device.volume_id == volume_id), None)
+    if device is None:
+        raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+    return device
+
+
 class DetachVolumeHandler(OperationHandler):
     """Detaches a volume. ``payload``: ``volume_id``."""
 
@@ -101,9 +109,7 @@ class DetachVolumeHandler(OperationHandler):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         volume_id = payload["volume_id"]
-        device = next((device for device in block_devices.of(instance) if device.volume_id == volume_id), None)
-        if device is None:
-            raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+        device = _device_of(instance, volume_id)
         if device.is_root:
             raise exceptions.InvalidInput(reason="Cannot detach a root device volume")
         row = volumes.by_id(uow, volume_id, lock=True)
@@ -191,9 +197,7 @@ class VolumeFilesHandler(OperationHandler):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         volume_id = payload["volume_id"]
-        device = next((device for device in block_devices.of(instance) if device.volume_id == volume_id), None)
-        if device is None:
-            raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+        device = _device_of(instance, volume_id)
         if device.state != DeviceState.ATTACHED:
             raise exceptions.InvalidVolume(reason=f"volume {volume_id} is {device.state}")
         names = {payload.get(key) for key in ("new_file", "file_to_merge", "merge_target_file")} - {None}

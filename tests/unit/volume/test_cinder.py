@@ -33,6 +33,13 @@ RBD: dict[str, Any] = {
     "keyring": "a key",
 }
 ISCSI = {"driver_volume_type": "iscsi", "target_iqn": "iqn.2026-11", "auth_password": "a password"}
+DEVICE = BlockDevice(
+    uuid=SERVER,
+    source_type=DeviceSource.VOLUME,
+    destination_type="volume",
+    volume_id=VOLUME,
+    device_name="/dev/vdb",
+)
 
 
 def fetch(image: Image, target: str) -> None:
@@ -123,14 +130,7 @@ def test_rbd_image_needs_no_connection(tmp_path: Path, no_brick: None) -> None:
 
 
 def test_rbd_image_in_the_domain() -> None:
-    device = BlockDevice(
-        uuid=SERVER,
-        source_type=DeviceSource.VOLUME,
-        destination_type="volume",
-        volume_id=VOLUME,
-        device_name="/dev/vdb",
-    )
-    element = guest_xml.disk_element(disks.volume_disk(device, rbd_disk(RBD)))
+    element = guest_xml.disk_element(disks.volume_disk(DEVICE, rbd_disk(RBD)))
     assert ET.tostring(element, encoding="unicode") == (
         '<disk type="network" device="disk"><driver name="qemu" type="raw" discard="unmap" cache="none" />'
         f'<source protocol="rbd" name="volumes/volume-{VOLUME}"><host name="10.0.0.1" port="6789" />'
@@ -193,14 +193,7 @@ def test_volume_in_a_file_has_cinders_format(
     path = str(tmp_path / "mnt" / "share" / info["name"])
     found = backend(tmp_path).connect(SERVER, connection(info))
     assert found == (path if expected == "raw" else Qcow2Disk(path=path))
-    device = BlockDevice(
-        uuid=SERVER,
-        source_type=DeviceSource.VOLUME,
-        destination_type="volume",
-        volume_id=VOLUME,
-        device_name="/dev/vdb",
-    )
-    element = guest_xml.disk_element(disks.volume_disk(device, found))
+    element = guest_xml.disk_element(disks.volume_disk(DEVICE, found))
     driver, source = element.find("driver"), element.find("source")
     assert driver is not None and source is not None
     assert (driver.get("type"), source.get("file"), volumes.volume_of(element)) == (expected, path, VOLUME)
@@ -284,13 +277,6 @@ def test_failed_disconnect_keeps_its_record_and_shows_no_secret(
 
 
 def test_block_device_in_the_domain() -> None:
-    device = BlockDevice(
-        uuid=SERVER,
-        source_type=DeviceSource.VOLUME,
-        destination_type="volume",
-        volume_id=VOLUME,
-        device_name="/dev/vdb",
-    )
-    element = guest_xml.disk_element(disks.volume_disk(device, "/dev/disk/by-path/one"))
+    element = guest_xml.disk_element(disks.volume_disk(DEVICE, "/dev/disk/by-path/one"))
     source = element.find("source")
     assert (element.get("type"), source is not None and source.attrib) == ("block", {"dev": "/dev/disk/by-path/one"})

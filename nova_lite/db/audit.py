@@ -94,7 +94,7 @@ def _fix(uow: UnitOfWork, check: Check) -> list[Problem]:
     return mended
 
 
-# --- tasks
+# --- tasks and moves
 
 
 def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
@@ -108,6 +108,24 @@ def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
             str(task_state),
             "an open action",
             partial(_end_task, instance_uuid=instance_uuid),
+        )
+
+
+def evacuations_without_action(uow: UnitOfWork) -> Iterator[Problem]:
+    """Find open evacuations without an action, as an older conductor leaves them during an upgrade."""
+    query = sa.select(Migration.id, Migration.instance_uuid, Migration.status).where(
+        Migration.status.in_(server_migrations.OPEN),
+        Migration.migration_type == server_migrations.EVACUATION,
+        ~_open_action(Migration.instance_uuid),
+    )
+    for migration_id, instance_uuid, status in uow.session.execute(query):
+        ended = sa.update(Migration).where(Migration.id == migration_id, Migration.status == status)
+        yield Problem(
+            "migration",
+            f"server {instance_uuid}",
+            f"an evacuation that is {status}",
+            "an open action",
+            partial(UnitOfWork.change, statement=ended.values(status=server_migrations.FAILED, updated_at=uow.now)),
         )
 
 
@@ -486,6 +504,7 @@ def _alive(instance_uuid: orm.InstrumentedAttribute[Any]) -> sa.ColumnElement[bo
 
 CHECKS = (
     tasks_without_action,
+    evacuations_without_action,
     leftover_allocations,
     leftover_ports,
     ownerless_ports,

@@ -577,11 +577,11 @@ class InstanceGroupMember(Base):
 
 
 class Migration(Numbered, Changed, Base):
-    """A resize, a cold migration or another move of an instance, as Nova's API shows it.
+    """A resize, a cold migration, an evacuation or another move of an instance, as Nova's API shows it.
 
     ``source`` and ``destination``: its two hosts (`nova_lite.db.claims.Place`), the latter with its address once it is
     claimed. ``old_flavor`` and ``new_flavor`` are snapshots; ``vm_state``: the state before the move. ``progress``: the
-    last report of a live migration.
+    last report of a live migration. An evacuation without a known source has an empty ``source_host``.
     """
 
     __tablename__ = "migrations"

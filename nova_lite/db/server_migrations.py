@@ -1,4 +1,4 @@
-"""Migrations: resizes and other moves of servers, with the status that their steps set."""
+"""Migrations: resizes, evacuations and other moves of servers, with the status that their steps set."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from nova_lite.operations import states
 RESIZE = "resize"
 MIGRATION = "migration"
 LIVE_MIGRATION = "live-migration"
+EVACUATION = "evacuation"
 
 PRE_MIGRATING = "pre-migrating"
 MIGRATING = "migrating"
@@ -34,8 +35,12 @@ REVERTING = "reverting"
 REVERTED = "reverted"
 ERROR = "error"
 
-# States of live migrations only.
+# States of evacuations only, beside `PRE_MIGRATING` and `ERROR`.
 ACCEPTED = "accepted"
+DONE = "done"
+FAILED = "failed"
+
+# States of live migrations only.
 QUEUED = "queued"
 PREPARING = "preparing"
 RUNNING = "running"
@@ -52,7 +57,7 @@ OPEN = (
 )
 
 #: States of a finished migration.
-CLOSED = (CONFIRMED, REVERTED, ERROR, COMPLETED, CANCELLED)
+CLOSED = (CONFIRMED, REVERTED, ERROR, COMPLETED, CANCELLED, DONE, FAILED)
 
 
 def begin(
@@ -78,10 +83,29 @@ def begin(
     return row
 
 
-def current(uow: UnitOfWork, instance_uuid: str) -> Migration | None:
-    """Return the open migration of an instance, if there is one."""
+def begin_evacuation(
+    uow: UnitOfWork, context: RequestContext, instance: Instance, source: Place, target: str | None
+) -> Migration:
+    """Create the row of an accepted evacuation. ``target``: the requested host."""
+    row = begin(uow, context, instance, EVACUATION, source, msgspec.convert(instance.flavor, Flavor))
+    row.status, row.destination_host = ACCEPTED, target
+    return row
+
+
+def all_open(uow: UnitOfWork, instance_uuid: str) -> list[Migration]:
+    """Return the open migrations and evacuations of an instance, newest first."""
     query = sa.select(Migration).where(Migration.instance_uuid == instance_uuid, Migration.status.in_(OPEN))
-    return uow.session.scalars(query.order_by(Migration.id.desc()).limit(1)).first()
+    return list(uow.session.scalars(query.order_by(Migration.id.desc())))
+
+
+def current(uow: UnitOfWork, instance_uuid: str) -> Migration | None:
+    """Return the open migration of an instance, if there is one. An evacuation is none."""
+    return next((row for row in all_open(uow, instance_uuid) if row.migration_type != EVACUATION), None)
+
+
+def evacuation(uow: UnitOfWork, instance_uuid: str) -> Migration | None:
+    """Return the open evacuation of an instance, if there is one."""
+    return next((row for row in all_open(uow, instance_uuid) if row.migration_type == EVACUATION), None)
 
 
 def set_status(uow: UnitOfWork, row: Migration, status: str) -> None:
@@ -96,10 +120,10 @@ def set_destination(uow: UnitOfWork, row: Migration, place: Place) -> None:
 
 
 def end_with_instance(uow: UnitOfWork, instance_uuid: str) -> None:
-    """Close the migration of a deleted instance. A finished one counts as confirmed."""
-    row = current(uow, instance_uuid)
-    if row is not None:
-        set_status(uow, row, CONFIRMED if row.status in (FINISHED, CONFIRMING, REVERTING) else ERROR)
+    """Close the migrations of a deleted instance. A finished one counts as confirmed."""
+    for row in all_open(uow, instance_uuid):
+        failed = FAILED if row.migration_type == EVACUATION else ERROR
+        set_status(uow, row, CONFIRMED if row.status in (FINISHED, CONFIRMING, REVERTING) else failed)
 
 
 def unconfirmed(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
@@ -169,9 +193,14 @@ class Left(NamedTuple):
 
 
 def left_host(uow: UnitOfWork, host: str, after: int) -> list[Left]:
-    """Return the servers whose newest migration that has not failed is from the host, and later than ``after``."""
+    """Return the servers whose newest migration that has not failed is from the host, and later than ``after``.
+
+    Evacuations do not count.
+    """
     newest = sa.select(sa.func.max(Migration.id)).where(
-        Migration.id > after, Migration.status.in_((*OPEN, CONFIRMED, COMPLETED))
+        Migration.id > after,
+        Migration.status.in_((*OPEN, CONFIRMED, COMPLETED)),
+        Migration.migration_type != EVACUATION,
     )
     returns = sa.and_(Migration.destination_host == host, Migration.status.in_(OPEN))
     query = (

@@ -51,6 +51,9 @@ def test_protected_server_of_a_dead_host_runs_elsewhere_and_another_stays(tmp_pa
         assert (state["fenced"], state["by"]) == ("off", "1. script")
         actions = running.request("GET", f"/servers/{protected}/os-instance-actions").json()["instanceActions"]
         action = next(item for item in actions if item["action"] == "evacuate")
+        path = f"/os-migrations?migration_type=evacuation&source_compute={host}"
+        (row,) = running.request("GET", path, version="2.80").json()["migrations"]
+        assert (row["instance_uuid"], row["status"], row["user_id"]) == (protected, "done", None)
         path = f"/servers/{protected}/os-instance-actions/{action['request_id']}"
         events = running.request("GET", path, version="2.84").json()["instanceAction"]["events"]
         assert any(f"Host {host} is lost (1. script)" in str(event["details"]) for event in events)

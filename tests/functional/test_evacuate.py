@@ -52,6 +52,12 @@ def test_a_lost_host_and_its_return(tidy: Cloud) -> None:
     assert tidy.domains() == {server_id: other}
     actions = tidy.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     assert [action["action"] for action in actions] == ["evacuate", "create"]
+    path = f"/os-migrations?migration_type=evacuation&host={lost}&instance_uuid={server_id}"
+    (row,) = tidy.request("GET", path, version="2.80").json()["migrations"]
+    assert (row["status"], row["source_compute"], row["dest_compute"]) == ("done", lost, other)
+    assert row["migration_type"] == "evacuation"
+    assert "links" not in row
+    assert tidy.request("GET", f"/servers/{server_id}/migrations", version="2.80").json() == {"migrations": []}
 
     tidy.control_host(lost, fail_at=["destroy"])
     log = len(tidy.log(lost, 100000))
@@ -102,6 +108,9 @@ def test_without_room_it_is_in_error_and_may_be_tried_again(tidy: Cloud) -> None
     assert (answer.status_code, answer.json()) == (200, {"adminPass": "a new one"})
     server = tidy.wait_settled([server_id])[server_id]
     assert (server["status"], "No valid host" in server["fault"]["message"]) == ("ERROR", True)
+    path = f"/os-migrations?migration_type=evacuation&instance_uuid={server_id}"
+    (row,) = tidy.request("GET", path).json()["migrations"]
+    assert (row["status"], row["source_compute"], row["dest_compute"]) == ("error", lost, None)
     assert tidy.force_down(other, False).status_code == 200
     tidy.start(other)
     tidy.wait_until_ready()

@@ -158,7 +158,7 @@ def _common_view(req: Request, migration: ServerMigration) -> dict[str, Any]:
     view: dict[str, Any] = {
         "id": migration.id,
         "status": migration.status,
-        "source_compute": migration.source_compute,
+        "source_compute": migration.source_compute or None,
         "source_node": migration.source_node,
         "dest_compute": migration.dest_compute,
         "dest_node": migration.dest_node,

@@ -208,7 +208,7 @@ class Acceptor:
             beside = next((undo for undo in undos if undo.outlives_action), None)
             if beside is None:
                 actions.finish(uow, action, cause)
-                self.handlers(action.action).on_superseded(uow, instance)
+                self.handlers(action.action).on_superseded(uow, instance, definition.kind)
                 continue
             actions.finish_events(uow, action, cause)
             actions.free(uow, action)

@@ -44,7 +44,7 @@ class OperationHandler:
         return payload
 
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: Place) -> None:
-        """Record the claimed destination of a move."""
+        """Record the claimed place of the instance, or of a move's destination."""
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """Change the instance as a finished step says."""
@@ -58,6 +58,9 @@ class OperationHandler:
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Clean up after an action that has failed, once its undo is over."""
 
-    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
-        """Clean up after an action that a later one has replaced. Its host may still be working on it."""
+    def on_superseded(self, uow: UnitOfWork, instance: Instance, by: str) -> None:
+        """Clean up after an action that a later one of kind ``by`` has replaced. Its host may still be working on it.
+
+        The handler of the later action has accepted it already.
+        """
         self.on_failed(uow, instance)

@@ -372,7 +372,12 @@ def _is_claimed(handlers: HandlerLookup, ctx: ActionContext, request: PlacementR
         return False
     step, numa = ctx.step, hardware.numa_of(request.spec.flavor, request.spec.image)
     if not isinstance(step, ScheduleStep) or step.moves:
-        return claims.claim(uow, instance, selection, numa)
+        if not claims.claim(uow, instance, selection, numa):
+            return False
+        place = claims.place_of(instance)
+        assert place is not None
+        handlers(ctx.action.action).on_claimed(uow, instance, place)
+        return True
     place = claims.take(uow, instance, selection, claims.needs(request.spec.flavor), numa)
     if place is None:
         return False

@@ -6,6 +6,8 @@ instance leaves it and gets a new generation. So the host destroys the old guest
 An automatic evacuation needs a host that is fenced: its power is off, or it has stopped this guest itself. See
 docs/adr/0028.
 
+Its row among the migrations begins with the action, and ends when the new host has the server, or with the action.
+
 If hosts share the lost host's directory of disks, one of them gets the server with its disks. See docs/adr/0037.
 """
 
@@ -32,8 +34,8 @@ from nova_lite.db import (
     server_migrations,
 )
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
-from nova_lite.operations import HostStep, states
+from nova_lite.db.models import Instance, InstanceAction, Migration
+from nova_lite.operations import HostStep, Step, states
 
 #: Key in the payload of an evacuation that nobody requested.
 AUTOMATIC = "automatic"
@@ -43,7 +45,7 @@ NEW_DISKS = "new_disks"
 
 
 class EvacuateHandler(OperationHandler):
-    """Takes the instance from its host."""
+    """Takes the instance from its host, and keeps the row of the evacuation."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
@@ -56,10 +58,12 @@ class EvacuateHandler(OperationHandler):
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target, bool(payload.get(AUTOMATIC)))
         places = _places(uow, instance)
+        moves = server_migrations.all_open(uow, instance.uuid)
         # A guest that has crashed and was to be started again starts at the new host.
         had_crashed = crash_restarts.take(uow, instance.uuid)
-        stopped = _end_move(uow, instance) == states.STOPPED and not (had_crashed or payload.get(AUTOMATIC))
+        stopped = _end_move(uow, instance, moves) == states.STOPPED and not (had_crashed or payload.get(AUTOMATIC))
         unfinished = _volume_to_make(uow, instance)
+        server_migrations.begin_evacuation(uow, context, instance, _source(instance, places), target)
         claims.release(uow, instance.uuid)
         block_devices.all_attached(uow, instance)
         claims.leave(instance)
@@ -76,6 +80,44 @@ class EvacuateHandler(OperationHandler):
             **({KEEPS_DISKS: True} if keeps else {}),
             **unfinished,
         }
+
+    def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
+        row = server_migrations.evacuation(uow, instance.uuid)
+        if row is not None:  # an older conductor has accepted the evacuation without a row
+            server_migrations.set_destination(uow, row, place)
+            server_migrations.set_status(uow, row, server_migrations.PRE_MIGRATING)
+
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        """Close the row once the new host has the server, which may still be stopped there."""
+        super().on_step_done(uow, instance, step)
+        if step.name == operations.BUILD:
+            _close(uow, instance, server_migrations.DONE)
+
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Close the row. As in Nova, its status says whether a host was found."""
+        row = server_migrations.evacuation(uow, instance.uuid)
+        if row is not None:
+            found = row.destination is not None
+            server_migrations.set_status(uow, row, server_migrations.FAILED if found else server_migrations.ERROR)
+
+    def on_superseded(self, uow: UnitOfWork, instance: Instance, by: str) -> None:
+        """Close the row, unless a later evacuation has closed it and begun its own."""
+        if by != operations.EVACUATE.kind:
+            _close(uow, instance, server_migrations.FAILED)
+
+
+def _close(uow: UnitOfWork, instance: Instance, status: str) -> None:
+    row = server_migrations.evacuation(uow, instance.uuid)
+    if row is not None:
+        server_migrations.set_status(uow, row, status)
+
+
+def _source(instance: Instance, places: list[tuple[str, int]]) -> claims.Place:
+    """Return the lost host. After an evacuation that has failed, only the place of the disks names it."""
+    if (place := claims.place_of(instance)) is not None:
+        return place
+    host, generation = places[0] if places else ("", instance.generation)
+    return claims.Place(host, None, generation, None)
 
 
 def _places(uow: UnitOfWork, instance: Instance) -> list[tuple[str, int]]:
@@ -119,17 +161,20 @@ def _volume_to_make(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
     return {}
 
 
-def _end_move(uow: UnitOfWork, instance: Instance) -> str:
-    """End a resize or migration from the lost host, and return the vm state before it.
+def _end_move(uow: UnitOfWork, instance: Instance, moves: list[Migration]) -> str:
+    """End a resize or migration from the lost host, and return the vm state before it. End an earlier evacuation.
 
-    Raises a 409 if the other host has the server or may have it, because then it is not lost.
+    ``moves``: all open ones. Raises a 409 if the other host has the server or may have it, because then it is not lost.
     """
-    row = server_migrations.current(uow, instance.uuid)
+    row = next((move for move in moves if move.migration_type != server_migrations.EVACUATION), None)
     open_actions = actions.all_open(uow, instance.uuid)
     elsewhere = next((action for action in open_actions if _is_at_another_host(action, instance)), None)
     attr, state = ("vm_state", instance.vm_state) if elsewhere is None else ("unfinished action", elsewhere.action)
     if elsewhere is not None or (instance.vm_state == states.RESIZED and instance.task_state is None):
         raise exceptions.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
+    for move in moves:
+        if move is not row:
+            server_migrations.set_status(uow, move, server_migrations.FAILED)
     if row is None:
         return instance.vm_state
     server_migrations.set_status(uow, row, server_migrations.ERROR)

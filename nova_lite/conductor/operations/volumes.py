@@ -77,7 +77,7 @@ class AttachVolumeHandler(OperationHandler):
         for device in block_devices.in_state(instance, DeviceState.ATTACHING):
             block_devices.detached(uow, instance, device)
 
-    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_superseded(self, uow: UnitOfWork, instance: Instance, by: str) -> None:
         """Keep the volume, because the guest may have it."""
 
 
@@ -132,7 +132,7 @@ class DetachVolumeHandler(OperationHandler):
         """Keep the volume attached, whatever the guest has done. The user may detach it again."""
         block_devices.all_attached(uow, instance)
 
-    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_superseded(self, uow: UnitOfWork, instance: Instance, by: str) -> None:
         """Keep the volume, because the guest may have it."""
 
 
@@ -174,7 +174,7 @@ class SwapVolumeHandler(OperationHandler):
         """Release the new volume, because the host has reported that the guest has the old one."""
         block_devices.not_swapped(uow, instance)
 
-    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_superseded(self, uow: UnitOfWork, instance: Instance, by: str) -> None:
         """Keep the volume that the guest has.
 
         From the second task state on both volumes have the same content and the guest may have either, so the new one

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from nova_lite import objects
 from nova_lite.base import exceptions
-from nova_lite.db import hosts, models, services
+from nova_lite.db import audit, hosts, models, server_migrations, services
 from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support.conductor_world import BUILT, World
@@ -89,6 +89,74 @@ def test_repeated_request_is_one_action_and_another_request_is_refused(world: Wo
         evacuate(world, uuid)
 
 
+def listed(world: World, **filters: list[str]) -> list[tuple[str, str | None, str | None, str | None]]:
+    """Return the evacuations as the API lists them, oldest first."""
+    wanted = objects.MigrationFilters(migration_type=["evacuation"], **filters)
+    rows = world.db.read(server_migrations.list_, wanted)
+    return [(row.status, row.source_compute, row.dest_compute, row.dest_node) for row in reversed(rows)]
+
+
+def test_evacuation_has_a_migration_with_the_status_of_each_step(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid, stopped=True)
+    assert listed(world) == [("accepted", host, None, None)]
+    assert world.db.read(server_migrations.current, uuid) is None, "it is no move that could be confirmed"
+    target, request = rebuild(world, uuid)
+    assert listed(world, instance_uuid=[uuid]) == [("pre-migrating", host, target, target)]
+    assert world.db.read(server_migrations.in_progress, uuid) == []
+    world.report(uuid, target, request.generation, BUILT)
+    done = ("done", host, target, target)
+    assert (world.open_actions(), listed(world)) == ([("evacuate", "perform")], [done])
+    assert (listed(world, host=[target]), listed(world, host=[host]), listed(world, host=["h"])) == ([done], [done], [])
+    (row,) = world.db.read(server_migrations.list_, objects.MigrationFilters())
+    assert (row.user_id, row.project_id) == (world.context(admin=True).user_id, world.context(admin=True).project_id)
+    assert row.old_flavor_id == row.new_flavor_id == world.instance(uuid).flavor.id
+    assert world.db.read(audit.find) == []
+
+
+def test_evacuation_without_a_host_has_a_migration_in_error_and_the_next_has_the_same_source(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    world.scheduler.hosts = []
+    evacuate(world, uuid, host="host2")
+    assert listed(world) == [("accepted", host, "host2", None)]
+    world.lifecycle.build_instances(world.context(), [uuid])
+    evacuate(world, uuid)
+    assert listed(world) == [("error", host, "host2", None), ("accepted", host, None, None)]
+
+
+def test_evacuation_that_its_new_host_fails_has_a_failed_migration(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    target, request = rebuild(world, uuid)
+    world.report(uuid, target, request.generation, BuildOutcome.ABORTED, "no image")
+    assert (world.open_actions(), listed(world)) == ([], [("failed", host, target, target)])
+
+
+def test_evacuation_from_a_host_that_is_lost_during_an_evacuation_has_a_migration_of_its_own(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    target, _ = rebuild(world, uuid)
+    force_down(world, target)
+    evacuate(world, uuid)
+    assert listed(world) == [("failed", host, target, target), ("accepted", target, None, None)]
+    assert world.open_actions() == [("evacuate", "schedule")]
+
+
+def test_evacuation_that_an_older_conductor_ended_is_closed_by_the_audit(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.db.write(lambda uow: uow.change(sa.update(models.Migration).values(status="accepted")))
+    (problem,) = audit.fix(world.db)[0]
+    assert (problem.check, problem.found) == ("migration", "an evacuation that is accepted")
+    assert listed(world) == [("failed", host, None, None)]
+
+
 def test_build_report_of_the_old_host_is_stale(world: World) -> None:
     uuid, host, generation = world.built()
     force_down(world, host)
@@ -158,8 +226,10 @@ def test_evacuation_past_its_deadline_fences_the_new_host_first(world: World) ->
     assert world.used() == {"host1": 0, "host2": 1}
     world.compute.fenced = True
     world.let_time_pass(60)
+    assert listed(world) == [("pre-migrating", host, "host2", "host2")]
     world.reconciler.sweep()
     assert world.open_actions() == []
+    assert listed(world) == [("failed", host, "host2", "host2")]
     assert world.used() == {"host1": 0, "host2": 0}
     assert (world.instance(uuid).host, len(world.instance(uuid).vifs)) == (None, 1)
 
@@ -170,6 +240,7 @@ def test_delete_during_an_evacuation(world: World) -> None:
     evacuate(world, uuid)
     world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     assert world.open_actions() == []
+    assert listed(world) == [("failed", host, None, None)]
     assert world.count(models.Port) == 0
     assert verdicts(world, host, uuid, generation) == [Verdict.DESTROY]
 

@@ -12,8 +12,8 @@ from nova_lite.objects import Network
 
 NO_GATEWAY = "none"
 
-#: MTU of Ethernet, MTU inside VXLAN over IPv4, and the smallest MTU for IPv6.
-ETHERNET_MTU, TUNNEL_MTU, MIN_MTU6 = 1500, 1450, 1280
+#: MTU of Ethernet, MTU inside VXLAN over IPv4, and the smallest MTUs for IPv4 and IPv6.
+ETHERNET_MTU, TUNNEL_MTU, MIN_MTU, MIN_MTU6 = 1500, 1450, 68, 1280
 #: Largest MTU: of the jumbo frames that network cards and switches have.
 MAX_MTU = 9216
 MAX_VNI = 2**24 - 1
@@ -72,8 +72,8 @@ def new_network(
         vni=_vni(vni),
         cidr6=_cidr6(cidr6) if cidr6 else "",
     )
-    if network.mtu > MAX_MTU:
-        raise exceptions.InvalidInput(reason=f"the MTU {network.mtu} is above {MAX_MTU}")
+    if not MIN_MTU <= network.mtu <= MAX_MTU:
+        raise exceptions.InvalidInput(reason=f"the MTU {network.mtu} is not a number from {MIN_MTU} to {MAX_MTU}")
     if network.cidr6 and network.mtu < MIN_MTU6:
         raise exceptions.InvalidInput(
             reason=f"IPv6 needs an MTU of at least {MIN_MTU6}, and {network.mtu} is requested"

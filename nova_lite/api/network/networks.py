@@ -141,7 +141,7 @@ class NetworkResource(Resource):
             name=requests.text(fields, "name") or "",
             description=requests.text(fields, "description") or "",
             cidr="",
-            mtu=requests.number(fields, "mtu", 68, 9000) or 1500,
+            mtu=_mtu(fields) or factory.ETHERNET_MTU,
             project_id=project_id,
             tags=requests.tags(fields),
             admin_state_up=requests.state_up(fields),
@@ -160,7 +160,7 @@ class NetworkResource(Resource):
             return self._update_external(req, self.conductor.external_network_create(req.context, pool), fields)
         _require_same(fields, dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
-        if (mtu := requests.number(fields, "mtu", 68, 9000)) is not None and mtu != network.mtu:
+        if (mtu := _mtu(fields)) is not None and mtu != network.mtu:
             changes["mtu"] = mtu
         if "admin_state_up" in fields:
             changes["admin_state_up"] = requests.state_up(fields)
@@ -347,6 +347,10 @@ def _listed_subnets(item: _Item) -> list[views.View]:
     """Return the subnets of an item for a list, which may be filtered by the network's ``shared``, as in Neutron."""
     is_shared = _view(item, for_admin=False)["shared"]
     return [view | {"shared": is_shared} for view in _subnet_views(item)]
+
+
+def _mtu(fields: dict[str, Any]) -> int | None:
+    return requests.number(fields, "mtu", factory.MIN_MTU, factory.MAX_MTU)
 
 
 def _check_external(fields: dict[str, Any]) -> None:

@@ -32,7 +32,12 @@ def register(commands: Commands) -> None:
     create_.add_argument("--bridge", help="name of the bridge on the hosts; default: derived from the id")
     create_.add_argument("--start", metavar="ADDRESS", help="first address for servers")
     create_.add_argument("--end", metavar="ADDRESS", help="last address for servers")
-    create_.add_argument("--mtu", type=at_least(68), help="default: 1500, or 1450 with --vxlan")
+    create_.add_argument(
+        "--mtu",
+        type=at_least(factory.MIN_MTU),
+        help=f"{factory.MIN_MTU} to {factory.MAX_MTU}; "
+        f"default: {factory.ETHERNET_MTU}, or {factory.TUNNEL_MTU} with --vxlan",
+    )
     create_.add_argument(
         "--vxlan",
         type=at_least(1),

@@ -110,7 +110,7 @@ def test_network_and_then_its_subnet(api: Api) -> None:
         ({"admin_state_up": None}, "use true or false"),
         ({"router:external": "yes"}, "true or false"),
         ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),
-        ({"mtu": 10}, "from 68 to 9000"),
+        ({"mtu": 10}, "from 68 to 9216"),
         ({"name": "a\nb"}, "printable"),
         ({"name": 1}, "must be a text"),
     ],

@@ -17,6 +17,7 @@ for component in packages python rabbitmq database config libvirt guest services
     source "$TOP/devstack/lib/$component.sh"
 done
 
+require_positive --runs --guests --computes --parallel --minutes --nemesis -- "$@"
 need_root
 LOG=$(mktemp /tmp/nova-lite-failover.XXXXXX.log)
 say "Failover of protected guests (preparations are logged in $LOG)"

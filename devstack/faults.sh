@@ -14,6 +14,7 @@ for component in packages python rabbitmq database config libvirt guest services
     source "$TOP/devstack/lib/$component.sh"
 done
 
+require_positive --pairs --parallel --every --history --clients -- "$@"
 need_root
 LOG=$(mktemp /tmp/nova-lite-faults.XXXXXX.log)
 say "Fault matrix of $TOP (preparations are logged in $LOG)"

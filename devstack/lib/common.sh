@@ -38,6 +38,22 @@ no_arguments() {
     exit 2
 }
 
+# require_positive OPTION... -- ARGUMENT...: end the script if the arguments give one of these options 0 or less.
+require_positive() {
+    local options=" " option value
+    while [[ $1 != -- ]]; do
+        options+="$1 "
+        shift
+    done
+    shift
+    while (($#)); do
+        option=${1%%=*} value=${1#*=}
+        [[ $1 == *=* ]] || value=${2:-}
+        shift
+        [[ $options != *" $option "* || ! $value =~ ^(-[0-9.]+|[0.]+)$ ]] || die "$option $value: must be above 0."
+    done
+}
+
 # What can be chosen, with the defaults. The environment wins over devstack/local.conf, that over what the machine was
 # stacked with, and that over the defaults.
 declare -A DEFAULTS=(

@@ -176,6 +176,9 @@ def main(arguments: list[str]) -> int:
     for name, least in (("runs", 1), ("parallel", 1), ("computes", 2)):
         if getattr(args, name) < least:
             parser.error(f"--{name} takes a number from {least}; it was given {getattr(args, name)}")
+    for name in ("minutes", "nemesis"):
+        if (minutes := getattr(args, name)) is not None and not minutes > 0:
+            parser.error(f"--{name} takes a number above 0; it was given {minutes:g}")
     of_real = args.how or args.parallel != 1 or args.results or args.minutes != float("inf")
     if of_real and not args.page and (args.nemesis or args.guests != "real"):
         parser.error("--how, --parallel, --minutes and --results are of real guests only: add --guests real.")
@@ -184,8 +187,8 @@ def main(arguments: list[str]) -> int:
             parser.error("--page needs --results FILE.")
         print(failover_report.table(failover_report.read(args.results)))
         return 0
-    if args.guests != "real" and not args.guests.isdecimal():
-        parser.error(f"--guests {args.guests}: use a number, or real.")
+    if args.guests != "real" and not (args.guests.isdecimal() and int(args.guests)):
+        parser.error(f"--guests {args.guests}: use a number from 1, or real.")
     if args.nemesis:
         return storm.main(args.nemesis, args.seed)
     if args.guests == "real":

@@ -160,7 +160,9 @@ class Cluster:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="devstack/cluster.sh", description=__doc__)
-    parser.add_argument("hosts", metavar="N", type=int, choices=range(MAX_HOSTS + 1), help="number of hosts")
+    parser.add_argument(
+        "hosts", metavar="N", type=int, choices=range(1, MAX_HOSTS + 1), help=f"number of hosts, 1 to {MAX_HOSTS}"
+    )
     parser.add_argument(
         "--debian",
         metavar="DIRECTORY",
@@ -183,8 +185,6 @@ def main() -> int:
     args = parser.parse_args()
     if args.purge and not args.debian:
         parser.error("--purge needs --debian.")
-    if (args.guests or args.alert) and not args.hosts:
-        parser.error("servers need a host.")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))
     with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):

@@ -90,6 +90,24 @@ def test_a_bad_value_is_refused_in_one_line(devstack: pathlib.Path, name: str, v
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("failover.sh", ["--runs", "0"]),
+        ("failover.sh", ["--guests=0"]),
+        ("failover.sh", ["--seed", "1", "--nemesis", "0.0"]),
+        ("faults.sh", ["--pairs", "-1"]),
+        ("faults.sh", ["--history", "0"]),
+    ],
+)
+def test_script_with_a_number_that_means_nothing_is_refused_at_once(script: str, arguments: list[str]) -> None:
+    done = subprocess.run(
+        ["bash", str(TOP / "devstack" / script), *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{script}: --") and done.stderr.endswith("must be above 0.\n")
+
+
 def test_keystone_goes_with_one_libvirt_host(devstack: pathlib.Path) -> None:
     assert settings(devstack, AUTH="keystone", COMPUTES="2", VIRT_DRIVER="fake").returncode == 0
     result = settings(devstack, AUTH="keystone", COMPUTES="2")

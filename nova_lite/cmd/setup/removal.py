@@ -39,14 +39,20 @@ def run(is_confirmed: bool, purge: bool) -> None:
         lines.append("this machine's part of the cluster of brokers, HAProxy and keepalived")
     elif has_broker:
         lines.append(f"virtual host {broker.VHOST} and its accounts at the broker")
-    if purge:
+    has_files = any(path.exists() for path in (machine.CONFIGURATION, controller.STATE, monitoring.DIRECTORY))
+    if purge and has_files:
         lines.append(f"{machine.CONFIGURATION}, {controller.STATE}, and the users of the daemons")
         if monitoring.DIRECTORY.exists():
             lines.append(f"{monitoring.DIRECTORY}, for Prometheus")
         lines.append("guests of this machine with their disks and networks, and its images and volumes")
         lines.append("all records of the cloud in SQLite")
-    if not is_confirmed:
+    if not lines and has_files:
+        print("No daemon of the set-up is on this machine. --purge removes its files.")
+    elif not lines:
+        print("Nothing of the set-up is on this machine.")
+    elif not is_confirmed:
         print("This would remove:", *(f"  {line}" for line in lines), "Run it again with --yes.", sep="\n")
+    if not is_confirmed:
         return
     for unit in units:
         machine.run("systemctl", "disable", "--now", unit)
@@ -59,7 +65,8 @@ def run(is_confirmed: bool, purge: bool) -> None:
     balancer.remove()
     if purge:
         _purge()
-    print("Removed:", *(f"  {line}" for line in lines), sep="\n")
+    if lines:
+        print("Removed:", *(f"  {line}" for line in lines), sep="\n")
 
 
 def _other_controllers() -> list[str]:

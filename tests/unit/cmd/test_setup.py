@@ -252,6 +252,36 @@ def test_directory_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert first.startswith(str(busy)) and "Device or resource busy" in first
 
 
+@pytest.mark.parametrize(
+    ("files", "purge", "said"),
+    [
+        (False, False, "Nothing of the set-up is on this machine.\n"),
+        (False, True, "Nothing of the set-up is on this machine.\n"),
+        (True, False, "No daemon of the set-up is on this machine. --purge removes its files.\n"),
+    ],
+)
+def test_removal_of_nothing_says_so_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: bool,
+    purge: bool,
+    said: str,
+) -> None:
+    for module, name in ((machine, "CONFIGURATION"), (controller, "STATE"), (monitoring, "DIRECTORY")):
+        monkeypatch.setattr(module, name, tmp_path / name)
+    for name in ("UNITS", "PACKAGED"):
+        monkeypatch.setattr(machine, name, tmp_path / name)
+    monkeypatch.setattr(broker, "_OURS", tmp_path / "broker.conf")
+    if files:
+        (tmp_path / "STATE").mkdir()
+    removal.run(False, purge)
+    assert capsys.readouterr().out == said
+    if files:
+        removal.run(False, True)
+        assert capsys.readouterr().out.startswith(f"This would remove:\n  {tmp_path}/CONFIGURATION")
+
+
 # --- hosts
 
 

@@ -504,6 +504,14 @@ def decode_slashes(environ: Mapping[str, Any], variables: dict[str, str]) -> Non
                 variables[name] = variables[name].replace("%2F", "/")
 
 
+def wrong_project(project_id: str, context: RequestContext) -> exceptions.ValidationError:
+    """Return the 400 of a URL with the id of another project than the token's."""
+    return exceptions.ValidationError(
+        detail=f"Malformed request URL: URL's project_id '{project_id[:64]}' doesn't match Context's "
+        f"project_id '{context.project_id}'"
+    )
+
+
 class ResourceDispatcher:
     """WSGI application behind the router. Calls the handler of the `RouteMatch` that the router put into environ."""
 
@@ -539,10 +547,7 @@ class ResourceDispatcher:
         if match.project_id is not None and match.project_id != req.context.project_id:
             if not _PROJECT_ID.fullmatch(match.project_id):
                 raise UnknownUrl()
-            raise exceptions.ValidationError(
-                detail=f"Malformed request URL: URL's project_id '{match.project_id[:64]}' doesn't match Context's "
-                f"project_id '{req.context.project_id}'"
-            )
+            raise wrong_project(match.project_id, req.context)
         req.project_url = f"/{match.project_id}" if match.project_id is not None else ""
         if req.method in ("POST", "PUT") and req.content_length and req.content_type not in JSON_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")

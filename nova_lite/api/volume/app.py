@@ -147,7 +147,7 @@ class VolumeApp(
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         """Remove a leading id of the caller's project from the path. Add the version header to every response.
 
-        The id of another project stays in the path, which then matches no route.
+        The id of another project stays in the path, and is refused.
         """
         path = environ.get("PATH_INFO", "")
         first, _, rest_of_path = path.lstrip("/").partition("/")
@@ -158,8 +158,12 @@ class VolumeApp(
         return super().__call__(environ, versions.with_header(environ, start_response))
 
     def _handle(self, req: ServiceRequest) -> Response | webob.Response:
-        """Refuse an unsupported version, also where the version changes nothing."""
+        """Refuse an unsupported version, also where the version changes nothing, and a URL of another project."""
         versions.minor_of(req.headers)
+        first, *rest = req.environ.get("PATH_INFO", "").strip("/").split("/")
+        has_project = bool(rest) and first not in self._collections and rest[0] in self._collections
+        if has_project and wsgi.CONTEXT in req.environ and first != req.context.project_id:
+            raise wsgi.wrong_project(first, req.context)
         return super()._handle(req)
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:

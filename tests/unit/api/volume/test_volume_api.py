@@ -59,7 +59,17 @@ def test_volume_view(api: Volumes) -> None:
     assert "os-vol-host-attr:host" in api("GET", f"/volumes/{made['id']}", token=ADMIN).json["volume"]
     with_project = api("GET", f"/demo/volumes/{made['id']}")
     assert with_project.status_code == 200
-    assert api("GET", f"/other/volumes/{made['id']}").status_code == 404
+    assert api("GET", "/other/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/volumes", "/volumes/detail", "/limits", "/other/volumes"])
+def test_url_of_another_project_is_400_and_says_so(api: Volumes, path: str) -> None:
+    answer = api("GET", f"/other{path}", token=ADMIN)
+    if path == "/other/volumes":
+        assert answer.status_code == 404
+    else:
+        said = fault(answer, "badRequest", 400)
+        assert said == "Malformed request URL: URL's project_id 'other' doesn't match Context's project_id 'demo'"
 
 
 def test_lists_have_filters_order_and_pages(api: Volumes) -> None:

@@ -21,6 +21,12 @@ NUMBERS = (
     *("reserved_host_cpus", "reserved_host_memory_mb", "reserved_host_disk_gb"),
 )
 
+#: Keys that filters of the scheduler read. Several numbers are separated by commas, and the smallest one counts.
+WHOLE_NUMBERS = ("max_instances_per_host", "max_io_ops_per_host")
+
+#: End of the keys that weighers of the scheduler read. A plug-in's weigher has such a key, too.
+MULTIPLIER = "_weight_multiplier"
+
 #: Columns that `made_of` reads.
 COLUMNS = (Aggregate.id, Aggregate.name, Aggregate.metadata_)
 
@@ -61,16 +67,32 @@ def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> floa
 
 
 def check_numbers(changes: Mapping[str, str | None]) -> None:
-    """Raise `InvalidInput` for a ratio or reservation that would be ignored."""
-    for key in NUMBERS:
-        value = changes.get(key)
-        if value is not None and _number(value) is None:
-            raise exceptions.InvalidInput(reason=f"{key}={value} is wrong: the value is a number of 0 or more")
+    """Raise `InvalidInput` for a ratio, reservation, limit or multiplier that would be ignored."""
+    for key, value in changes.items():
+        expected = None if value is None else _expected(key, value)
+        if expected is not None:
+            raise exceptions.InvalidInput(reason=f"{key}={value} is wrong: the value is {expected}")
+
+
+def _expected(key: str, value: str) -> str | None:
+    """Return what the value of the key has to be; None if it is that, or may be anything."""
+    if key in NUMBERS and _number(value) is None:
+        return "a number of 0 or more"
+    if key in WHOLE_NUMBERS and not all(part.strip().isascii() and part.strip().isdigit() for part in value.split(",")):
+        return "a whole number of 0 or more"
+    if key.endswith(MULTIPLIER) and _finite(value) is None:
+        return "a number"
+    return None
 
 
 def _number(text: str | None) -> float | None:
+    number = _finite(text)
+    return number if number is not None and number >= 0 else None
+
+
+def _finite(text: str | None) -> float | None:
     try:
         number = float(text or "")
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return number if math.isfinite(number) else None

@@ -92,13 +92,32 @@ def test_servers_do_not_change_their_zone(db: Database, conf: cfg.ConfigOpts) ->
     db.write(aggregates.remove_host, conf, plain, "h1")
 
 
+@pytest.mark.parametrize(
+    ("key", "wrong", "expected", "right"),
+    [
+        ("disk_allocation_ratio", ["x", "-1", "nan"], "a number of 0 or more", ["0", "1.5"]),
+        ("reserved_host_cpus", ["", "-1"], "a number of 0 or more", ["2"]),
+        ("max_instances_per_host", ["1.5", "-1", "", "5,x"], "a whole number of 0 or more", ["0", "5", "5, 7"]),
+        ("max_io_ops_per_host", ["many"], "a whole number of 0 or more", ["8"]),
+        ("ram_weight_multiplier", ["x", "nan", "inf", ""], "a number", ["-1.0", "0", "2"]),
+        ("my_own_weight_multiplier", ["x"], "a number", ["3"]),
+    ],
+)
+def test_number_of_an_aggregate_that_would_be_ignored_is_refused(
+    db: Database, conf: cfg.ConfigOpts, key: str, wrong: list[str], expected: str, right: list[str]
+) -> None:
+    aggregate = made(db)
+    for value in wrong:
+        with pytest.raises(exceptions.InvalidInput, match=f"{key}={value} is wrong: the value is {expected}$"):
+            db.write(aggregates.set_metadata, conf, aggregate, {key: value})
+    for value in right:
+        assert db.write(aggregates.set_metadata, conf, aggregate, {key: value}).metadata == {key: value}
+
+
 def test_ratios_and_reservations_of_aggregates(db: Database, conf: cfg.ConfigOpts) -> None:
     report(db, conf)
     assert (state(db).vcpus, state(db).memory_mb, state(db).disk_gb) == (16, 1024, 50)
     aggregate = made(db)
-    for wrong in ({"disk_allocation_ratio": "x"}, {"reserved_host_cpus": "-1"}, {"ram_allocation_ratio": "nan"}):
-        with pytest.raises(exceptions.InvalidInput, match="is wrong: the value is a number of 0 or more"):
-            db.write(aggregates.set_metadata, conf, aggregate, wrong)
     old = sa.update(models.Aggregate).values(metadata_={"disk_allocation_ratio": "x"})
     db.write(lambda uow: uow.session.execute(old))
     db.write(aggregates.set_metadata, conf, aggregate, {"cpu_allocation_ratio": "1.0"})

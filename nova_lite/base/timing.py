@@ -151,6 +151,10 @@ class ClientTiming:
     neutron_margin: float = 2.0
     #: Pause before the first repetition of a failed download from Glance. It doubles with each repetition.
     glance_retry_pause: float = 1.0
+    #: Time to wait until no program has an image of Ceph open, and the interval between two looks. Ceph forgets a
+    #: program that was killed after 30 s.
+    rbd_watch_wait: float = 40.0
+    rbd_watch_poll: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -87,8 +87,15 @@ class LocalHost:
         device.volume_id, device.volume_size = connection.volume_id, connection.size
         return self.volumes.connect(uuid, connection)
 
-    def local_source(self, path: str) -> VolumeSource:
-        return EncryptedDisk(path=path) if self.volumes.is_encrypted(path) else path
+    def local_source(self, path: VolumeSource) -> VolumeSource:
+        return EncryptedDisk(path=path) if isinstance(path, str) and self.volumes.is_encrypted(path) else path
+
+    def volume_file(self, volume_id: str) -> str:
+        """Return the path of a volume's file or device. Raises `NotImplementedByDriver` if it has none."""
+        path = self.volumes.require(volume_id)
+        if not isinstance(path, str):
+            raise exceptions.NotImplementedByDriver(operation="copying a volume that is no file of its host")
+        return path
 
     def volume_key(self, volume_id: str) -> VolumeKey:
         """Return the key of an encrypted volume, which only this process can open. Callers do not store it.

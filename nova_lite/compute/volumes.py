@@ -134,6 +134,7 @@ class VolumeWorker:
         self._host.volumes.create_snapshots_in_use(
             {work.volume_id: str(work.snapshot_id)},
             lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None),
+            lambda volume_ids: driver.held_volumes(uuid, volume_ids),
         )
 
     def _work_on_backup(self, work: VolumeWork) -> None:
@@ -152,11 +153,13 @@ class VolumeWorker:
                 raise exceptions.NotImplementedByDriver(operation="a backup of a volume in use")
             driver.get_info(uuid)
             backend.create_backup_in_use(
-                work, lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None)
+                work,
+                lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None),
+                lambda volume_ids: driver.held_volumes(uuid, volume_ids),
             )
 
     def _sources(self, parts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        return {volume_id: (self._host.volumes.require(volume_id), part) for volume_id, part in parts.items()}
+        return {volume_id: (self._host.volume_file(volume_id), part) for volume_id, part in parts.items()}
 
     def _report(self, work: VolumeWork, error: str | None) -> None:
         host = self._host

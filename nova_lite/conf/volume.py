@@ -11,8 +11,8 @@ OPTS = [
         "backend",
         default="local",
         help=(
-            "Entry point in nova_lite.volume.backends: local (files in store_path) or cinder. Use the same "
-            "for API, conductor and compute."
+            "Entry point in nova_lite.volume.backends: local (files in store_path), rbd (images in a Ceph) or cinder. "
+            "Use the same for API, conductor and compute."
         ),
     ),
     cfg.StrOpt(
@@ -20,7 +20,8 @@ OPTS = [
         default="$state_path/volumes",
         help=(
             "Directory of the local backend's files, which compute hosts create and guests use. Several hosts "
-            "have to share it. It and its parents have to be accessible (o+x) to qemu's user."
+            "have to share it. It and its parents have to be accessible (o+x) to qemu's user. With the backend rbd "
+            "each host has its own, for images and volumes that are being converted."
         ),
     ),
     cfg.StrOpt(
@@ -32,6 +33,36 @@ OPTS = [
         ),
     ),
     cfg.StrOpt(
+        "rbd_pool",
+        default="nova-lite",
+        regex=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
+        help="Pool of Ceph that the backend rbd has for itself.",
+    ),
+    cfg.StrOpt(
+        "rbd_user",
+        default="nova-lite",
+        regex=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$",
+        help="User of Ceph, without client. before it. Empty: the default user of Ceph's programs.",
+    ),
+    cfg.StrOpt(
+        "rbd_ceph_conf",
+        default="/etc/ceph/ceph.conf",
+        regex=r"^(/[A-Za-z0-9_.-]+)+$",
+        help=(
+            "Ceph's configuration file on each compute host. It names the monitors, and for the program rbd the "
+            "user's keyring. qemu's user has to be able to read it."
+        ),
+    ),
+    cfg.StrOpt(
+        "rbd_secret_uuid",
+        default="",
+        regex=r"^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$",
+        help=(
+            "Libvirt secret of the type ceph with the user's key, the same on each compute host. Empty if Ceph does "
+            "not authenticate clients."
+        ),
+    ),
+    cfg.StrOpt(
         "encryption_key_file",
         default="",
         help=(
@@ -40,7 +71,7 @@ OPTS = [
             "nova-lite-manage volume-key create makes it."
         ),
     ),
-    cfg.StrOpt("default_type", default="local", help="Name of the only volume type of the local backend."),
+    cfg.StrOpt("default_type", default="local", help="Name of the only volume type of the built-in service."),
     cfg.IntOpt("quota_volumes", default=10, min=-1, help="Number of volumes of a project; -1: unlimited."),
     cfg.IntOpt(
         "quota_gigabytes",

@@ -148,6 +148,10 @@ def _row(uow: UnitOfWork, key_id: str, volume_id: str) -> Row:
 
 
 def _masters(conf: cfg.ConfigOpts) -> master_keys.MasterKeys:
+    if conf.volume.backend == "rbd":
+        raise exceptions.InvalidInput(
+            reason="volumes in RBD cannot be encrypted by this cloud: choose another volume type"
+        )
     path = conf.volume.encryption_key_file
     if not path:
         raise exceptions.InvalidInput(

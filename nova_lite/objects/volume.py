@@ -192,7 +192,7 @@ _TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
 
 def default_type(name: str) -> VolumeType:
     """Return the operator's type of this name. Its id follows from the name."""
-    return VolumeType(id=str(uuid.uuid5(_TYPES, name)), name=name, description="Files that all hosts share")
+    return VolumeType(id=str(uuid.uuid5(_TYPES, name)), name=name, description="Volumes that all hosts reach")
 
 
 def transfer_digest(salt: str, key: str) -> str:
@@ -270,13 +270,14 @@ class VolumeConnection(msgspec.Struct, kw_only=True):
 
 class NetworkDisk(msgspec.Struct, kw_only=True, frozen=True):
     """Volume that the hypervisor reaches over the network. ``hosts``: pairs of address and port. ``secret``: uuid of
-    the libvirt secret of ``user``; None without authentication."""
+    the libvirt secret of ``user``; None without authentication. ``config``: path of a file that names the hosts."""
 
     protocol: str
     name: str
     hosts: tuple[tuple[str, str], ...] = ()
     user: str | None = None
     secret: str | None = None
+    config: str | None = None
 
 
 class EncryptedDisk(msgspec.Struct, kw_only=True, frozen=True):

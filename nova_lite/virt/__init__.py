@@ -5,6 +5,7 @@
 - ``libvirt``: guests under KVM, or emulated, by libvirt and qemu
 - ``configdrive``: config drives: the ISO images with a guest's metadata
 - ``images``: qemu-img: inspect, convert and resize image files
+- ``rbd``: the program ``rbd``, for images in Ceph
 - ``topology``: the parts of a host's NUMA cells, CPUs and pages that guests may use
 
 ``[DEFAULT] compute_driver`` names a driver by its entry point in ``nova_lite.virt.drivers``.

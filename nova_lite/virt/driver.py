@@ -14,8 +14,9 @@ Rules for every driver:
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -581,6 +582,14 @@ class VolumeCopying(Protocol):
 
         ``copies``: by volume id, the raw file to read, and the file to write, which has the same size. Raises
         `DomainNotFound`.
+        """
+        ...
+
+    def held_volumes(self, instance_uuid: str, volume_ids: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the guest does not write to these volumes.
+
+        Its file systems are frozen if its agent answers. With several volumes it is paused, so that all of them have
+        the content of one moment. Raises `DomainNotFound`.
         """
         ...
 

@@ -25,7 +25,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -603,6 +603,12 @@ class FakeDriver(driver.ComputeDriver):
         for source, target in copies.values():
             failpoints.check_disk()
             images.run("cp", "--sparse=always", "--no-preserve=all", source, target)
+
+    @contextlib.contextmanager
+    def held_volumes(self, instance_uuid: str, volume_ids: Sequence[str]) -> Iterator[None]:
+        self._read(instance_uuid)
+        self._step("copy_volumes")
+        yield
 
     def swap_volume(
         self,

@@ -1,14 +1,17 @@
 """Volume service: volumes and their snapshots. It stands in for Cinder.
 
 ``[volume] backend = local`` is the built-in service: volumes are raw files in a directory that all hosts share, their
-metadata are rows of the conductor's database. ``[volume] backend = cinder`` uses a real Cinder, and the volume API is
-not served.
+metadata are rows of the conductor's database. ``[volume] backend = rbd`` is the same service with images in a Ceph.
+``[volume] backend = cinder`` uses a real Cinder, and the volume API is not served.
 
 Backend::
 
     volume/driver.py            port: VolumeBackend, which compute hosts call
+    volume/builtin.py           parts that the backends of the built-in service share
     volume/local.py             backend ``local``
     volume/luks.py              headers of its encrypted volumes
+    volume/rbd.py               backend ``rbd``
+    virt/rbd.py                 program ``rbd``
     volume/cinder.py            backend ``cinder``: connects Cinder's volumes to a host
     volume/cinder_client.py     requests to Cinder, by the API and the conductor
     conf/volume.py              options ``[volume]``
@@ -48,6 +51,7 @@ Compute::
     compute/operations/volumes.py          attach, detach, swap and copy on the host
     virt/libvirt/disks/volumes.py          volumes in domains
     virt/libvirt/disks/volume_copies.py    copies of volumes that are in use
+    virt/libvirt/disks/rbd_watchers.py     check that no other guest has a volume in RBD
     virt/libvirt/disks/secrets.py          passphrases of encrypted volumes in libvirt
 
 Tests: ``tests/unit/volume``, ``tests/unit/api/volume``, ``tests/functional/test_volumes.py``,

@@ -153,10 +153,10 @@ class CinderVolumes(VolumeBackend):
 
     # --- work that Cinder does itself
 
-    def path(self, volume_id: str) -> str:
+    def path(self, volume_id: str) -> VolumeSource:
         raise exceptions.NotImplementedByDriver(operation="finding a volume's file")
 
-    def require(self, volume_id: str) -> str:
+    def require(self, volume_id: str) -> VolumeSource:
         return self.path(volume_id)
 
     def create(self, work: VolumeWork) -> None:

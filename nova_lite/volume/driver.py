@@ -38,6 +38,8 @@ FetchImage = Callable[[Image, str], None]
 #: Copies volumes, all at the same moment, to existing files of the same size. Paths by the volumes' ids.
 CopyVolumes = Callable[[Mapping[str, str]], None]
 
+#: Returns a context in which the guest does not write to volumes, given by their ids.
+HoldVolumes = Callable[[Sequence[str]], contextlib.AbstractContextManager[None]]
 
 #: Returns the key of an encrypted volume that this host has or works on. Raises `VolumeKeyUnavailable`.
 GetVolumeKey = Callable[[str], VolumeKey]
@@ -79,15 +81,15 @@ class VolumeBackend(abc.ABC):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def path(self, volume_id: str) -> str:
-        """Return the path that the volume has, or would have, on this host: of a raw file or a block device."""
+    def path(self, volume_id: str) -> VolumeSource:
+        """Return the place that the volume has, or would have: the path of a raw file or block device, or an image."""
 
     def is_encrypted(self, path: str) -> bool:
         """Check whether the volume at this path is encrypted, in the format LUKS."""
         return False
 
     @abc.abstractmethod
-    def require(self, volume_id: str) -> str:
+    def require(self, volume_id: str) -> VolumeSource:
         """Return the `path` of an existing volume. Raises `VolumeFileMissing`."""
 
     @abc.abstractmethod
@@ -104,10 +106,11 @@ class VolumeBackend(abc.ABC):
     @abc.abstractmethod
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None: ...
 
-    def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes) -> None:
+    def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes, hold: HoldVolumes) -> None:
         """Create snapshots of volumes that a guest of this host uses, unless they exist.
 
-        ``snapshots``: ids of the snapshots by the ids of the volumes.
+        ``snapshots``: ids of the snapshots by the ids of the volumes. A backend either lets the hypervisor ``copy``
+        them, or makes snapshots itself in the context ``hold``, which lasts as short as possible.
         """
         raise exceptions.NotImplementedByDriver(operation="a snapshot of a volume in use")
 
@@ -118,8 +121,11 @@ class VolumeBackend(abc.ABC):
         """Copy a snapshot, or a volume that no guest has, into the backup ``work.backup_id``, unless it exists."""
         raise exceptions.NotImplementedByDriver(operation="a backup of a volume")
 
-    def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes) -> None:
-        """Make a backup of a volume that a guest of this host has, unless it exists."""
+    def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes, hold: HoldVolumes) -> None:
+        """Make a backup of a volume that a guest of this host has, unless it exists.
+
+        ``copy`` and ``hold`` as in `create_snapshots_in_use`.
+        """
         raise exceptions.NotImplementedByDriver(operation="a backup of a volume in use")
 
     def delete_backup(self, data_id: str) -> None:

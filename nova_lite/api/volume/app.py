@@ -76,9 +76,9 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     del global_conf, local_conf
     services = deploy.services()
     backend = services.conf.volume.backend
-    if backend != "local":
+    if backend == "cinder":
         raise exceptions.ConfigurationError(
-            reason=f"[api] enabled_apis: volume needs [volume] backend = local, which is {backend}."
+            reason=f"[api] enabled_apis: volume needs [volume] backend = local or rbd, which is {backend}."
         )
     return VolumeApp(services)
 

@@ -1,6 +1,7 @@
 """Machines that do the work on volumes, for admins: services, hosts, pools and capabilities.
 
-All hosts share one directory. Each of them can do the work on any volume, so each is shown as a backend of its own.
+All hosts share one directory or pool. Each of them can do the work on any volume, so each is shown as a backend of its
+own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from nova_lite.base.version import VERSION
 from nova_lite.objects import Service, VolumeFilters
 from nova_lite.policies import volume_service as policies
 
-#: Names of the one kind of backend, for clients that compare them.
-VENDOR, BACKEND, PROTOCOL = "Open Source", "local", "file"
+#: Name for clients that compare it.
+VENDOR = "Open Source"
+#: Protocol and description of each backend of the built-in service.
+BACKENDS = {
+    "local": ("file", "Files in a directory that all hosts share"),
+    "rbd": ("ceph", "Images in a pool of Ceph that all hosts reach"),
+}
 CHANGES = ("enable", "disable", "disable-log-reason", "freeze", "thaw", "failover_host", "failover")
 
 #: Extensions of Cinder's API that this API serves, by alias.
@@ -119,20 +125,28 @@ class Backends(rest.ServiceApplication):
 
     def pools(self, req: ServiceRequest) -> Response:
         detail = requests.flag(req.GET.get("detail", False), "detail")
-        return Response({"pools": [_pool(service, detail) for service in self._services(req) if service.up]})
+        return Response(
+            {
+                "pools": [
+                    _pool(service, self.conf.volume.backend, detail) for service in self._services(req) if service.up
+                ]
+            }
+        )
 
     def capabilities(self, req: ServiceRequest, name: str) -> Response:
         service = self._service(req, name)
+        backend = self.conf.volume.backend
+        protocol, description = _described(backend)
         return Response(
             {
                 "namespace": f"OS::Storage::Capabilities::{service.host}",
                 "vendor_name": VENDOR,
-                "volume_backend_name": BACKEND,
+                "volume_backend_name": backend,
                 "pool_name": None,
                 "driver_version": VERSION,
-                "storage_protocol": PROTOCOL,
+                "storage_protocol": protocol,
                 "display_name": None,
-                "description": "Files in a directory that all hosts share",
+                "description": description,
                 "visibility": None,
                 "replication_targets": [],
                 "properties": {},
@@ -158,15 +172,20 @@ def _host(service: Service) -> dict[str, Any]:
     }
 
 
-def _pool(service: Service, detail: bool) -> dict[str, Any]:
-    view: dict[str, Any] = {"name": f"{service.host}@{BACKEND}#{BACKEND}"}
+def _described(backend: str) -> tuple[str, str]:
+    """Return protocol and description of a backend. A plug-in has only its name."""
+    return BACKENDS.get(backend, (backend, backend))
+
+
+def _pool(service: Service, backend: str, detail: bool) -> dict[str, Any]:
+    view: dict[str, Any] = {"name": f"{service.host}@{backend}#{backend}"}
     if detail:
         view["capabilities"] = {
-            "pool_name": BACKEND,
-            "volume_backend_name": BACKEND,
+            "pool_name": backend,
+            "volume_backend_name": backend,
             "vendor_name": VENDOR,
             "driver_version": VERSION,
-            "storage_protocol": PROTOCOL,
+            "storage_protocol": _described(backend)[0],
             "total_capacity_gb": "unknown",
             "free_capacity_gb": "unknown",
             "reserved_percentage": 0,

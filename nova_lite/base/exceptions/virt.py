@@ -55,7 +55,7 @@ class DiskInUse(VirtDriverError):
 
     msg_fmt = (
         "Instance %(instance_uuid)s is not started: another process has its disk %(disk)s open, on this host or on "
-        "another host that shares the directory."
+        "another one."
     )
 
 

@@ -24,6 +24,7 @@ from nova_lite.base.timing import HealthTiming
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, explain
 from nova_lite.conf import config_files
 from nova_lite.daemon.health import Health
+from nova_lite.virt import rbd
 
 Problems = Iterator[str]
 
@@ -257,6 +258,15 @@ def _reach_from_compute(conf: cfg.ConfigOpts, health: Health) -> None:
     _reach_services(conf, health)
     if conf.compute_driver == "libvirt":
         health.add("[libvirt] connection_uri", lambda: _open_libvirt(conf.libvirt.connection_uri))
+    if conf.volume.backend == rbd.PROTOCOL:
+        health.add("[volume] rbd_pool", lambda: _open_pool(conf))
+
+
+def _open_pool(conf: cfg.ConfigOpts) -> None:
+    try:
+        rbd.Rbd(conf.volume.rbd_ceph_conf, conf.volume.rbd_user).images(conf.volume.rbd_pool)
+    except exceptions.VirtDriverError as error:
+        raise exceptions.ServiceUnavailable(str(error.kwargs["reason"])) from error
 
 
 def _open_libvirt(uri: str) -> None:

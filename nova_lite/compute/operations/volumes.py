@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova_lite.base import exceptions
@@ -62,10 +63,13 @@ def snapshot_volumes(host: LocalHost, command: ActionCommand) -> None:
         progress.enter(task)
 
     def copy(parts: Mapping[str, str]) -> None:
-        sources = {volume_id: (host.volumes.require(volume_id), part) for volume_id, part in parts.items()}
+        sources = {volume_id: (host.volume_file(volume_id), part) for volume_id, part in parts.items()}
         driver.copy_volumes(command.instance.uuid, sources, progress.check)
 
-    host.volumes.create_snapshots_in_use(command.payload["snapshots"], copy)
+    def hold(volume_ids: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        return driver.held_volumes(command.instance.uuid, volume_ids)
+
+    host.volumes.create_snapshots_in_use(command.payload["snapshots"], copy, hold)
 
 
 def swap_volume(host: LocalHost, command: ActionCommand) -> None:
@@ -83,7 +87,7 @@ def swap_volume(host: LocalHost, command: ActionCommand) -> None:
         for task in progress.tasks:
             progress.enter(task)
 
-    size, path = command.payload["size"] * GIB, host.volumes.require(new)
+    size, path = command.payload["size"] * GIB, host.volume_file(new)
     driver.swap_volume(command.instance.uuid, old, new, path, size, progress.check, on_copied)
 
 

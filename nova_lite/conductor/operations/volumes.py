@@ -158,6 +158,8 @@ class SwapVolumeHandler(OperationHandler):
             raise exceptions.InvalidVolume(reason="New volume must be detached in order to swap.")
         if old.encryption_key_id is not None or new.encryption_key_id is not None:
             raise exceptions.InvalidVolume(reason="swapping encrypted volumes is not supported.")
+        if uow.conf.volume.backend == "rbd":
+            raise exceptions.InvalidVolume(reason="swapping volumes in RBD is not supported.")
         if new.size < old.size:
             raise exceptions.InvalidVolume(reason="New volume must be the same size or larger.")
         volumes.reserve(uow, context, new_id, instance.uuid, device.uuid, device.device_name)

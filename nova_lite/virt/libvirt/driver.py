@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import libvirt
@@ -59,7 +59,7 @@ from nova_lite.virt.driver import (
     snapshots_path,
 )
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
-from nova_lite.virt.libvirt.disks import disk_locks, disk_usage, transfer
+from nova_lite.virt.libvirt.disks import disk_locks, disk_usage, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disk_server import DiskServer
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
@@ -340,7 +340,7 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             started = time.monotonic()
             domain = self._domains.define(xml)
-            self._start(domain, instance_uuid, paused=spec.plugged is not None)
+            self._start(domain, instance_uuid, spec.plugged is not None, spec.still_wanted)
             if spec.plugged is not None:
                 spec.plugged()
                 self._domains.resume(domain)
@@ -376,7 +376,9 @@ class LibvirtDriver(ComputeDriver):
             given=self._host_properties,
         )
 
-    def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
+    def _start(
+        self, domain: Any, instance_uuid: str, paused: bool = False, check: Callable[[], None] = lambda: None
+    ) -> None:
         encrypted: list[str] = []
         if not self._connection.call(domain.isActive):
             # Its disks change from now on, so no other host may fetch them any more.
@@ -384,6 +386,7 @@ class LibvirtDriver(ComputeDriver):
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
             xml = self._domains.drop_old_filters(domain)
+            rbd_watchers.wait_until_free(instance_uuid, xml, check, self._timing)
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)
         with self._secrets.loaded(encrypted):
@@ -707,6 +710,9 @@ class LibvirtDriver(ComputeDriver):
     ) -> None:
         with _files_errors():
             self._volume_copies.copy(instance_uuid, copies, check)
+
+    def held_volumes(self, instance_uuid: str, volume_ids: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        return self._volume_copies.held(instance_uuid, volume_ids)
 
     def swap_volume(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
 from collections.abc import Mapping
@@ -116,7 +117,7 @@ def test_mark_of_a_guest_is_read_by_another_and_not_found_in_the_file(
         driver.copy_volumes(one.instance.uuid, copies, lambda: None)
 
     snapshot = str(uuid.uuid4())
-    volumes.create_snapshots_in_use({volume_id: snapshot}, copy)
+    volumes.create_snapshots_in_use({volume_id: snapshot}, copy, contextlib.nullcontext)
     volumes.extend(volume_id, 2)
     driver.extend_volume(one.instance.uuid, volume_id, 2 * GIB)
     wait_for_line(driver, one, f"volume has {2 * GIB // 512} sectors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -151,7 +152,7 @@ def test_volumes_are_copied_and_swapped_while_the_guest_writes(
         driver.copy_volumes(uuid_, copies, lambda: None)
 
     snapshots = {old_id: str(uuid.uuid4()), other_id: str(uuid.uuid4())}
-    volumes.create_snapshots_in_use(snapshots, copy)
+    volumes.create_snapshots_in_use(snapshots, copy, contextlib.nullcontext)
     again = make_volume(volumes, source_snapshot=snapshots[old_id])
     assert (marks(volumes.require(again)), driver.get_info(uuid_).power_state) == ("marked-by-it", PowerState.RUNNING)
     assert marks(volumes.require(make_volume(volumes, source_snapshot=snapshots[other_id]))) == ""

@@ -93,6 +93,28 @@ def test_volumes_are_copied_in_one_step(host: Host) -> None:
     assert os.path.getsize(os.path.join(host.conf.volume.store_path, "snapshots", snapshot_id)) == GIB
 
 
+def test_backend_that_makes_snapshots_itself_holds_the_guest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are: an image of the server, a snapshot of the volume, and a backup of it."""
+    held_ids: list[str] = []
+    host.conductor.finish_volume_work = lambda *arguments: None  # type: ignore[attr-defined]
+
+    def hold_all(asked: Any, copy: Any, hold: Any) -> None:
+        volume_ids = list(asked) if isinstance(asked, dict) else [asked.volume_id]
+        with hold(volume_ids):
+            held_ids.extend(volume_ids)
+
+    for name in ("create_snapshots_in_use", "create_backup_in_use"):
+        monkeypatch.setattr(host.manager.host.volumes, name, hold_all)
+    payload = {"volume_backed": True, "snapshots": {OLD: NEW}}
+    act(host, order("createImage", payload=payload, method="snapshot_volumes"))
+    host.settle()
+    worker = VolumeWorker(host.manager.host)
+    for verb in (VolumeVerb.SNAPSHOT, VolumeVerb.BACKUP):
+        more = {"snapshot_id": NEW, "backup_id": NEW}
+        worker._run(VolumeWork(id=len(held_ids), verb=verb, volume_id=OLD, instance_uuid=UUID, **more))
+    assert held_ids == [OLD, OLD, OLD]
+
+
 def test_volumes_of_a_missing_guest_are_not_copied(host: Host) -> None:
     """The guest is on another host by now, and writes to its volume there."""
     reported: list[Any] = []

@@ -276,6 +276,17 @@ def test_cloud_without_master_keys_makes_no_encrypted_volume(world: World) -> No
     world.make(volume_type=PLAIN)
 
 
+def test_volumes_in_rbd_are_neither_encrypted_nor_swapped(world: World) -> None:
+    world.conf.set_override("backend", "rbd", "volume")
+    with pytest.raises(exceptions.InvalidInput, match="volumes in RBD cannot be encrypted"):
+        world.accept(volume_type=SECRET)
+    volume_id = world.make(volume_type=PLAIN)
+    world.finish(world.attach(volume_id))
+    with pytest.raises(exceptions.InvalidVolume, match="swapping volumes in RBD is not supported"):
+        payload = {"volume_id": volume_id, "new_volume_id": world.make()}
+        world.lifecycle.accept_action(world.context(), world.uuid, "swap_volume", payload)
+
+
 def test_unreadable_master_keys_are_a_503_without_their_path(world: World, caplog: pytest.LogCaptureFixture) -> None:
     Path(world.file).chmod(0o644)
     world.conf.set_override("encryption_key_file", f"{world.file}.gone", "volume")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Mapping
@@ -168,10 +169,10 @@ def test_volume_in_use_is_copied_into_a_luks_file_of_its_size(volumes: Store, tm
         assert volumes.is_encrypted(part) or part.startswith(volumes.conf.volume.backup_path)
         seen.append(size_of(part))
 
-    volumes.create_snapshots_in_use({source: snapshot}, copy)
-    volumes.create_snapshots_in_use({source: snapshot}, copy)
+    volumes.create_snapshots_in_use({source: snapshot}, copy, contextlib.nullcontext)
+    volumes.create_snapshots_in_use({source: snapshot}, copy, contextlib.nullcontext)
     work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=source, backup_id=backup, encrypted=True)
-    volumes.create_backup_in_use(work, copy)
+    volumes.create_backup_in_use(work, copy, contextlib.nullcontext)
     assert seen == [2, 2]
     copied = create(volumes, source_snapshot=snapshot)
     assert size_of(volumes.require(copied)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
@@ -220,7 +221,7 @@ def test_snapshots_of_volumes_in_use_are_complete_or_missing(volumes: LocalVolum
         raise exceptions.VirtDriverError(reason="the guest is gone")
 
     with pytest.raises(exceptions.VirtDriverError, match="the guest is gone"):
-        volumes.create_snapshots_in_use(snapshots, fail)
+        volumes.create_snapshots_in_use(snapshots, fail, contextlib.nullcontext)
     assert names(volumes) == sorted([one, two])
 
     def copy(parts: Mapping[str, str]) -> None:
@@ -228,8 +229,8 @@ def test_snapshots_of_volumes_in_use_are_complete_or_missing(volumes: LocalVolum
             with open(part, "r+b") as file:
                 file.write(volume_id.encode())
 
-    volumes.create_snapshots_in_use(snapshots, copy)
-    volumes.create_snapshots_in_use(snapshots, fail)  # they exist
+    volumes.create_snapshots_in_use(snapshots, copy, contextlib.nullcontext)
+    volumes.create_snapshots_in_use(snapshots, fail, contextlib.nullcontext)  # they exist
     for volume_id, snapshot_id in snapshots.items():
         with open(volumes.require(create(volumes, 2, source_snapshot=snapshot_id)), "rb") as file:
             assert file.read(36).decode() == volume_id
@@ -336,7 +337,7 @@ def test_backup_of_a_volume_in_use_is_copied_by_the_driver(backups: LocalVolumes
         write(parts[volume], b"mirrored")
 
     work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=volume, backup_id=backup, instance_uuid=new_id())
-    backups.create_backup_in_use(work, copy)
+    backups.create_backup_in_use(work, copy, contextlib.nullcontext)
     restore(backups, backup, new)
     assert read(backups.require(new), 8) == b"mirrored"
 
@@ -374,5 +375,5 @@ def test_failed_backup_leaves_nothing(backups: LocalVolumes) -> None:
     volume = create(backups)
     work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=volume, backup_id=new_id(), instance_uuid=new_id())
     with pytest.raises(exceptions.VirtDriverError):
-        backups.create_backup_in_use(work, fails)
+        backups.create_backup_in_use(work, fails, contextlib.nullcontext)
     assert os.listdir(backups.conf.volume.backup_path) == []

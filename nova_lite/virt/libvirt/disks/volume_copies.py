@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import libvirt
@@ -100,6 +100,17 @@ class VolumeCopies:
             for device in mirrors:
                 self._mirrors.abort(domain, device)
             raise
+
+    @contextlib.contextmanager
+    def held(self, instance_uuid: str, volume_ids: Sequence[str]) -> Iterator[None]:
+        """Keep the guest from writing to volumes. See `nova_lite.virt.driver.VolumeCopying`."""
+        domain, info = self._domains.get(instance_uuid)
+        in_use = {volume_of(disk) for disk in self._volumes.disks(domain, 0)} if is_on(info.power_state) else set()
+        if in_use.isdisjoint(volume_ids):
+            yield
+            return
+        with self._mirrors.quiesced(domain), self._suspended(domain, len(volume_ids) > 1):
+            yield
 
     @contextlib.contextmanager
     def _suspended(self, domain: Any, is_needed: bool) -> Iterator[None]:

@@ -265,6 +265,8 @@ def _network_source(element: ET.Element, where: NetworkDisk) -> None:
     source = ET.SubElement(element, "source", protocol=where.protocol, name=where.name)
     for name, port in where.hosts:
         ET.SubElement(source, "host", name=name, port=port)
+    if where.config is not None:
+        ET.SubElement(source, "config", file=where.config)
     if where.secret is not None:
         auth = ET.SubElement(source, "auth", username=str(where.user))
         ET.SubElement(auth, "secret", type="ceph", uuid=where.secret)

@@ -225,6 +225,25 @@ def test_interrupted_freeze_is_thawed_and_repeated(
 
 
 @pytest.mark.parametrize(
+    ("volumes", "effects"),
+    [
+        ([VOLUME_ID], ["fsFreeze", "fsThaw"]),
+        ([VOLUME_ID, OTHER_ID], ["fsFreeze", "suspend", "resume", "fsThaw"]),
+        ([OTHER_ID], []),
+    ],
+    ids=["one", "several", "none-of-this-guest"],
+)
+def test_guest_with_held_volumes_is_frozen_and_with_several_paused(
+    guest: Guest, driver: Driver, volumes: list[str], effects: list[str]
+) -> None:
+    add_volume(guest)
+    guest.effects.clear()
+    with driver.copies.held(UUID, volumes):
+        pass
+    assert guest.effects == effects
+
+
+@pytest.mark.parametrize(
     "name", sorted({"XMLDesc", "state", "isActive", "metadata", "hasManagedSaveImage", "lookupByUUIDString"})
 )
 def test_query_is_repeated_on_a_new_connection(hypervisor: Hypervisor, guest: Guest, driver: Driver, name: str) -> None:

@@ -1,0 +1,192 @@
+"""Images in a pool of Ceph, by the program ``rbd`` of the package ceph-common.
+
+Names of images are built by callers from ids. All other values come from the configuration, which checks them.
+"""
+
+from __future__ import annotations
+
+import calendar
+import errno
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from nova_lite.base import exceptions
+
+#: Name of the protocol, for libvirt and others.
+PROTOCOL = "rbd"
+
+#: Seconds in which a command that copies no data has to end.
+SHORT = 60.0
+#: Seconds in which the monitors have to accept the program.
+CONNECT_SECONDS = "20"
+
+#: Features of new images. Those after the second make comparisons of snapshots quick.
+FEATURES = ("layering", "exclusive-lock", "object-map", "fast-diff", "deep-flatten")
+
+_TIME = "%a %b %d %H:%M:%S %Y"
+
+
+class RbdFailure(exceptions.VirtDriverError):
+    """Failure of the program. ``status``: its exit status, which is an errno."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason=reason)
+        self.status = status
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Image that another one is a clone of. ``trash``: it was deleted, and its clones keep its data."""
+
+    pool: str
+    id: str
+    trash: bool = False
+
+
+class ImageInfo(msgspec.Struct, frozen=True):
+    """Properties of an image. ``size``: bytes. ``created``: Ceph's text of the time, in UTC."""
+
+    id: str
+    size: int
+    create_timestamp: str = ""
+    parent: Parent | None = None
+
+    def age(self) -> float:
+        """Return the seconds since the image was created."""
+        return time.time() - moment_of(self.create_timestamp)
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Snapshot of an image."""
+
+    name: str
+    timestamp: str = ""
+
+
+class Trashed(msgspec.Struct, frozen=True):
+    """Deleted image whose clones keep it."""
+
+    id: str
+    name: str
+
+
+class _Watcher(msgspec.Struct, frozen=True):
+    address: str
+
+
+class _Status(msgspec.Struct, frozen=True):
+    watchers: list[_Watcher] = []
+
+
+class Rbd:
+    """The program ``rbd`` with a configuration file of Ceph and a user of Ceph. ``user`` None: no authentication."""
+
+    def __init__(self, config: str, user: str | None) -> None:
+        self._options = ["--conf", config, "--client-mount-timeout", CONNECT_SECONDS]
+        if user:
+            self._options += ["--id", user]
+
+    def run(self, verb: str, *arguments: str, timeout: float = SHORT) -> bytes:
+        """Run ``rbd``. Return its output. Raises `RbdFailure` with one line."""
+        command = self._command(verb, arguments)
+        try:
+            result = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=timeout,
+                env=_environment(),
+                umask=0o077,
+            )
+        except OSError as error:
+            raise _cannot_run(error) from error
+        except subprocess.TimeoutExpired as error:
+            raise RbdFailure(f"rbd {verb}: no end within {timeout:g} s", errno.ETIMEDOUT) from error
+        if result.returncode != 0:
+            raise RbdFailure(f"rbd {verb}: {_last_line(result.stderr, result.returncode)}", result.returncode)
+        return result.stdout
+
+    @contextmanager
+    def output(self, verb: str, *arguments: str) -> Iterator[Any]:
+        """Yield the output of ``rbd`` as a stream, which the caller reads to its end. Raises `RbdFailure`."""
+        try:
+            process = subprocess.Popen(
+                self._command(verb, arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        except OSError as error:
+            raise _cannot_run(error) from error
+        try:
+            yield process.stdout
+            status = process.wait(SHORT)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            assert process.stdout is not None
+            process.stdout.close()
+        if status != 0:
+            raise RbdFailure(f"rbd {verb}: it ended with status {status}", status)
+
+    def _command(self, verb: str, arguments: tuple[str, ...]) -> list[str]:
+        return ["rbd", *self._options, *verb.split(), *arguments]
+
+    def info(self, *image: str) -> ImageInfo | None:
+        """Return the properties of an image, or None if there is none."""
+        try:
+            found = self.run("info", "--format", "json", *image)
+        except RbdFailure as error:
+            if error.status == errno.ENOENT:
+                return None
+            raise
+        return msgspec.json.decode(found, type=ImageInfo)
+
+    def watchers(self, image: str) -> list[str]:
+        """Return the addresses of the programs that have the image open for writing."""
+        status = msgspec.json.decode(self.run("status", "--format", "json", image), type=_Status)
+        return sorted(watcher.address for watcher in status.watchers)
+
+    def images(self, pool: str) -> list[str]:
+        """Return the names of a pool's images."""
+        return msgspec.json.decode(self.run("ls", "--format", "json", pool), type=list[str])
+
+    def trash(self, pool: str) -> list[Trashed]:
+        """Return the deleted images that the pool still has."""
+        return msgspec.json.decode(self.run("trash ls", "--format", "json", pool), type=list[Trashed])
+
+    def snapshots(self, image: str) -> list[Snapshot]:
+        """Return the snapshots of an image."""
+        return msgspec.json.decode(self.run("snap ls", "--format", "json", image), type=list[Snapshot])
+
+
+def moment_of(text: str) -> float:
+    """Return the seconds since 1970 of Ceph's text of a time in UTC. Now for a text that is none."""
+    try:
+        return float(calendar.timegm(time.strptime(text, _TIME)))
+    except ValueError:
+        return time.time()
+
+
+def _environment() -> dict[str, str]:
+    """Return an environment in which ``rbd`` prints times in UTC, and reads no options from the environment."""
+    kept = {name: value for name, value in os.environ.items() if name != "CEPH_ARGS"}
+    return {**kept, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+
+
+def _cannot_run(error: OSError) -> RbdFailure:
+    return RbdFailure(f"rbd cannot be run: {error.strerror} (package ceph-common)", error.errno or 0)
+
+
+def _last_line(errors: bytes, status: int) -> str:
+    lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].removeprefix("rbd: ") if lines else f"it ended with status {status}"

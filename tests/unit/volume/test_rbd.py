@@ -1,0 +1,496 @@
+"""Backend ``rbd``: images are made once, and are complete or missing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.timing import ClientTiming
+from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeVerb, VolumeWork
+from nova_lite.objects.block_device import DeviceSource
+from nova_lite.virt import images as disk_images
+from nova_lite.virt.libvirt.disks import disks
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.rbd import Rbd, RbdFailure, moment_of
+from nova_lite.volume import rbd
+from nova_lite.volume.builtin import GIB
+from nova_lite.volume.rbd import RbdVolumes
+from tests.support import make
+from tests.support.fake_rbd import FakeRbd
+
+DATA = b"what an image says" * 1000
+DAYS = 2 * 86400.0
+
+
+@pytest.fixture
+def ceph(tmp_path: Path) -> FakeRbd:
+    return FakeRbd(tmp_path / "pool")
+
+
+@pytest.fixture
+def volumes(tmp_path: Path, ceph: FakeRbd) -> RbdVolumes:
+    conf = make.conf("sqlite://", tmp_path)
+    for name, value in {"rbd_pool": "pool", "store_path": tmp_path / "scratch", "backup_path": tmp_path / "b"}.items():
+        conf.set_override(name, str(value), "volume")
+    (tmp_path / "image").write_bytes(DATA)
+
+    def fetch(image: Image, target: str) -> None:
+        Path(target).write_bytes((tmp_path / image.name).read_bytes())
+
+    made = RbdVolumes(conf, fetch, ClientTiming(rbd_watch_wait=0.0))
+    made._rbd = ceph
+    return made
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def create(volumes: RbdVolumes, size: int = 1, **source: Any) -> str:
+    volume_id = new_id()
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=size, **source))
+    return volume_id
+
+
+def image(name: str = "image", disk_format: str = "raw") -> Image:
+    return Image(id=new_id(), name=name, disk_format=disk_format)
+
+
+def small(ceph: FakeRbd, data: bytes = DATA) -> str:
+    """Return the id of a volume with these data, which is smaller than any that a user can make."""
+    volume_id = new_id()
+    ceph.add(f"volume-{volume_id}", data)
+    return volume_id
+
+
+def files_below(volumes: RbdVolumes) -> list[str]:
+    return sorted(name for _, _, found in os.walk(volumes.conf.volume.store_path) for name in found)
+
+
+def fails(copies: object) -> None:
+    raise AssertionError("the hypervisor copies nothing")
+
+
+class Hold:
+    """Records which commands run while a guest is held."""
+
+    def __init__(self, ceph: FakeRbd) -> None:
+        self.ceph = ceph
+        self.verbs: list[str] = []
+
+    @contextlib.contextmanager
+    def __call__(self, volume_ids: Sequence[str]) -> Iterator[None]:
+        first = len(self.ceph.commands)
+        yield
+        self.verbs += self.ceph.verbs()[first:]
+
+
+def test_new_volume_is_an_image_that_libvirt_opens(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volumes.conf.set_override("rbd_secret_uuid", "6d0a3b1e-0000-4000-8000-000000000000", "volume")
+    volume_id = create(volumes, 2)
+    assert (ceph.names(), ceph.size(f"volume-{volume_id}")) == ([f"volume-{volume_id}"], 2 * GIB)
+    assert volumes.require(volume_id) == NetworkDisk(
+        protocol="rbd",
+        name=f"pool/volume-{volume_id}",
+        user="nova-lite",
+        secret="6d0a3b1e-0000-4000-8000-000000000000",
+        config="/etc/ceph/ceph.conf",
+    )
+    device = BlockDevice(uuid="d", source_type=DeviceSource.VOLUME, destination_type="volume", volume_id=volume_id)
+    source = guest_xml.disk_element(disks.volume_disk(device, volumes.path(volume_id))).find("source")
+    assert source is not None
+    assert [(found.tag, sorted(found.attrib.items())) for found in source] == [
+        ("config", [("file", "/etc/ceph/ceph.conf")]),
+        ("auth", [("username", "nova-lite")]),
+    ]
+    (made,) = (command for command in ceph.commands if command[0] == "create")
+    assert made[made.index("exclusive-lock") - 1] == "--image-feature"
+
+
+def test_existing_volume_is_unchanged(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = create(volumes)
+    ceph.write(f"volume-{volume_id}", b"a guest's")
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
+    assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+
+
+def test_concurrent_creation_by_two_hosts_keeps_the_first(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = new_id()
+
+    def other(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "create":
+            ceph.add(f"volume-{volume_id}", b"a guest's")
+
+    ceph.before = other
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
+    assert (ceph.names(), ceph.read(f"volume-{volume_id}", 9)) == ([f"volume-{volume_id}"], b"a guest's")
+
+
+@pytest.mark.parametrize("disk_format", ["raw", "qcow2"])
+def test_volumes_of_an_image_are_clones_of_one_image(
+    volumes: RbdVolumes, ceph: FakeRbd, tmp_path: Path, disk_format: str
+) -> None:
+    if disk_format == "qcow2":
+        names = (str(tmp_path / "image"), str(tmp_path / "qcow2"))
+        disk_images.run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", *names)
+    wanted = image("image" if disk_format == "raw" else "qcow2", disk_format)
+    found = [create(volumes, size, image=wanted) for size in (1, 2)]
+    assert [ceph.read(f"volume-{volume_id}", len(DATA)) for volume_id in found] == [DATA, DATA]
+    assert [ceph.size(f"volume-{volume_id}") for volume_id in found] == [GIB, 2 * GIB]
+    assert ceph.verbs().count("import") == 1
+    assert ceph.names() == [f"image-{wanted.id}", *sorted(f"volume-{volume_id}" for volume_id in found)]
+    assert files_below(volumes) == []
+
+
+def test_unacceptable_images_are_refused_and_nothing_remains(
+    volumes: RbdVolumes, ceph: FakeRbd, tmp_path: Path
+) -> None:
+    disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", str(tmp_path / "large"), "2G")
+    base = ("-b", str(tmp_path / "image"), "-F", "raw")
+    disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", *base, str(tmp_path / "overlay"), "1M")
+    with pytest.raises(exceptions.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
+        create(volumes, image=image("large", "qcow2"))
+    with pytest.raises(exceptions.ImageUnacceptable, match="refers to other files"):
+        create(volumes, image=image("overlay", "qcow2"))
+    with pytest.raises(exceptions.NovaLiteException):
+        create(volumes, image=image("image", "qcow2"))
+    assert (ceph.names(), files_below(volumes)) == ([], [])
+
+
+def test_image_in_the_pool_that_is_larger_than_the_volume_is_refused(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    wanted = image()
+    ceph.add(f"image-{wanted.id}", size=2 * GIB)
+    with pytest.raises(exceptions.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
+        create(volumes, image=wanted)
+
+
+def test_snapshots_and_copies_of_volumes_are_clones(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id, snapshot_id = create(volumes), new_id()
+    ceph.write(f"volume-{volume_id}", b"before")
+    volumes.create_snapshot(volume_id, snapshot_id)
+    ceph.write(f"volume-{volume_id}", b"after!")
+    volumes.create_snapshot(volume_id, snapshot_id)
+    copy, clone = create(volumes, 2, source_snapshot=snapshot_id), create(volumes, source_volume=volume_id)
+    assert (ceph.read(f"volume-{copy}", 6), ceph.size(f"volume-{copy}")) == (b"before", 2 * GIB)
+    assert ceph.read(f"volume-{clone}", 6) == b"after!"
+    assert all(not found.snapshots for found in ceph.found.values()), "RBD's snapshots exist only for an instant"
+    with pytest.raises(exceptions.VolumeFileMissing):
+        create(volumes, source_snapshot=new_id())
+    with pytest.raises(exceptions.VolumeFileMissing):
+        volumes.create_snapshot(new_id(), new_id())
+
+
+def test_deleted_images_with_clones_are_in_the_trash_until_the_clones_are_deleted(
+    volumes: RbdVolumes, ceph: FakeRbd
+) -> None:
+    volume_id, snapshot_id = create(volumes), new_id()
+    volumes.create_snapshot(volume_id, snapshot_id)
+    clone = create(volumes, source_snapshot=snapshot_id)
+    volumes.delete(volume_id)
+    volumes.delete_snapshot(snapshot_id)
+    assert ceph.names() == [f"volume-{clone}"]
+    assert [image.path.stat().st_size for _, image in ceph.trashed.values()] == [1, 1], "only the clones need data"
+    volumes.delete(clone)
+    assert (ceph.names(), ceph.trashed) == ([], {})
+    volumes.delete(clone)
+    volumes.delete_snapshot(snapshot_id)
+
+
+def test_clone_of_many_clones_gets_all_its_data(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = create(volumes)
+    for _ in range(rbd.MAX_PARENTS):
+        volume_id = create(volumes, source_volume=volume_id)
+    assert "flatten" not in ceph.verbs()
+    last = create(volumes, source_volume=volume_id)
+    assert ceph.verbs().count("flatten") == 1
+    assert ceph.found[f"volume-{last}"].parent is None
+
+
+def test_image_in_use_is_not_deleted(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = create(volumes)
+    ceph.found[f"volume-{volume_id}"].watchers = ["192.0.2.1:0/1"]
+    with pytest.raises(exceptions.VirtDriverError, match=r"is in use by 192\.0\.2\.1:0/1"):
+        volumes.delete(volume_id)
+    assert ceph.names() == [f"volume-{volume_id}"]
+
+
+def test_snapshots_in_use_are_taken_while_the_guest_is_held(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    hold = Hold(ceph)
+    snapshots = {create(volumes): new_id() for _ in range(2)}
+    volumes.create_snapshots_in_use(snapshots, fails, hold)
+    assert hold.verbs == ["snap create", "snap create"]
+    assert {f"snapshot-{name}" for name in snapshots.values()} < set(ceph.names())
+    volumes.create_snapshots_in_use(snapshots, fails, hold)
+    assert hold.verbs == ["snap create", "snap create"]
+
+
+def test_snapshots_in_use_of_which_one_fails_are_all_missing(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    snapshots = {create(volumes): new_id() for _ in range(2)}
+
+    def second(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "clone" and ceph.verbs().count("clone") == 2:
+            raise RbdFailure("rbd clone: no space", errno.ENOSPC)
+
+    ceph.before = second
+    with pytest.raises(RbdFailure):
+        volumes.create_snapshots_in_use(snapshots, fails, Hold(ceph))
+    assert ceph.names() == sorted(f"volume-{volume_id}" for volume_id in snapshots)
+    assert all(not found.snapshots for found in ceph.found.values())
+
+
+def backup_of(volumes: RbdVolumes, volume_id: str, **more: Any) -> VolumeWork:
+    work = VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=volume_id, backup_id=new_id(), **more)
+    volumes.create_backup(work)
+    return work
+
+
+def restore(volumes: RbdVolumes, backup: VolumeWork, volume_id: str, **more: Any) -> None:
+    work = VolumeWork(id=2, verb=VolumeVerb.RESTORE, volume_id=volume_id, data_id=backup.backup_id, **more)
+    volumes.restore_backup(work)
+
+
+def test_backup_is_restored_as_a_new_volume_and_in_place(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id, new = small(ceph), new_id()
+    backup = backup_of(volumes, volume_id)
+    volumes.verify_backup(str(backup.backup_id))
+    assert os.stat(volumes.backup_path(str(backup.backup_id))).st_mode & 0o77 == 0
+    restore(volumes, backup, new, is_new=True, size=1)
+    restore(volumes, backup, new, is_new=True, size=1)
+    assert (ceph.read(f"volume-{new}", len(DATA) + 64), ceph.size(f"volume-{new}")) == (DATA + bytes(64), GIB)
+
+    ceph.write(f"volume-{volume_id}", b"later")
+    restore(volumes, backup, volume_id)
+    assert ceph.read(f"volume-{volume_id}", len(DATA)) == DATA
+    assert ceph.names() == sorted([f"volume-{new}", f"volume-{volume_id}"])
+
+
+def test_backup_in_use_has_the_moment_of_its_snapshot(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id, hold = small(ceph, b"before"), Hold(ceph)
+
+    def guest(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "export":
+            ceph.write(f"volume-{volume_id}", b"after!")
+
+    ceph.before = guest
+    work = VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=volume_id, backup_id=new_id())
+    volumes.create_backup_in_use(work, fails, hold)
+    assert Path(volumes.backup_path(str(work.backup_id))).read_bytes()[:6] == b"before"
+    assert hold.verbs == ["snap create"]
+    assert ceph.found[f"volume-{volume_id}"].snapshots == {}
+
+
+def test_damaged_backup_changes_no_volume(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph)
+    backup = backup_of(volumes, volume_id)
+    path = Path(volumes.backup_path(str(backup.backup_id)))
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    ceph.write(f"volume-{volume_id}", b"later")
+    with pytest.raises(exceptions.BackupDamaged, match="not those that were written"):
+        restore(volumes, backup, volume_id)
+    assert (ceph.read(f"volume-{volume_id}", 5), len(ceph.names())) == (b"later", 1)
+
+
+def test_copy_of_a_backup_that_differs_changes_no_volume(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph)
+    backup = backup_of(volumes, volume_id)
+
+    def spoil(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "resize":
+            ceph.write(arguments[-1].partition("/")[2], b"spoiled")
+
+    ceph.before = spoil
+    with pytest.raises(exceptions.BackupDamaged, match="the copy of its data differs"):
+        restore(volumes, backup, volume_id)
+    assert (ceph.read(f"volume-{volume_id}", len(DATA)), len(ceph.names())) == (DATA, 1)
+
+
+def test_interrupted_replacement_is_undone_by_the_next_use(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """A daemon was killed after it had set the old data aside."""
+    volume_id = new_id()
+    ceph.add(f"old-volume-{volume_id}", b"a guest's")
+    volumes.require(volume_id)
+    assert (ceph.names(), ceph.read(f"volume-{volume_id}", 9)) == ([f"volume-{volume_id}"], b"a guest's")
+
+
+def test_replacement_whose_second_rename_fails_leaves_the_volume(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph, b"a guest's")
+
+    def second(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "rename" and "part-volume" in arguments[0]:
+            raise RbdFailure("rbd rename: no answer", errno.ETIMEDOUT)
+
+    ceph.before = second
+    with pytest.raises(RbdFailure):
+        volumes.reimage(volume_id, image(), 1)
+    assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+    assert [name for name in ceph.names() if not name.startswith("image-")] == [f"volume-{volume_id}"]
+
+
+def test_reimage_replaces_the_data_of_a_volume_nobody_uses(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph, b"a guest's")
+    ceph.found[f"volume-{volume_id}"].watchers = ["192.0.2.1:0/1"]
+    with pytest.raises(exceptions.VirtDriverError, match="in use"):
+        volumes.reimage(volume_id, image(), 1)
+    assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+    ceph.found[f"volume-{volume_id}"].watchers = []
+    volumes.reimage(volume_id, image(), 1)
+    assert (ceph.read(f"volume-{volume_id}", len(DATA)), ceph.size(f"volume-{volume_id}")) == (DATA, GIB)
+
+
+def test_extension_never_shrinks_a_volume(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = create(volumes, 2)
+    volumes.extend(volume_id, 1)
+    assert ceph.size(f"volume-{volume_id}") == 2 * GIB
+    volumes.extend(volume_id, 3)
+    assert ceph.size(f"volume-{volume_id}") == 3 * GIB
+    with pytest.raises(exceptions.VolumeFileMissing):
+        volumes.extend(new_id(), 1)
+
+
+def test_exported_volume_has_the_requested_format(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph, DATA + bytes(-len(DATA) % 512))
+    with volumes.exported(volume_id, "raw") as path:
+        assert Path(path).read_bytes()[: len(DATA)] == DATA
+    with volumes.exported(volume_id, "qcow2") as path:
+        assert Path(path).read_bytes()[:4] == b"QFI\xfb"
+    assert files_below(volumes) == []
+
+
+def test_encrypted_volume_is_refused(volumes: RbdVolumes) -> None:
+    with pytest.raises(exceptions.InvalidInput, match="cannot be encrypted"):
+        create(volumes, encrypted=True)
+
+
+def test_volumes_of_a_new_server_are_made(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    wanted, volume_id = image(), new_id()
+    device = BlockDevice(
+        uuid=new_id(),
+        source_type=DeviceSource.IMAGE,
+        destination_type="volume",
+        volume_id=volume_id,
+        image_id=wanted.id,
+        volume_size=1,
+    )
+    volumes.prepare([device], {wanted.id: wanted})
+    assert ceph.read(f"volume-{volume_id}", len(DATA)) == DATA
+
+
+def test_sweep_removes_what_killed_daemons_left_a_day_ago(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    one, two, three = new_id(), new_id(), new_id()
+    for volume_id in (one, two):
+        ceph.add(f"volume-{volume_id}", b"x", age=DAYS)
+    ceph.add(f"part-volume-{one}-00000001", age=DAYS)
+    ceph.add(f"part-volume-{one}-00000002")
+    ceph.add(f"old-volume-{one}", age=DAYS)
+    ceph.add(f"old-volume-{three}", age=DAYS)
+    unused, used = new_id(), new_id()
+    ceph.add(f"image-{unused}", age=DAYS)
+    ceph.add(f"image-{used}", age=DAYS)
+    ceph.found[f"volume-{two}"].parent = (ceph.found[f"image-{used}"].id, "")
+    both = ceph.found[f"part-volume-{two}-00000003"] = ceph.found[f"volume-{two}"]
+    ceph.trashed["gone"] = (f"volume-{new_id()}", ceph.add("x"))
+    del ceph.found["x"]
+    volumes.sweep()
+    assert ceph.names() == sorted(
+        [
+            f"volume-{one}",
+            f"volume-{two}",
+            f"volume-{three}",
+            f"image-{used}",
+            f"part-volume-{one}-00000002",
+            f"part-volume-{two}-00000003",
+        ]
+    )
+    assert ceph.found[f"volume-{two}"] is both, "an interrupted rename leaves two names of one image"
+    assert ceph.trashed == {}
+
+
+def test_old_rbd_snapshots_of_killed_daemons_are_removed_at_the_next_one(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph)
+    found = ceph.found[f"volume-{volume_id}"]
+    for name, at in (("part-old", 0.0), ("mine", 0.0), ("part-new", 1e12)):
+        found.snapshots[name], found.snapshot_times[name] = found.path, at
+    volumes.create_snapshot(volume_id, new_id())
+    assert sorted(found.snapshots) == ["mine", "part-new"]
+
+
+def test_host_that_does_not_reach_ceph_says_so_once(
+    volumes: RbdVolumes, ceph: FakeRbd, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(verb: str, arguments: tuple[str, ...]) -> None:
+        raise RbdFailure("rbd ls: couldn't connect to the cluster!", errno.ETIMEDOUT)
+
+    ceph.before = lost
+    with caplog.at_level(logging.ERROR):
+        volumes.sweep()
+    assert caplog.messages == [
+        "[volume] rbd_pool pool cannot be used by this host: rbd ls: couldn't connect to the cluster!"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("rbd_pool", "-p"),
+        ("rbd_pool", "a/b"),
+        ("rbd_user", "a b"),
+        ("rbd_ceph_conf", "ceph.conf"),
+        ("rbd_secret_uuid", "x"),
+    ],
+)
+def test_option_that_is_no_plain_name_is_refused(volumes: RbdVolumes, option: str, value: str) -> None:
+    with pytest.raises((ValueError, cfg.Error)):
+        volumes.conf.set_override(option, value, "volume")
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "rbd"
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_program_gets_the_configuration_and_the_user(program: Path) -> None:
+    script(program, 'echo "[\\"$*\\"]"')
+    found = Rbd("/etc/ceph/ceph.conf", "me").images("pool")
+    assert found == ["--conf /etc/ceph/ceph.conf --client-mount-timeout 20 --id me ls --format json pool"]
+
+
+def test_files_of_the_program_are_its_users_alone(program: Path) -> None:
+    script(program, "umask")
+    assert Rbd("/c", None).run("export").strip() == b"0077"
+
+
+def test_failure_of_the_program_is_one_line(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(program, "echo noise >&2; echo 'rbd: create error: (17) File exists' >&2; exit 17")
+    with pytest.raises(RbdFailure, match=r"rbd create: create error: \(17\) File exists$") as caught:
+        Rbd("/c", None).run("create", "x")
+    assert caught.value.status == errno.EEXIST
+    script(program, "exec sleep 60")
+    with pytest.raises(RbdFailure, match=r"rbd ls: no end within 0\.01 s"):
+        Rbd("/c", None).run("ls", timeout=0.01)
+    script(program, "echo some; exit 5")
+    with pytest.raises(RbdFailure, match="ended with status 5"), Rbd("/c", None).output("export", "x") as stream:
+        assert stream.read() == b"some\n"
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(RbdFailure, match=r"rbd cannot be run: .*ceph-common"):
+        Rbd("/c", None).run("ls")
+
+
+def test_times_of_ceph_are_read() -> None:
+    assert moment_of("Thu Jan  1 00:01:00 1970") == 60.0
+    assert moment_of("soon") > 60.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO, cast
 
-from nova_lite.backups import disk_data, qcow2_file
+from nova_lite.backups import disk_data, disk_parts, qcow2_file
 from nova_lite.backups.disk_data import DiskHeader, Source, Target
 from nova_lite.backups.repository import Repository, Stored
 from nova_lite.base import exceptions, files
@@ -35,25 +35,37 @@ def verify(repository: Repository, backup: ServerBackup) -> None:
             pass
 
 
-def extract(repository: Repository, links: Sequence[ServerBackup], path: str) -> None:
-    """Write the disk of a backup to a new qcow2 file. ``links``: the whole backup and its increments, oldest first.
+def extract(repository: Repository, links: Sequence[ServerBackup], paths: Mapping[str, str]) -> None:
+    """Write disks of a backup to new qcow2 files. ``links``: the whole backup and its increments, oldest first.
 
-    The file exists only if all of their data are the recorded ones. Increments are in temporary files beside it.
+    ``paths``: by the ids of volumes; "" is the server's own root disk. All are in one directory. The files exist only
+    if all data are the recorded ones. Increments are in temporary files beside them.
     """
-    directory = os.path.dirname(path)
+    directory = os.path.dirname(next(iter(paths.values())))
     check_links(links)
     try:
         with contextlib.ExitStack() as opened:
             layers = [_increment(repository, link, opened, directory) for link in links[1:]]
             source = opened.enter_context(repository.read(links[0].snapshot or "", links[0].digest or ""))
             whole = (_header(links[0], source), source)
-            with open(path, "wb", opener=files.private_opener) as file:
-                qcow2_file.write(*disk_data.fold([whole, *layers]), file)
-                file.flush()
-                os.fsync(file.fileno())
+            missing = set(paths)
+            for disk in disk_parts.split(*disk_data.fold([whole, *layers])):
+                if disk.volume_id in paths:
+                    _write(disk, paths[disk.volume_id])
+                    missing.remove(disk.volume_id)
+        if missing:
+            raise exceptions.BackupDataInvalid(reason="one of the disks is not in them")
     except BaseException:
-        files.remove(path)
+        for path in paths.values():
+            files.remove(path)
         raise
+
+
+def _write(disk: disk_parts.Disk, path: str) -> None:
+    with open(path, "wb", opener=files.private_opener) as file:
+        qcow2_file.write(disk.header, disk.chunks, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def check_links(links: Sequence[ServerBackup]) -> None:

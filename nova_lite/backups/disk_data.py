@@ -3,11 +3,15 @@
 A stream without a ``base`` is a whole disk: what no extent covers is zero. A stream with a ``base`` is an increment:
 what no extent covers is as in the base. The header is padded, so that no data look like the header of an image.
 
+A stream may have several disks of a server (`nova_lite.backups.disk_parts`). They lie one after the other, as parts of
+one large disk, with gaps between them. Then the stream begins differently, and older versions refuse it.
+
 Streams come from hosts and from the repository. `read_header` checks everything that a reader relies on.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +21,16 @@ import msgspec
 
 from nova_lite.base import exceptions
 
-MAGIC = b"NLDISK1\n"
+MAGIC, MAGIC_OF_PARTS = b"NLDISK1\n", b"NLDISK2\n"
 CHUNK = 1024**2
 #: Largest disk, in bytes, and most bytes of a header.
 _MAX_SIZE = 1 << 46
 _MAX_HEADER = 64 * 1024**2
 _ALIGNMENT = 4096
+#: Most disks of a stream.
+MAX_PARTS = 64
+#: The first byte of each part is at a multiple of this, and at least one byte is between two parts.
+_PART_ALIGNMENT = 1024**2
 _LENGTH = struct.Struct(">Q")
 
 Extent = tuple[int, int]
@@ -40,16 +48,25 @@ class Target(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
+class DiskPart(msgspec.Struct, frozen=True):
+    """Disk among several in a stream. ``volume_id``: "" is the server's own root disk. ``size``: bytes."""
+
+    volume_id: str
+    size: int
+
+
 class DiskHeader(msgspec.Struct, frozen=True):
     """Header of a stream. ``size``: of the disk, in bytes. ``base``: the backup that an increment belongs to.
 
-    ``data`` and ``zero``: offset and length of the extents with data, and of extents that have become zero.
+    ``data`` and ``zero``: offset and length of the extents with data, and of extents that have become zero. ``parts``:
+    the disks in it; none is the server's own root disk alone.
     """
 
     size: int
     data: list[Extent]
     zero: list[Extent] = []
     base: str | None = None
+    parts: list[DiskPart] = []
 
     @property
     def length(self) -> int:
@@ -57,15 +74,28 @@ class DiskHeader(msgspec.Struct, frozen=True):
         return sum(length for _, length in self.data)
 
 
+def offsets(parts: Sequence[DiskPart]) -> list[int]:
+    """Return where each disk begins in the stream's large disk, and at the end the size of that disk."""
+    found: list[int] = []
+    end = 0
+    for part in parts:
+        start = -(-(end + 1) // _PART_ALIGNMENT) * _PART_ALIGNMENT if found else 0
+        found.append(start)
+        end = start + part.size
+    return [*found, end]
+
+
 def write_header(target: Target, header: DiskHeader) -> None:
     text = msgspec.json.encode(header)
-    padding = -(len(MAGIC) + _LENGTH.size + len(text)) % _ALIGNMENT
-    target.write(MAGIC + _LENGTH.pack(len(text) + padding) + text + b" " * padding)
+    magic = MAGIC_OF_PARTS if header.parts else MAGIC
+    padding = -(len(magic) + _LENGTH.size + len(text)) % _ALIGNMENT
+    target.write(magic + _LENGTH.pack(len(text) + padding) + text + b" " * padding)
 
 
 def read_header(source: Source) -> DiskHeader:
     """Read and check a header. Raises `BackupDataInvalid`."""
-    if _exactly(source, len(MAGIC)) != MAGIC:
+    magic = _exactly(source, len(MAGIC))
+    if magic not in (MAGIC, MAGIC_OF_PARTS):
         raise exceptions.BackupDataInvalid(reason="they do not begin as the data of a disk")
     (length,) = _LENGTH.unpack(_exactly(source, _LENGTH.size))
     if length > _MAX_HEADER:
@@ -74,8 +104,26 @@ def read_header(source: Source) -> DiskHeader:
         header = msgspec.json.decode(_exactly(source, length), type=DiskHeader)
     except msgspec.MsgspecError as error:
         raise exceptions.BackupDataInvalid(reason=f"their header cannot be read: {error}") from error
+    if bool(header.parts) != (magic == MAGIC_OF_PARTS):
+        raise exceptions.BackupDataInvalid(reason="they do not begin as what they are")
     _check(header)
+    if header.parts:
+        _check_parts(header)
     return header
+
+
+def _check_parts(header: DiskHeader) -> None:
+    """Check that the disks fill the large disk, and that each extent lies in one disk. Raises `BackupDataInvalid`."""
+    parts = header.parts
+    if len(parts) > MAX_PARTS or len({part.volume_id for part in parts}) < len(parts):
+        raise exceptions.BackupDataInvalid(reason="their disks are too many, or one is there twice")
+    starts = offsets(parts)
+    if any(part.size < 0 for part in parts) or starts[-1] != header.size:
+        raise exceptions.BackupDataInvalid(reason="the sizes of their disks do not fit")
+    for offset, length in (*header.data, *header.zero):
+        number = bisect.bisect_right(starts[:-1], offset) - 1
+        if offset + length > starts[number] + parts[number].size:
+            raise exceptions.BackupDataInvalid(reason="their extents leave their disks")
 
 
 def _check(header: DiskHeader) -> None:
@@ -232,7 +280,7 @@ def fold(layers: Sequence[tuple[DiskHeader, Source]]) -> tuple[DiskHeader, Itera
     headers = [header for header, _ in layers]
     if headers[0].base is not None or any(header.base is None for header in headers[1:]):
         raise exceptions.BackupDataInvalid(reason="they are no whole disk with its increments")
-    if len({header.size for header in headers}) > 1:
+    if any((header.size, header.parts) != (headers[0].size, headers[0].parts) for header in headers):
         raise exceptions.BackupDataInvalid(reason="their disks have different sizes")
     parts: list[tuple[Extent, int]] = []
     covered: list[Extent] = []
@@ -240,7 +288,8 @@ def fold(layers: Sequence[tuple[DiskHeader, Source]]) -> tuple[DiskHeader, Itera
         parts += [(extent, number) for extent in without(header.data, covered)]
         covered = union(covered, union(header.data, header.zero))
     parts.sort()
-    whole = DiskHeader(size=headers[0].size, data=coalesced(extent for extent, _ in parts))
+    data = coalesced(extent for extent, _ in parts)
+    whole = DiskHeader(size=headers[0].size, data=data, parts=headers[0].parts)
     return whole, _folded(parts, [DataReader(source, header) for header, source in layers])
 
 

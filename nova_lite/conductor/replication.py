@@ -158,7 +158,7 @@ class Replication:
             raise exceptions.InvalidInput(reason="the generation has no backup to begin with")
         instance = self.db.read(replicated_servers.instance_of, server)
         image = _image(server, instance)
-        self.stored.make_image(image, server.backups)
+        self.stored.make_images({"": image}, server.backups)
         described = msgspec.to_builtins(self.images.describe(_context(instance), [image.id]))
         command = self.db.write(self._begin_rebuild, server, described)
         if command is not None:

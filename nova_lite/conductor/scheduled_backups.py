@@ -28,7 +28,16 @@ from nova_lite.db import backup_policies, images, instances, server_backups, ser
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image import snapshots
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import ActionCommand, BackupEngine, BackupStatus, Image, Instance, PolicyStatus, ServerBackup
+from nova_lite.objects import (
+    ActionCommand,
+    BackupDisk,
+    BackupEngine,
+    BackupStatus,
+    Image,
+    Instance,
+    PolicyStatus,
+    ServerBackup,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -156,6 +165,7 @@ class ScheduledBackups:
         context = _context(server_backups.to_backup(row))
         server = instances.get_row(uow, context, row.instance_uuid)
         base = None
+        disks: list[BackupDisk] = []
         payload: dict[str, Any] = {
             "image": msgspec.to_builtins(image),
             "registered": is_registered,
@@ -164,13 +174,18 @@ class ScheduledBackups:
         }
         if self._engine is BackupEngine.RESTIC:
             base = server_backups.base_of(uow, row, server, self.conf.server_backups.full_every)
+            policy = backup_policies.by_id(uow, row.policy_id)
+            disks = server_backups.disks_to_back_up(uow, server, policy is not None and bool(policy.volumes))
             payload["backup"] = {"backup_id": row.uuid}
+            if any(disk.volume_id for disk in disks):
+                payload["backup"]["disks"] = [disk.volume_id for disk in disks]
             if base is not None:
                 payload["backup"] |= {"base": base.uuid, "base_size": base.disk_size}
+                payload["backup"]["base_disks"] = server_backups.layout(server_backups.to_backup(base))
             payload["of_disk"] = True
         kind = operations.CREATE_BACKUP.kind
         command = self.engine.accept_in(uow, context, row.instance_uuid, kind, payload)
-        server_backups.begin(uow, row, command.action_id, server, image, self._engine, base)
+        server_backups.begin(uow, row, command.action_id, server, image, self._engine, base, disks)
         return command
 
     # --- end

@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -24,7 +24,7 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import images, server_backups, services
 from nova_lite.image import store
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import BackupStatus, Image, RestoreStatus, ServerBackup
+from nova_lite.objects import BackupDisk, BackupStatus, Image, RestoreStatus, ServerBackup
 
 LOG = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class StoredBackups:
         for backup in self.db.read(server_backups.with_needless_image):
             self.engine.guarded(functools.partial(self._drop_image, backup))
         for backup in self.db.read(server_backups.wanted_images):
-            self.engine.guarded(functools.partial(self._make_image, backup))
+            self.engine.guarded(functools.partial(self._make_images, backup))
         for backup in self.db.read(server_backups.to_forget):
             self.engine.guarded(functools.partial(self._forget, backup))
         if self._to_prune and self._pruned.is_due():
@@ -110,7 +110,7 @@ class StoredBackups:
         try:
             with self._uploaded(backup) as path, open(path, "rb") as file:
                 header, stored = self._blocking(chain.store, self._of(backup), backup, file)
-            self.db.write(server_backups.store_backup, backup.id, header.base, header.size, *stored[:2])
+            self.db.write(server_backups.store_backup, backup.id, header, *stored[:2])
         except (exceptions.BackupDataInvalid, exceptions.ImageGone, exceptions.ImageCorrupt) as error:
             self._fail(backup, error.message)
         except (exceptions.NovaLiteException, OSError) as error:
@@ -153,11 +153,12 @@ class StoredBackups:
 
     # --- restore
 
-    def _make_image(self, backup: ServerBackup) -> None:
-        """Make an image of a backup, unless an earlier attempt has done so."""
+    def _make_images(self, backup: ServerBackup) -> None:
+        """Make the images of a backup, unless an earlier attempt has done so."""
         image_id = str(backup.restored_image_id)
+        wanted = _images(backup)
         try:
-            self.make_image(self._image(backup, image_id), self.db.read(server_backups.chain, backup.id))
+            self.make_images(wanted, self.db.read(server_backups.chain, backup.id))
         except (exceptions.ServiceUnavailable, exceptions.ImageUploadFailed, OSError) as error:
             reason = error.message if isinstance(error, exceptions.NovaLiteException) else str(error)
             LOG.warning("The image of backup %s cannot be made now: %s", backup.id, reason)
@@ -165,33 +166,39 @@ class StoredBackups:
             return
         except exceptions.NovaLiteException as error:
             LOG.warning("No image can be made of backup %s: %s", backup.id, error.message)
-            self.images.discard(_call(backup, image_id, _UPLOADER))
+            for image in wanted.values():
+                self.images.discard(_call(backup, image.id, _UPLOADER))
             self.db.write(server_backups.end_restore, backup.id, image_id, RestoreStatus.FAILED, error.message)
             return
         self.db.write(server_backups.end_restore, backup.id, image_id, RestoreStatus.READY, None)
         LOG.info("Image %s is made of backup %s", image_id, backup.id)
 
-    def make_image(self, wanted: Image, links: Sequence[ServerBackup]) -> None:
-        """Make an image of a backup, unless an earlier attempt has done so. The quota of its owner holds.
+    def make_images(self, wanted: Mapping[str, Image], links: Sequence[ServerBackup]) -> None:
+        """Make images of disks of a backup, unless an earlier attempt has done so. The quota of their owner holds.
 
-        ``links``: the whole backup and its increments, oldest first. They may be of another site.
+        ``wanted``: images by the ids of volumes, "" for the server's own root disk. ``links``: the whole backup and its
+        increments, oldest first. They may be of another site.
         """
-        image = self.images.register_for_owner(wanted) or self.db.write(server_backups.register_image, wanted)
-        if image.status == "active":
-            return
         backup = links[-1]
-        with self._temporary() as path:
-            os.remove(path)
-            self._blocking(chain.extract, self._of(backup), links, path)
-            self.images.upload(image, path, _UPLOADER, lambda _: None)
-            self.images.publish(_call(backup, image.id, _UPLOADER, wanted.owner))
-        if self.images.has_local_rows and self.db.write(server_backups.restored_image, image.id) is None:
-            raise exceptions.ImageNotFound(image_id=image.id)
+        registered = {name: self._register(image) for name, image in wanted.items()}
+        missing = {name: image for name, image in registered.items() if image.status != "active"}
+        if not missing:
+            return
+        with contextlib.ExitStack() as stack:
+            paths = {name: stack.enter_context(self._temporary()) for name in missing}
+            for path in paths.values():
+                os.remove(path)
+            self._blocking(chain.extract, self._of(backup), links, paths)
+            for name, image in missing.items():
+                self.images.upload(image, paths[name], _UPLOADER, lambda _: None)
+                self.images.publish(_call(backup, image.id, _UPLOADER, wanted[name].owner))
+                files.remove(paths[name])
+        for image in missing.values():
+            if self.images.has_local_rows and self.db.write(server_backups.restored_image, image.id) is None:
+                raise exceptions.ImageNotFound(image_id=image.id)
 
-    @staticmethod
-    def _image(backup: ServerBackup, image_id: str) -> Image:
-        image = msgspec.convert(backup.server["image"], Image)
-        return msgspec.structs.replace(image, id=image_id, disk_format="qcow2", hidden=False)
+    def _register(self, wanted: Image) -> Image:
+        return self.images.register_for_owner(wanted) or self.db.write(server_backups.register_image, wanted)
 
     # --- remove
 
@@ -217,6 +224,23 @@ class StoredBackups:
             files.remove(path)
         with files.large_part(place, _TEMPORARY) as path:
             yield path
+
+
+def _images(backup: ServerBackup) -> dict[str, Image]:
+    """Return the images to make of a backup, by the ids of volumes."""
+    root = msgspec.convert(backup.server["image"], Image)
+    root = msgspec.structs.replace(root, id=str(backup.restored_image_id), disk_format="qcow2", hidden=False)
+    if not backup.disks:
+        return {"": root}
+    return {disk.volume_id: root if disk.is_root else _image_of_volume(root, disk) for disk in backup.disks}
+
+
+def _image_of_volume(root: Image, disk: BackupDisk) -> Image:
+    """Return the image of an attached volume. No guest boots from it, so it has no properties of hardware."""
+    name = f"{root.name} {disk.device or disk.volume_id}"
+    properties = {key: root.properties[key] for key in ("backup_type", "backup_id") if key in root.properties}
+    image_id = str(disk.image_id)
+    return msgspec.structs.replace(root, id=image_id, name=name, properties=properties, min_disk=0, min_ram=0)
 
 
 def _call(backup: ServerBackup, image_id: str, host: str | None = None, owner: str | None = None) -> ImageCall:

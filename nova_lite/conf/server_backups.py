@@ -12,7 +12,7 @@ OPTS = [
         default="images",
         choices=[
             ("images", "each backup is an image with the whole root disk"),
-            ("restic", "increments of the root disk, deduplicated and encrypted in a repository"),
+            ("restic", "increments of the root disk, and volumes, deduplicated and encrypted in a repository"),
         ],
         help=(
             "How backups by policies are stored. Backups that exist are kept, and can be restored, if this changes. "

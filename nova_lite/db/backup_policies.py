@@ -18,7 +18,7 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import BackupPolicy as Row
 from nova_lite.db.models import Instance, InstanceTag
 from nova_lite.db.rows import to_object, values_of
-from nova_lite.objects import BackupPolicy, BackupStatus, PolicyStatus, ServerBackup, ServerProtection
+from nova_lite.objects import BackupEngine, BackupPolicy, BackupStatus, PolicyStatus, ServerBackup, ServerProtection
 from nova_lite.objects.backup import Every
 from nova_lite.objects.replication import SiteRole
 from nova_lite.operations import states
@@ -26,7 +26,7 @@ from nova_lite.operations import states
 #: Columns that a request sets.
 CHANGEABLE = (
     *("name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly"),
-    *("not_before", "not_after", "servers", "tags", "all_servers"),
+    *("not_before", "not_after", "servers", "tags", "all_servers", "volumes"),
 )
 #: Statuses of a backup that exists, or is being made.
 _CURRENT = (BackupStatus.COMPLETE, BackupStatus.STORING, BackupStatus.RUNNING)
@@ -64,6 +64,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, polic
     if not context.project_id:
         raise exceptions.Forbidden("A backup policy belongs to a project; this token is for none.")
     schedule.check(policy)
+    policy.volumes = _with_volumes(uow, policy.volumes)
     _check_servers(uow, context.project_id, policy.servers)
     _check_quota(uow, context.project_id, conf.server_backups.policies_per_project)
     row = Row(uuid=str(uuid.uuid4()), project_id=context.project_id, user_id=context.user_id or "", created_at=uow.now)
@@ -80,6 +81,8 @@ def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: di
     policy = _object(row)
     for name, value in values.items():
         setattr(policy, name, value)
+    if "volumes" in values:
+        policy.volumes = _with_volumes(uow, policy.volumes)
     policy.every = Every(policy.every)
     schedule.check(policy)
     if "servers" in values:
@@ -198,6 +201,17 @@ def _protection(
         complete=complete,
         failed=failed if complete is None or (failed and failed.scheduled_for > complete.scheduled_for) else None,
     )
+
+
+def _with_volumes(uow: UnitOfWork, wanted: bool | None) -> bool:
+    """Return whether backups contain attached volumes. None: if the engine supports that. Raises `InvalidInput`."""
+    is_possible = uow.conf.server_backups.engine == BackupEngine.RESTIC
+    if wanted and not is_possible:
+        raise exceptions.InvalidInput(
+            reason="backups of this cloud are images of root disks, without attached volumes: set volumes to false, "
+            "or ask the operator for [server_backups] engine = restic"
+        )
+    return is_possible if wanted is None else wanted
 
 
 def _write(row: Row, policy: BackupPolicy, now: datetime.datetime) -> None:

@@ -693,6 +693,7 @@ class BackupPolicy(Numbered, Changed, Base):
     servers: Mapped[list[str]] = mapped_column(sa.JSON)
     tags: Mapped[list[str]] = mapped_column(sa.JSON)
     all_servers: Mapped[bool]
+    volumes: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     next_run_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
@@ -740,6 +741,7 @@ class ServerBackup(Numbered, Created, Base):
     restored_image_id: Mapped[str | None] = mapped_column(Uuid)
     restore_status: Mapped[str | None] = mapped_column(sa.String(16))
     restore_reason: Mapped[str | None] = mapped_column(sa.Text)
+    disks: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class UsageAudit(Numbered, Base):

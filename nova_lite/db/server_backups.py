@@ -15,14 +15,17 @@ import msgspec
 import sqlalchemy as sa
 
 from nova_lite import objects, operations
+from nova_lite.backups import disk_parts
+from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import actions, images, instances, models
+from nova_lite.db import actions, block_devices, images, instances, models, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.db.models import ServerBackup as Row
 from nova_lite.db.rows import to_object
 from nova_lite.objects import (
+    BackupDisk,
     BackupEngine,
     BackupPolicy,
     BackupQuery,
@@ -32,6 +35,7 @@ from nova_lite.objects import (
     RestoreStatus,
     ServerBackup,
 )
+from nova_lite.objects.block_device import DeviceState, root_volume
 from nova_lite.operations import states
 
 #: Event of the action that reports a backup that did not begin.
@@ -112,13 +116,31 @@ def want_image(uow: UnitOfWork, context: RequestContext, backup_id: str) -> Serv
         raise exceptions.ServerBackupNotComplete(backup_id=backup_id, status=row.status)
     if row.engine == BackupEngine.IMAGES or row.restore_status == RestoreStatus.WANTED:
         return to_backup(row)
-    is_there = row.restored_image_id is not None and images.by_id(uow, row.restored_image_id) is not None
+    is_there = all(images.by_id(uow, image_id) is not None for image_id in _images_of(row))
     if row.restore_status != RestoreStatus.READY or not is_there:
         row.restored_image_id, row.restore_reason = str(uuid.uuid4()), None
         row.restore_status = RestoreStatus.WANTED
+        _name_images(row)
     row.held_until = uow.now + HOLD
     uow.session.flush()
     return to_backup(row)
+
+
+def _name_images(row: Row) -> None:
+    """Give each disk the id of the image that will be made of it. That of the root disk is the backup's own."""
+    disks = _disks(row)
+    for disk in disks:
+        disk.image_id = row.restored_image_id if disk.is_root else str(uuid.uuid4())
+    row.disks = msgspec.to_builtins(disks)
+
+
+def _images_of(row: Row) -> list[str]:
+    """Return the ids of the images that are made of a backup."""
+    return [disk.image_id for disk in _disks(row) if disk.image_id is not None] or [str(row.restored_image_id)]
+
+
+def _disks(row: Row) -> list[BackupDisk]:
+    return msgspec.convert(row.disks or [], list[BackupDisk])
 
 
 # --- for policies
@@ -234,6 +256,30 @@ def base_of(uow: UnitOfWork, row: Row, server: models.Instance, full_every: int)
     return base if base.increments + 1 < full_every else None
 
 
+def disks_to_back_up(uow: UnitOfWork, server: models.Instance, volumes_too: bool) -> list[BackupDisk]:
+    """Return the disks of a server that a backup contains, the root disk first. Encrypted volumes are left out.
+
+    A volume that the server boots from is always in it. Raises `BackupOfVolumes` if that is encrypted.
+    """
+    attached = [
+        device
+        for device in block_devices.of(server)
+        if device.is_volume and device.volume_id is not None and device.state is DeviceState.ATTACHED
+    ]
+    found = []
+    for device in attached:
+        volume = volumes.by_id(uow, str(device.volume_id))
+        is_encrypted = volume is not None and volume.encryption_key_id is not None
+        if device.is_root and is_encrypted:
+            raise exceptions.BackupOfVolumes()
+        if not is_encrypted and (device.is_root or volumes_too):
+            name = device.device_name or ""
+            found.append(BackupDisk(volume_id=str(device.volume_id), device=name, is_root=device.is_root))
+    if root_volume(block_devices.of(server)) is None:
+        found.append(BackupDisk(is_root=True))
+    return sorted(found, key=lambda disk: (not disk.is_root, disk.device, disk.volume_id))
+
+
 def begin(
     uow: UnitOfWork,
     row: Row,
@@ -242,10 +288,12 @@ def begin(
     image: Image,
     engine: BackupEngine,
     base: Row | None,
+    disks: Sequence[BackupDisk] = (),
 ) -> None:
     """Record that the backup's action was accepted, and what a new server of the backup needs."""
     row.engine, row.generation, row.has_image = engine, server.generation, engine is BackupEngine.RESTIC
     row.base_id = None if base is None else base.uuid
+    row.disks = msgspec.to_builtins(list(disks))
     row.status, row.action_id, row.host, row.reason = BackupStatus.RUNNING, action_id, server.host, None
     row.attempts += 1
     row.started_at = uow.now
@@ -347,29 +395,49 @@ def begin_storing(uow: UnitOfWork, backup_id: str, size: int) -> bool:
     return _end_running(uow, backup_id, BackupStatus.STORING, size)
 
 
-def store_backup(
-    uow: UnitOfWork, backup_id: str, base_id: str | None, disk_size: int, snapshot: str, digest: str
-) -> bool:
+def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: str, digest: str) -> bool:
     """Record that the data of a backup are in its repository: it is complete. Return False if nobody wants it.
 
-    Raises `BackupDataInvalid` for an increment whose base is gone, or is a backup of another disk.
+    ``header``: of its stream. Raises `BackupDataInvalid` if a disk is missing, and for an increment whose base is gone,
+    or is a backup of other disks.
     """
     row = lock(uow, backup_id, BackupStatus.STORING)
     if row is None:
         return False
-    row.base_id, row.increments = base_id, 0
-    if base_id is not None:
-        base = uow.session.scalars(sa.select(Row).where(Row.uuid == base_id).with_for_update()).first()
+    disks = _sized(_disks(row), disk_parts.of(header))
+    row.base_id, row.increments = header.base, 0
+    if header.base is not None:
+        base = uow.session.scalars(sa.select(Row).where(Row.uuid == header.base).with_for_update()).first()
         if base is None or base.snapshot is None:
             raise exceptions.BackupDataInvalid(reason="the backup that they are based on was deleted")
-        mine = (row.instance_uuid, row.project_id, row.host, row.generation, disk_size)
-        if (base.instance_uuid, base.project_id, base.host, base.generation, base.disk_size) != mine:
+        mine = (row.instance_uuid, row.project_id, row.host, row.generation, header.size)
+        known = (base.instance_uuid, base.project_id, base.host, base.generation, base.disk_size)
+        if known != mine or layout(to_backup(base)) != [(disk.volume_id, disk.size) for disk in disks]:
             raise exceptions.BackupDataInvalid(reason="the backup that they are based on is one of another disk")
         row.increments = base.increments + 1
-    row.status, row.disk_size, row.snapshot, row.digest = BackupStatus.COMPLETE, disk_size, snapshot, digest
+    row.status, row.disk_size, row.snapshot, row.digest = BackupStatus.COMPLETE, header.size, snapshot, digest
+    row.disks = msgspec.to_builtins(disks)
     row.reason, row.finished_at = None, uow.now
     uow.session.flush()
     return True
+
+
+def _sized(disks: list[BackupDisk], parts: Sequence[DiskPart]) -> list[BackupDisk]:
+    """Return the disks of a backup with their sizes. Raises `BackupDataInvalid` unless ``parts`` are these disks."""
+    disks = disks or [BackupDisk(is_root=True)]
+    if [disk.volume_id for disk in disks] != [part.volume_id for part in parts]:
+        raise exceptions.BackupDataInvalid(
+            reason="they have other disks than those that the backup is of. If the host is of an older version, "
+            "upgrade it"
+        )
+    for disk, part in zip(disks, parts, strict=True):
+        disk.size = part.size
+    return disks
+
+
+def layout(backup: ServerBackup) -> list[tuple[str, int]]:
+    """Return volume and size of each disk in a stored backup."""
+    return [(disk.volume_id, disk.size) for disk in backup.disks] or [("", backup.disk_size)]
 
 
 def put_storing_off(uow: UnitOfWork, backup_id: str, reason: str) -> bool:
@@ -439,13 +507,15 @@ def restored_image(uow: UnitOfWork, image_id: str) -> Image | None:
 
 
 def end_restore(uow: UnitOfWork, backup_id: str, image_id: str, status: RestoreStatus, reason: str | None) -> None:
-    """Record what became of the image of a backup."""
+    """Record what became of the images of a backup. ``image_id``: that of its root disk."""
     row = lock(uow, backup_id, BackupStatus.COMPLETE)
+    made = [image_id]
     if row is not None and row.restored_image_id == image_id:
         row.restore_status, row.restore_reason = status, None if reason is None else reason[:_REASON]
+        made = _images_of(row)
         uow.session.flush()
     if status is RestoreStatus.FAILED:
-        images.drop(uow, [image_id])
+        images.drop(uow, made)
 
 
 def to_forget(uow: UnitOfWork) -> list[ServerBackup]:
@@ -561,7 +631,7 @@ def _cause(action: InstanceAction | None) -> str:
 
 def to_backup(row: Row) -> ServerBackup:
     """Convert a row."""
-    return to_object(ServerBackup, row, id=row.uuid, status=BackupStatus(row.status))
+    return to_object(ServerBackup, row, id=row.uuid, status=BackupStatus(row.status), disks=_disks(row))
 
 
 def _visible(uow: UnitOfWork, context: RequestContext, backup_id: str, lock: bool = False) -> Row:

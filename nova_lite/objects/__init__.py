@@ -24,6 +24,7 @@ from nova_lite.objects.action import ActionCommand, ActionReport, InstanceAction
 from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.audit import AuditEvent, AuditQuery
 from nova_lite.objects.backup import (
+    BackupDisk,
     BackupEngine,
     BackupPolicy,
     BackupQuery,
@@ -159,6 +160,7 @@ __all__ = [
     "AuditQuery",
     "AvailabilityZone",
     "BackedUpVolume",
+    "BackupDisk",
     "BackupEngine",
     "BackupPolicy",
     "BackupQuery",

@@ -24,7 +24,8 @@ class BackupPolicy(msgspec.Struct, kw_only=True):
     ``keep_hourly``, ``keep_daily`` and ``keep_weekly``: numbers of hours, days and weeks whose newest backup is kept.
     ``not_before`` and ``not_after``: minutes of the day between which backups begin; the window may contain midnight.
     ``servers``: uuids. A server is a target if it is listed, has one of the ``tags``, or if ``all_servers`` is set.
-    ``next_run_at``: the next time of the schedule; None while the policy is disabled.
+    ``volumes``: backups contain the attached volumes, too; None: the default of the engine. ``next_run_at``: the next
+    time of the schedule; None while the policy is disabled.
     """
 
     id: str = ""
@@ -42,6 +43,7 @@ class BackupPolicy(msgspec.Struct, kw_only=True):
     servers: list[str] = msgspec.field(default_factory=list)
     tags: list[str] = msgspec.field(default_factory=list)
     all_servers: bool = False
+    volumes: bool | None = None
     project_id: str = ""
     user_id: str = ""
     created_at: datetime.datetime | None = None
@@ -80,6 +82,20 @@ class RestoreStatus(enum.StrEnum):
     FAILED = "failed"
 
 
+class BackupDisk(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Disk of a backup in a repository.
+
+    ``volume_id``: "" is the server's own root disk. ``device``: its name in the guest (/dev/vdb), "" of the root disk.
+    ``size``: bytes. ``image_id``: the image that is made of it.
+    """
+
+    volume_id: str = ""
+    device: str = ""
+    is_root: bool = False
+    size: int = 0
+    image_id: str | None = None
+
+
 class ServerBackup(msgspec.Struct, kw_only=True):
     """Backup of a server that a policy has made, or will make.
 
@@ -90,7 +106,8 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     A backup in a repository has more. ``generation``: of the server when it was made. ``base_id``: the backup that it
     is an increment of. ``increments``: their number since the last whole backup. ``disk_size``: bytes of the disk.
     ``snapshot`` and ``digest``: its stream in the repository. ``has_image``: the uploaded stream is still in the image
-    store. ``restored_image_id``, ``restore_status`` and ``restore_reason``: the image that is made of it.
+    store. ``restored_image_id``, ``restore_status`` and ``restore_reason``: the image that is made of its root disk.
+    ``disks``: what is in it, the root disk first. Backups of older versions have none there, and contain the root disk.
     """
 
     id: str
@@ -121,6 +138,7 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     restored_image_id: str | None = None
     restore_status: str | None = None
     restore_reason: str | None = None
+    disks: list[BackupDisk] = msgspec.field(default_factory=list)
 
 
 class BackupQuery(msgspec.Struct, kw_only=True, omit_defaults=True):

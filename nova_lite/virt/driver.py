@@ -17,6 +17,7 @@ import abc
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -434,26 +435,42 @@ class Snapshots(Protocol):
         ...
 
 
-class BackupRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """Backup of a root disk. ``backup_id``: its id, which is never used again.
+#: Yields the path of a raw file with the data of a volume that no guest uses.
+ExportVolume = Callable[[str], AbstractContextManager[str]]
 
-    ``base``: an earlier backup, and ``base_size`` the size of its disk in bytes. None: the backup is a whole one.
+
+class BackupRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """Backup of a guest's disks. ``backup_id``: its id, which is never used again.
+
+    ``disks``: ids of volumes, "" for the root disk; empty: the root disk alone, whose stream names no disks. ``base``:
+    an earlier backup, ``base_size`` the size of its disk in bytes, and ``base_disks`` volume and size of each of its
+    disks. None: the backup is a whole one.
     """
 
     backup_id: str
+    disks: list[str] = []
     base: str | None = None
     base_size: int = 0
+    base_disks: list[tuple[str, int]] = []
 
 
 @runtime_checkable
 class IncrementalBackups(Protocol):
     """A driver that can write what has changed on a guest's disk since an earlier backup."""
 
-    def back_up_disk(self, instance_uuid: str, target: str, request: BackupRequest, check: Callable[[], None]) -> None:
-        """Write a stream of the root disk (`nova_lite.backups.disk_data`) to the new file ``target``.
+    def back_up_disk(
+        self,
+        instance_uuid: str,
+        target: str,
+        request: BackupRequest,
+        check: Callable[[], None],
+        exported: ExportVolume,
+    ) -> None:
+        """Write a stream of the disks, as they are at one moment, to ``target`` (`nova_lite.backups.disk_data`).
 
-        It is an increment of ``request.base`` only if all changes since then are known for sure, and a whole disk
-        otherwise. The guest is treated as in `Snapshots.snapshot`, and so is ``check``.
+        It is an increment of ``request.base`` only if all changes since then are known for sure, and whole disks
+        otherwise. The guest is treated as in `Snapshots.snapshot`, and so is ``check``. ``exported``: the data of
+        volumes, if the guest is off.
         """
         ...
 

@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.backups import disk_data
+from nova_lite.backups import disk_data, disk_parts
 from nova_lite.base import exceptions, failpoints, files
 from nova_lite.hardware import traits
 from nova_lite.objects import (
@@ -545,23 +545,45 @@ class FakeDriver(driver.ComputeDriver):
             file.write(QCOW2_HEADER + data)
 
     def back_up_disk(
-        self, instance_uuid: str, target: str, request: driver.BackupRequest, check: Callable[[], None]
+        self,
+        instance_uuid: str,
+        target: str,
+        request: driver.BackupRequest,
+        check: Callable[[], None],
+        exported: driver.ExportVolume,
     ) -> None:
-        """Write the disk's text as the first bytes of a disk, which is the same in an increment."""
+        """Write the disk's text as the first bytes of a disk, which is the same in an increment. Volumes are whole."""
         domain = self._read(instance_uuid)
         self._step("snapshot")
         check()
         failpoints.check_disk()
-        with open(os.path.join(os.path.dirname(self._console(instance_uuid)), "disk"), "rb") as disk:
-            data = disk.read()
         is_known = domain.checkpoint is not None and request.base == domain.checkpoint
-        base = request.base if is_known and request.base_size == _MIB else None
-        header = disk_data.DiskHeader(size=_MIB, data=[(0, len(data))], base=base)
+        made: list[tuple[disk_data.DiskPart, disk_data.DiskHeader]] = []
+        contents = []
+        for volume_id in request.disks or [""]:
+            data, size = self._disk(instance_uuid), _MIB
+            if volume_id:
+                with exported(volume_id) as path, open(path, "rb") as volume:
+                    data, size = volume.read(_MIB), os.path.getsize(path)
+            part = disk_data.DiskPart(volume_id=volume_id, size=size)
+            made.append((part, disk_data.DiskHeader(size=size, data=[(0, len(data))] if data else [])))
+            contents.append(data)
+        layout = [(part.volume_id, part.size) for part, _ in made]
+        is_same = layout == request.base_disks if request.disks else request.base_size == _MIB
+        base = request.base if is_known and is_same and "" in (request.disks or [""]) else None
+        header = disk_parts.joined(made, base)
+        if not request.disks:
+            header = disk_data.DiskHeader(size=header.size, data=header.data, base=base)
         with open(target, "wb", opener=files.private_opener) as file:
             disk_data.write_header(file, header)
-            file.write(data)
+            for data in contents:
+                file.write(data)
         domain.checkpoint = request.backup_id
         self._write(domain)
+
+    def _disk(self, instance_uuid: str) -> bytes:
+        with open(os.path.join(os.path.dirname(self._console(instance_uuid)), "disk"), "rb") as disk:
+            return disk.read()
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
         """Attach the volume. Fail if another domain on any host of the cloud has it."""

@@ -79,9 +79,9 @@ class InProcessCloud:
             request.body = json.dumps(body).encode()
         return request.get_response(self._app)
 
-    def send_create(self, name: str = "one") -> str:
-        """Send a create and return the server's id."""
-        body = {"name": name, "imageRef": self.image_id, "flavorRef": "1", "networks": "auto"}
+    def send_create(self, name: str = "one", **more: Any) -> str:
+        """Send a create and return the server's id. ``more``: further attributes of the server."""
+        body = {"name": name, "imageRef": self.image_id, "flavorRef": "1", "networks": "auto", **more}
         response = self.request("POST", "/servers", {"server": body})
         assert response.status_code == 202, response.text
         self.last_created: str = response.json["server"]["id"]
@@ -93,9 +93,9 @@ class InProcessCloud:
             query = "SELECT count(*) FROM instance_actions WHERE instance_uuid = ? AND finish_time IS NULL"
             return connection.execute(query, (server_id,)).fetchone() == (0,)
 
-    def create(self, name: str = "one") -> str:
+    def create(self, name: str = "one", **more: Any) -> str:
         """Create a server and return its id once it is ACTIVE."""
-        server_id = self.send_create(name)
+        server_id = self.send_create(name, **more)
         self.wait_for("the server is ACTIVE", lambda: self.settled(server_id) == "ACTIVE")
         return server_id
 

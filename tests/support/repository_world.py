@@ -6,20 +6,22 @@ import contextlib
 import hashlib
 import io
 import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nova_lite.backups import disk_data
-from nova_lite.backups.disk_data import DiskHeader
+from nova_lite.backups import disk_data, disk_parts
+from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.backups.repository import Stored
 from nova_lite.base import exceptions
 from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.conductor.stored_backups import StoredBackups
-from nova_lite.db import images, server_backups
+from nova_lite.db import backup_policies, block_devices, images, instances, models, server_backups
 from nova_lite.image import qcow2, store
-from nova_lite.objects import BackupStatus, ImageQuery, ServerBackup
+from nova_lite.objects import BackupStatus, BlockDevice, ImageQuery, ServerBackup
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from tests.support.backup_world import HOUR, Backups
 
@@ -83,7 +85,7 @@ class Conductor:
 
 
 class InRepository(Backups):
-    """A server whose backups are in a repository. ``disk``: its content."""
+    """A server whose backups are in a repository. ``disk`` and ``volumes``: contents of its disks."""
 
     #: Power state that the host reports of its guest.
     power_state = PowerState.RUNNING
@@ -92,8 +94,11 @@ class InRepository(Backups):
         super().__init__(path)
         for name, value in {"engine": "restic", "full_every": 4}.items():
             self.conf.set_override(name, value, "server_backups")
+        self.db.write(backup_policies.update, self.context(), self.policy.id, {"volumes": True})
+        self.make_due()
         self.repository = FakeRepository()
         self.disk = bytearray(b"a" * SIZE)
+        self.volumes: dict[str, bytearray] = {}
         self.uploaded: bytes | None = None
         self.engine.images.conductor = Conductor(self)  # type: ignore[assignment]
         self.begin_anew()
@@ -120,7 +125,43 @@ class InRepository(Backups):
         power = int(self.power_state)
         self.reports.finish_action(self.context(), str(command.host), command.action_id, power, error, "")
 
+    def attach(self, volume_id: str, content: bytes, boot_index: int | None = None, encrypted: bool = False) -> None:
+        """Attach a volume with this content to the server."""
+        self.volumes[volume_id] = bytearray(content)
+        device = BlockDevice(
+            uuid=str(uuid.uuid4()),
+            source_type=DeviceSource.VOLUME,
+            destination_type="volume",
+            boot_index=boot_index,
+            device_name=f"/dev/vd{'abcdef'[len(self.volumes) if boot_index is None else 0]}",
+            volume_id=volume_id,
+        )
+
+        def write(uow: Any) -> None:
+            row = instances.get_row(uow, self.context(admin=True), self.uuid)
+            block_devices.keep(row, [*block_devices.of(row), device])
+            key_id = str(uuid.uuid4()) if encrypted else None
+            values = {"id": volume_id, "project_id": row.project_id, "size": 1, "status": "in-use"}
+            uow.session.add(models.Volume(**values, created_at=uow.now, encryption_key_id=key_id))
+
+        self.db.write(write)
+
+    def stream_of_disks(self, names: list[str], base: str | None) -> bytes:
+        """Return a stream of the disks that the command names. An increment has volumes as a whole."""
+        made = []
+        target = io.BytesIO()
+        for name in names:
+            content = self.volumes.get(name, self.disk)
+            header = DiskHeader(size=len(content), data=[(0, len(content))])
+            made.append((DiskPart(volume_id=name, size=len(content)), header))
+        disk_data.write_header(target, disk_parts.joined(made, base))
+        for name in names:
+            target.write(self.volumes.get(name, self.disk))
+        return target.getvalue()
+
     def stream(self, base: str | None) -> bytes:
+        if "disks" in self.request:
+            return self.stream_of_disks(self.request["disks"], base)
         target, changed = io.BytesIO(), SIZE - len(self.disk.lstrip(b"a")) if base else 0
         extents = [(changed, SIZE - changed)] if changed < SIZE else []
         disk_data.write_header(target, DiskHeader(size=SIZE, data=extents, base=base))

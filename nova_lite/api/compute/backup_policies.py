@@ -42,6 +42,7 @@ _POLICY: t.Schema = {
     "retention": _RETENTION,
     "window": _WINDOW,
     "targets": _TARGETS,
+    "volumes": {"type": "boolean"},
 }
 CREATE_BODY = t.wrapped("backup_policy", t.strict(_POLICY, ("name", "schedule", "retention", "targets")))
 UPDATE_BODY = t.wrapped("backup_policy", t.strict(_POLICY, minProperties=1))
@@ -81,7 +82,8 @@ class BackupPolicies(Extension):
         """Create a backup policy.
 
         The schedule has a ``minute``, for days an ``hour`` and for weeks a ``weekday``, all in UTC. The retention keeps
-        the newest backup of as many hours, days and weeks as it says. Backups begin only within the window.
+        the newest backup of as many hours, days and weeks as it says. Backups begin only within the window. With
+        ``volumes``, which is the default of engine ``restic``, they contain the attached volumes, too.
         """
         policy = BackupPolicy(**_changes(req.data["backup_policy"]))
         created = self.conductor.backup_policy_create(req.context, policy)
@@ -117,7 +119,7 @@ class BackupPolicies(Extension):
 
 def _changes(body: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of the policy that the body sets."""
-    changes: dict[str, Any] = {name: body[name] for name in ("name", "enabled") if name in body}
+    changes: dict[str, Any] = {name: body[name] for name in ("name", "enabled", "volumes") if name in body}
     if (schedule := body.get("schedule")) is not None:
         changes["every"] = Every(schedule["every"])
         changes |= {"minute": int(schedule.get("minute", 0)), "hour": int(schedule.get("hour", 0))}
@@ -156,6 +158,7 @@ def _view(policy: BackupPolicy) -> dict[str, Any]:
         "retention": {"hourly": policy.keep_hourly, "daily": policy.keep_daily, "weekly": policy.keep_weekly},
         "window": {"not_before": _clock(policy.not_before), "not_after": _clock(policy.not_after)},
         "targets": {"servers": policy.servers, "tags": policy.tags, "all": policy.all_servers},
+        "volumes": bool(policy.volumes),
         "project_id": policy.project_id,
         "user_id": policy.user_id,
         "created_at": view_helpers.iso_seconds(policy.created_at),

@@ -12,12 +12,13 @@ from nova_lite.api.compute.servers import create
 from nova_lite.api.compute.servers import view as view_of_server
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import BackupEngine, BackupQuery, BackupStatus, RestoreStatus, ServerBackup
+from nova_lite.objects import BackupDisk, BackupEngine, BackupQuery, BackupStatus, RestoreStatus, ServerBackup
 from nova_lite.policies import backups as policies
 from nova_lite.policies import servers as server_policies
 
 # --- schemas
 
+_GIB = 1024**3
 _PASSWORD: t.Schema = {"type": "string"}
 
 INDEX_QUERY = t.strict(
@@ -104,10 +105,11 @@ class ServerBackups(Extension):
 
     @declares(policies.BACKUP_IMAGE, body=IMAGE_BODY, status=202, response="server_backup", faults=(409,))
     def make_image(self, req: Request, id: str) -> Response:
-        """Make an image of a complete backup in the repository, for a restoration or for a volume.
+        """Make an image of each disk of a complete backup in the repository, for a restoration or for volumes.
 
-        The image is the project's: quotas hold, and it stays until somebody deletes it. ``restore_status`` of the
-        backup becomes ``ready``, and ``image_id`` names the image. A backup that is an image is returned unchanged.
+        The images are the project's: quotas hold, and they stay until somebody deletes them. ``restore_status`` of the
+        backup becomes ``ready``. ``image_id`` names the image of the root disk, and each of the ``disks`` its own. A
+        backup that is an image is returned unchanged.
         """
         return Response({"server_backup": view(self.conductor.server_backup_want_image(req.context, id))}, 202)
 
@@ -115,8 +117,9 @@ class ServerBackups(Extension):
     def restore(self, req: Request, id: str) -> Response:
         """Restore a server in place: rebuild it from a complete backup.
 
-        It keeps its id, its addresses, its volumes and its flavor. What was written to its disk since the backup is
-        lost. The rule of rebuilds has to allow it, too.
+        It keeps its id, its addresses, its volumes and its flavor. What was written to its root disk since the backup
+        is lost, also if that is a volume. Its other volumes stay as they are. The rule of rebuilds has to allow it,
+        too.
         """
         req.authorize(server_policies.REBUILD)
         password = server_password.admin_password(req.data["restore"])
@@ -125,7 +128,7 @@ class ServerBackups(Extension):
             "image_ref": backup.image_id,
             "changes": {},
             "injected_files": {},
-            "reimage_boot_volume": False,
+            "reimage_boot_volume": _boots_from_volume(backup),
             "admin_password": password,
         }
         try:
@@ -140,12 +143,13 @@ class ServerBackups(Extension):
         """Create a new server of a complete backup, whether or not the old one exists.
 
         What the body does not name is as at the time of the backup: name, flavor, networks, metadata, tags and security
-        groups. Quotas hold. The rule of creates has to allow it, too.
+        groups. It gets new volumes with the data of those in the backup. Quotas hold. The rule of creates has to allow
+        it, too.
         """
         req.authorize(server_policies.CREATE)
         given = req.data["server"]
         backup = self.conductor.server_backup_hold(req.context, id)
-        req.data = {"server": {**_as_before(backup), **given, "imageRef": backup.image_id}}
+        req.data = {"server": {**_as_before(backup), **given, **_disks_of(backup)}}
         password = server_password.admin_password(given)
         created = self.compute.create(req.context, create.request_of(req, password)).instances[0]
         location = {"Location": req.link("servers", created.uuid)}
@@ -168,6 +172,28 @@ def _as_before(backup: ServerBackup) -> dict[str, Any]:
         "tags": server.get("tags", []),
         "security_groups": [{"name": name} for name in server.get("security_groups", [])],
         "config_drive": server.get("config_drive", False),
+    }
+
+
+def _disks_of(backup: ServerBackup) -> dict[str, Any]:
+    """Return the image, or the volumes to make of images, of a new server that is made of the backup."""
+    devices = [_volume(disk) for disk in backup.disks if disk.volume_id]
+    found: dict[str, Any] = {} if _boots_from_volume(backup) else {"imageRef": backup.image_id}
+    return {**found, "block_device_mapping_v2": devices} if devices else found
+
+
+def _boots_from_volume(backup: ServerBackup) -> bool:
+    return any(disk.is_root and disk.volume_id for disk in backup.disks)
+
+
+def _volume(disk: BackupDisk) -> dict[str, Any]:
+    return {
+        "boot_index": 0 if disk.is_root else -1,
+        "source_type": "image",
+        "destination_type": "volume",
+        "uuid": disk.image_id,
+        "volume_size": max(1, -(-disk.size // _GIB)),
+        "delete_on_termination": False,
     }
 
 
@@ -196,10 +222,21 @@ def view(backup: ServerBackup) -> dict[str, Any]:
         "image_id": image_id,
         "restore_status": backup.restore_status,
         "restore_reason": backup.restore_reason,
+        "disks": [_view_of_disk(disk, image_id is not None) for disk in backup.disks],
         "size": backup.size,
         "attempts": backup.attempts,
         "reason": backup.reason,
         "scheduled_for": view_helpers.iso_seconds(backup.scheduled_for),
         "started_at": view_helpers.iso_seconds(backup.started_at),
         "finished_at": view_helpers.iso_seconds(backup.finished_at),
+    }
+
+
+def _view_of_disk(disk: BackupDisk, has_images: bool) -> dict[str, Any]:
+    return {
+        "volume_id": disk.volume_id or None,
+        "device": disk.device or None,
+        "root": disk.is_root,
+        "size": disk.size,
+        "image_id": disk.image_id if has_images else None,
     }

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -38,14 +39,22 @@ def backup_instance(host: LocalHost, command: ActionCommand) -> None:
 
 
 def backup_disk(host: LocalHost, command: ActionCommand) -> None:
-    """Upload a stream of the root disk. ``payload["backup"]``: the `BackupRequest`."""
+    """Upload a stream of the disks. ``payload["backup"]``: the `BackupRequest`."""
     host.require_domain(command)
     driver = host.driver
     if not isinstance(driver, IncrementalBackups):
         raise exceptions.NotImplementedByDriver(operation="incremental backup")
     request = msgspec.convert(command.payload["backup"], BackupRequest)
+
+    def exported(volume_id: str) -> AbstractContextManager[str]:
+        if host.volumes.remote:
+            raise exceptions.VirtDriverError(
+                reason=f"volume {volume_id} is one of Cinder, and can be read only while the guest runs"
+            )
+        return host.volumes.exported(volume_id, "raw")
+
     _make_and_upload(
-        host, command, lambda path, check: driver.back_up_disk(command.instance.uuid, path, request, check)
+        host, command, lambda path, check: driver.back_up_disk(command.instance.uuid, path, request, check, exported)
     )
 
 

@@ -27,9 +27,11 @@ class SnapshotHandler(OperationHandler):
     ) -> dict[str, Any] | None:
         """Write the image.
 
-        ``payload``: the ``image`` to make, and whether it is ``registered`` with another service already.
+        ``payload``: the ``image`` to make, and whether it is ``registered`` with another service already. ``backup``: a
+        request for a stream, which contains the volume that the server boots from if it names ``disks``.
         """
-        if root_volume(block_devices.of(instance)) is not None:
+        is_in_stream = bool((payload.get("backup") or {}).get("disks"))
+        if root_volume(block_devices.of(instance)) is not None and not is_in_stream:
             return self.of_volumes(uow, context, instance, payload)
         image = _create_image(uow, payload)
         return {**payload, "image_id": image.id}

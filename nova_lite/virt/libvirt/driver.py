@@ -51,6 +51,7 @@ from nova_lite.virt.driver import (
     ComputeDriver,
     ConsoleAddress,
     DomainInfo,
+    ExportVolume,
     FetchImage,
     GuestStatistics,
     HostCounters,
@@ -779,9 +780,17 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._snapshots.snapshot(instance_uuid, self._records.directory(instance_uuid), target, check)
 
-    def back_up_disk(self, instance_uuid: str, target: str, request: BackupRequest, check: Callable[[], None]) -> None:
+    def back_up_disk(
+        self,
+        instance_uuid: str,
+        target: str,
+        request: BackupRequest,
+        check: Callable[[], None],
+        exported: ExportVolume,
+    ) -> None:
         with _files_errors():
-            self._backups.back_up(instance_uuid, self._records.directory(instance_uuid), target, request, check)
+            directory = self._records.directory(instance_uuid)
+            self._backups.back_up(instance_uuid, directory, target, request, check, exported)
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)

@@ -12,15 +12,19 @@ from typing import Any
 
 import pytest
 
-from nova_lite.backups import disk_data, qcow2_file
-from nova_lite.backups.disk_data import DiskHeader
+from nova_lite.backups import disk_data, disk_parts, qcow2_file
+from nova_lite.backups.disk_data import DiskHeader, Extent
+from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.virt.driver import BackupRequest, SpawnSpec, snapshots_path
 from nova_lite.virt.images import QemuImg
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.volume.local import LocalVolumes
 from tests.integration.libvirt.conftest import Images, boot, guest_spec, wait_for
 from tests.integration.libvirt.guests import console_line, user_data
+from tests.integration.libvirt.volumes import device, local_volumes
 
 IDS = [f"{number}1111111-1111-4111-8111-111111111111" for number in range(6)]
+VOLUME = "71111111-1111-4111-8111-111111111111"
 #: The first boot writes A, and the next ones write B and zeros. The test guest's root disk has no file system.
 WRITE = """
 n=$(busybox dd if=/dev/vda bs=512 skip=20000 count=1 2>/dev/null | busybox head -c 1)
@@ -36,21 +40,34 @@ fi
 
 
 class Guest:
-    """A real guest, its disk, and its backups."""
+    """A real guest with a volume, and its backups. ``volume``: the volume's file."""
 
-    def __init__(self, driver: LibvirtDriver, spec: SpawnSpec, directory: Path) -> None:
-        self.driver, self.uuid, self.directory = driver, spec.instance.uuid, directory
+    def __init__(self, driver: LibvirtDriver, spec: SpawnSpec, directory: Path, volumes: LocalVolumes) -> None:
+        self.driver, self.uuid, self.directory, self.volumes = driver, spec.instance.uuid, directory, volumes
         self.disk = Path(driver.conf.state_path, "instances", self.uuid, "disk")
+        self.volume = Path(volumes.require(VOLUME))
 
-    def back_up(self, number: int, base: int | None = None) -> DiskHeader:
-        """Make a backup, and check that it makes the disk together with ``base`` and what that is based on."""
+    def back_up(self, number: int, base: int | None = None, disks: tuple[str, ...] = ("", VOLUME)) -> DiskHeader:
+        """Make a backup, and check that it makes the disks together with ``base`` and what that is based on."""
         path = self.path(number)
-        request = BackupRequest(backup_id=IDS[number], base=None if base is None else IDS[base], base_size=self.size)
-        self.driver.back_up_disk(self.uuid, str(path), request, lambda: None)
+        sizes = {"": self.size, VOLUME: self.volume.stat().st_size}
+        request = BackupRequest(
+            backup_id=IDS[number],
+            disks=list(disks),
+            base=None if base is None else IDS[base],
+            base_size=self.size,
+            base_disks=[(name, sizes[name]) for name in disks],
+        )
+        self.driver.back_up_disk(
+            self.uuid, str(path), request, lambda: None, lambda volume_id: self.volumes.exported(volume_id, "raw")
+        )
         with path.open("rb") as file:
             header = disk_data.read_header(file)
         assert header.base in (None, request.base)
+        assert [part.volume_id for part in header.parts] == list(disks)
         assert are_same(self.restored(number), self.disk)
+        if disks:
+            assert are_same(self.restored(number, VOLUME), self.volume, "raw")
         return header
 
     def path(self, number: int) -> Path:
@@ -60,8 +77,8 @@ class Guest:
     def size(self) -> int:
         return QemuImg(self.driver.conf).info(str(self.disk), "qcow2").virtual_size
 
-    def restored(self, number: int) -> Path:
-        """Return the disk that a backup makes with its bases, as a qcow2 file."""
+    def restored(self, number: int, volume_id: str = "") -> Path:
+        """Return a disk that a backup makes with its bases, as a qcow2 file."""
         layers: list[tuple[DiskHeader, Any]] = []
         wanted: str | None = IDS[number]
         while wanted is not None:
@@ -69,9 +86,11 @@ class Guest:
             header = disk_data.read_header(source)
             layers.insert(0, (header, source))
             wanted = header.base
-        target = self.directory / f"restored-{number}.qcow2"
-        with target.open("wb") as file:
-            qcow2_file.write(*disk_data.fold(layers), file)
+        target = self.directory / f"restored-{number}{volume_id}.qcow2"
+        for disk in disk_parts.split(*disk_data.fold(layers)):
+            if disk.volume_id == volume_id:
+                with target.open("wb") as file:
+                    qcow2_file.write(disk.header, disk.chunks, file)
         assert subprocess.run(["qemu-img", "check", "-q", target], check=False).returncode == 0
         return target
 
@@ -81,11 +100,16 @@ class Guest:
         self.driver.pause(self.uuid)
 
 
-def are_same(one: Path, other: Path) -> bool:
-    """Compare the contents of two disks. Their guest is paused or off."""
-    compared = subprocess.run(["qemu-img", "compare", "-q", "-U", one, other], check=False)
+def are_same(one: Path, other: Path, kind: str = "qcow2") -> bool:
+    """Compare the contents of two disks. Their guest is paused or off. ``kind``: format of the other one."""
+    compared = subprocess.run(["qemu-img", "compare", "-q", "-U", "-f", "qcow2", "-F", kind, one, other], check=False)
     assert compared.returncode in (0, 1)
     return compared.returncode == 0
+
+
+def on_root(header: DiskHeader, extents: list[Extent]) -> int:
+    """Return the number of bytes of extents on the root disk, which is the first one."""
+    return sum(length for offset, length in extents if offset < header.parts[0].size)
 
 
 @pytest.fixture
@@ -94,12 +118,18 @@ def writer(connection: Any, driver: LibvirtDriver, images: Images) -> Iterator[G
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o711)
     spec = guest_spec(images, [], hostname="first", config_drive=True, user_data=user_data(WRITE))
+    volumes = local_volumes(directory)
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=VOLUME, size=1))
+    with open(volumes.require(VOLUME), "r+b") as file:
+        file.seek(5_000_000)
+        file.write(b"volume" * 300_000)
     boot(driver, spec)
-    made = Guest(driver, spec, directory)
+    driver.attach_volume(spec.instance.uuid, device(VOLUME, "/dev/vdc"), volumes.require(VOLUME))
+    made = Guest(driver, spec, directory, volumes)
     made.wait("A is written")
     yield made
     driver.destroy(made.uuid)
-    assert not any(path.name.endswith(".copy") for path in directory.iterdir())
+    assert not any(".copy" in path.name for path in directory.iterdir())
 
 
 def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: Any, writer: Guest) -> None:
@@ -109,14 +139,16 @@ def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: A
     assert whole.base is None
     after_a = guest.restored(0).rename(guest.directory / "after-a")
     nothing = guest.back_up(1, base=0)
-    assert (nothing.base, nothing.length) == (IDS[0], 0)
+    assert nothing.base == IDS[0]
+    assert on_root(nothing, nothing.data) == 0
+    assert on_root(whole, whole.data) < whole.length, "the volume is in it"
 
     driver.reboot(guest.uuid, "HARD", 0)
     guest.wait("B is written")
     increment = guest.back_up(2, base=1)
     assert increment.base == IDS[1]
-    assert 4 * 65536 <= increment.length + sum(length for _, length in increment.zero) < 2 * 1024**2
-    assert increment.length < whole.length / 2
+    assert 4 * 65536 <= on_root(increment, increment.data) + on_root(increment, increment.zero) < 2 * 1024**2
+    assert on_root(increment, increment.data) < on_root(whole, whole.data) / 2
     assert are_same(guest.restored(1), after_a), "the earlier backup is as it was"
     assert not are_same(guest.disk, after_a)
     assert sorted(found.getName() for found in domain.listAllCheckpoints()) == [
@@ -129,7 +161,8 @@ def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: A
     wait_for("end of the guest", lambda: not domain.isActive())
     driver.power_on(guest.uuid)
     driver.pause(guest.uuid)
-    assert guest.back_up(4, base=3).base is None, "a guest that was killed has recorded nothing for sure"
+    root_alone = guest.back_up(4, base=3, disks=())
+    assert root_alone.base is None, "a guest that was killed has recorded nothing for sure"
     driver.power_off(guest.uuid, 0)
     assert guest.back_up(5, base=4).base is None, "a guest that is off is read as a whole"
     QemuImg(driver.conf).remove_bitmaps(str(guest.disk))

@@ -41,6 +41,7 @@ def test_policy_is_created_shown_changed_and_deleted(api: Client) -> None:
         "retention": {"hourly": 0, "daily": 7, "weekly": 4},
     }
     assert created["targets"] == {"servers": [], "tags": ["db"], "all": False}
+    assert created["volumes"] is False, "the engine makes images of root disks"
     assert (created["project_id"], created["user_id"], created["enabled"]) == ("demo", "alice", True)
     next_run = datetime.datetime.fromisoformat(created["next_run_at"])
     assert (next_run.weekday(), next_run.hour, next_run.minute) == (6, 2, 30)
@@ -55,6 +56,10 @@ def test_policy_is_created_shown_changed_and_deleted(api: Client) -> None:
         None,
     )
     assert changed["window"] == {"not_before": None, "not_after": None}
+    assert (
+        "without attached volumes"
+        in api("PUT", one, {"backup_policy": {"volumes": True}}).json["badRequest"]["message"]
+    )
     shown = {"backup_policy": {name: changed[name] for name in POLICY}}
     assert api.json("PUT", one, shown)["backup_policy"]["window"] == changed["window"]
     assert (changed["targets"]["all"], changed["targets"]["tags"], changed["name"]) == (True, [], "nightly")

@@ -349,7 +349,7 @@ def test_replica_is_not_backed_up_and_refuses_what_may_start_it(sites: Sites) ->
 
 #: Commits, and operations on journal and images, of a failover.
 STEPS = (
-    *("_begin_stop", "last_backup", "write", "learn", "rebuild_ended", "make_image", "_begin_rebuild"),
+    *("_begin_stop", "last_backup", "write", "learn", "rebuild_ended", "make_images", "_begin_rebuild"),
     *("publish", "note_published"),
 )
 
@@ -361,7 +361,7 @@ class Killer:
         self.step, self.is_after, self.has_killed = step, is_after, False
         for site in (sites.first, sites.second):
             monkeypatch.setattr(site.db, "write", self.named(site.db.write))
-            for owner, names in ((site.journal, ("write", "publish")), (site.stored, ("make_image",))):
+            for owner, names in ((site.journal, ("write", "publish")), (site.stored, ("make_images",))):
                 for name in names:
                     monkeypatch.setattr(owner, name, self.wrapped(name, getattr(owner, name)))
 

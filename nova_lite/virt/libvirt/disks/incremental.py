@@ -1,9 +1,10 @@
-"""Backups of guests' root disks as streams: whole ones, and increments of what has changed since an earlier one.
+"""Backups of guests' disks as streams: whole ones, and increments of what has changed since an earlier one.
 
 Each backup of a guest that runs makes a checkpoint: qemu records all later writes in a bitmap of the disk, also over
 restarts of the guest. Checkpoint and bitmap have the name of the backup, which is never used again. An increment is
 made only if libvirt finds both, and qemu has recorded everything. A guest that was killed leaves an inconsistent
-bitmap, and a new disk has none: libvirt refuses both. Whatever it refuses is answered by a whole backup.
+bitmap, and a new disk has none: libvirt refuses both. Whatever it refuses is answered by a whole backup. Volumes are
+raw, and have no bitmaps: they are copied whole, at the same moment.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 from xml.etree import ElementTree as ET
 
 import libvirt
 import msgspec
 
-from nova_lite.backups import disk_data
-from nova_lite.backups.disk_data import DiskHeader
+from nova_lite.backups import disk_data, disk_parts
+from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.base import exceptions, files
 from nova_lite.virt import images
-from nova_lite.virt.driver import BackupRequest
+from nova_lite.virt.driver import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
-from nova_lite.virt.libvirt.disks.volumes import is_on, target_of
+from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
 from nova_lite.virt.libvirt.domain.domains import Domains
 
 LOG = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.2
 #: Prefix of our checkpoints. Others are left alone.
 PREFIX = "nova-lite-"
+#: Id of the server's own root disk among those of volumes.
+ROOT_DISK = ""
 
 _METADATA_ONLY = libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY
 _REUSE = libvirt.VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL
@@ -52,6 +55,15 @@ class _MapEntry(msgspec.Struct):
     offset: int | None = None
 
 
+class _Disk(NamedTuple):
+    """Disk of a running guest. ``device``: its name there. ``records``: it records changes. ``copy``: the new file."""
+
+    volume_id: str
+    device: str
+    records: bool
+    copy: str
+
+
 class DiskBackups:
     def __init__(
         self, connection: Connection, domains: Domains, qemu_img: images.QemuImg, mirrors: Snapshotter
@@ -62,22 +74,42 @@ class DiskBackups:
         self._mirrors = mirrors
 
     def back_up(
-        self, instance_uuid: str, directory: str, target: str, request: BackupRequest, check: Callable[[], None]
+        self,
+        instance_uuid: str,
+        directory: str,
+        target: str,
+        request: BackupRequest,
+        check: Callable[[], None],
+        exported: ExportVolume,
     ) -> None:
-        """Write a stream of the root disk. See `nova_lite.virt.driver.IncrementalBackups`."""
+        """Write a stream of the guest's disks. See `nova_lite.virt.driver.IncrementalBackups`."""
         disk = os.path.abspath(os.path.join(directory, ROOT))
         domain, info = self._domains.get(instance_uuid)
-        copy = target + COPY
-        files.remove(copy)
+        volume_ids = request.disks or [ROOT_DISK]
+        copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]
+        _remove(copies)
         base = None
         try:
             if is_on(info.power_state):
-                base = self._copy(domain, disk, copy, request, check)
+                found = [
+                    _Disk(*self._device(domain, disk, volume_id), copy)
+                    for volume_id, copy in zip(volume_ids, copies, strict=True)
+                ]
+                base = self._copy(domain, found, request, check)
             else:
-                self._qemu_img.flatten(disk, "qcow2", copy, check)
-            _write_stream(copy, target, base)
+                for volume_id, copy in zip(volume_ids, copies, strict=True):
+                    self._flatten(disk, volume_id, copy, check, exported)
+            _write_stream(dict(zip(volume_ids, copies, strict=True)), target, base, bool(request.disks))
         finally:
-            files.remove(copy)
+            _remove(copies)
+
+    def _flatten(self, disk: str, volume_id: str, copy: str, check: Callable[[], None], exported: ExportVolume) -> None:
+        """Copy a disk of a guest that is off."""
+        if volume_id == ROOT_DISK:
+            self._qemu_img.flatten(disk, "qcow2", copy, check)
+            return
+        with exported(volume_id) as path:
+            self._qemu_img.flatten(path, "raw", copy, check)
 
     def end_jobs(self) -> None:
         """End backups of a killed daemon."""
@@ -101,44 +133,52 @@ class DiskBackups:
 
     # --- a guest that runs
 
-    def _copy(self, domain: Any, disk: str, copy: str, request: BackupRequest, check: Callable[[], None]) -> str | None:
-        """Copy the disk, or what has changed since the base, and return the base. None: it is a whole copy."""
+    def _copy(
+        self, domain: Any, disks: Sequence[_Disk], request: BackupRequest, check: Callable[[], None]
+    ) -> str | None:
+        """Copy the disks, or what has changed since the base, and return the base. None: they are whole copies.
+
+        Only qcow2 disks record changes. Volumes are raw, so they are copied whole in any case.
+        """
         self._abort(domain)
-        device = self._device(domain, disk)
-        size = int(self._connection.call(domain.blockInfo, device, 0)[0])
-        base = request.base if request.base is not None and size == request.base_size else None
+        sizes = [int(self._connection.call(domain.blockInfo, disk.device, 0)[0]) for disk in disks]
+        layout = [(disk.volume_id, size) for disk, size in zip(disks, sizes, strict=True)]
+        known = request.base_disks if request.disks else [(ROOT_DISK, request.base_size)]
+        base = request.base if request.base is not None and layout == known else None
+        if not any(disk.records for disk in disks):
+            base = None
         self.forget(domain, [] if base is None else [base])
         if base is not None:
             try:
-                self._run(domain, device, size, copy, request.backup_id, base, check)
+                self._run(domain, disks, sizes, request.backup_id, base, check)
             except LibvirtFailure as error:
                 LOG.warning("Domain %s: the backup is a whole one: %s", domain.UUIDString(), error.message)
                 self.forget(domain)
             else:
                 return base
-        self._run(domain, device, size, copy, request.backup_id, None, check)
+        self._run(domain, disks, sizes, request.backup_id, None, check)
         return None
 
     def _run(
         self,
         domain: Any,
-        device: str,
-        size: int,
-        copy: str,
+        disks: Sequence[_Disk],
+        sizes: Sequence[int],
         backup_id: str,
         base: str | None,
         check: Callable[[], None],
     ) -> None:
-        """Copy the disk as it is at this moment, and record all later writes for the next increment."""
-        files.remove(copy)
-        images.run("qemu-img", "create", "-q", "-f", "qcow2", copy, str(size))
-        os.chmod(copy, 0o600)
+        """Copy the disks as they are at this moment, and record all later writes for the next increment."""
+        for disk, size in zip(disks, sizes, strict=True):
+            files.remove(disk.copy)
+            images.run("qemu-img", "create", "-q", "-f", "qcow2", disk.copy, str(size))
+            os.chmod(disk.copy, 0o600)
         self._connection.call(domain.jobStats, _COMPLETED)  # forget an earlier job's result
-        backup, checkpoint = _backup_xml(device, copy, base), _checkpoint_xml(device, backup_id)
+        backup, checkpoint = _backup_xml(disks, base), _checkpoint_xml(disks, backup_id)
         try:
             with self._mirrors.quiesced(domain):
                 self._connection.call_checked(
-                    lambda: PREFIX + backup_id in self._checkpoints(domain),
+                    lambda: self._has_begun(domain, backup_id if checkpoint else None),
                     *(domain.backupBegin, backup, checkpoint, _REUSE),
                 )
             while self._is_running(domain):
@@ -151,6 +191,10 @@ class DiskBackups:
         except BaseException:
             self._abort(domain)
             raise
+
+    def _has_begun(self, domain: Any, backup_id: str | None) -> bool:
+        """Check whether a backup has begun whose caller has lost its connection."""
+        return self._is_running(domain) if backup_id is None else PREFIX + backup_id in self._checkpoints(domain)
 
     def _checkpoints(self, domain: Any) -> list[str]:
         return [checkpoint.getName() for checkpoint in self._connection.call(domain.listAllCheckpoints, 0)]
@@ -170,58 +214,96 @@ class DiskBackups:
             LOG.info("The backup of %s has ended: %s", domain.UUIDString(), error.message)
         self._domains.wait_for_job(domain)
 
-    def _device(self, domain: Any, disk: str) -> str:
-        """Return the name of the root disk in the guest."""
+    def _device(self, domain: Any, disk: str, volume_id: str) -> tuple[str, str, bool]:
+        """Return the volume's id, the name of the disk in the guest, and whether it records changes."""
         for element in self._disks(domain):
-            source = element.find("source")
-            if source is not None and source.get("file") == disk:
-                return target_of(element)
-        raise exceptions.VirtDriverError(reason="the guest does not run with its root disk")
+            source, driver = element.find("source"), element.find("driver")
+            is_root = not is_volume(element) and source is not None and source.get("file") == disk
+            if is_root if volume_id == ROOT_DISK else volume_of(element) == volume_id:
+                return volume_id, target_of(element), driver is not None and driver.get("type") == "qcow2" and is_root
+        if volume_id == ROOT_DISK:
+            raise exceptions.VirtDriverError(reason="the guest does not run with its root disk")
+        raise exceptions.VirtDriverError(reason=f"the guest does not have volume {volume_id} any more")
 
     def _disks(self, domain: Any) -> list[ET.Element]:
         xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
         return xml.findall("./devices/disk")
 
 
-def _backup_xml(device: str, copy: str, base: str | None) -> str:
+def _backup_xml(disks: Sequence[_Disk], base: str | None) -> str:
     root = ET.Element("domainbackup", mode="push")
     if base is not None:
         ET.SubElement(root, "incremental").text = PREFIX + base
-    disk = ET.SubElement(ET.SubElement(root, "disks"), "disk", name=device, backup="yes", type="file")
-    ET.SubElement(disk, "target", file=os.path.abspath(copy))
-    ET.SubElement(disk, "driver", type="qcow2")
+    elements = ET.SubElement(root, "disks")
+    for disk in disks:
+        element = ET.SubElement(elements, "disk", name=disk.device, backup="yes", type="file")
+        if base is not None and not disk.records:
+            element.set("backupmode", "full")
+        ET.SubElement(element, "target", file=os.path.abspath(disk.copy))
+        ET.SubElement(element, "driver", type="qcow2")
     return ET.tostring(root, encoding="unicode")
 
 
-def _checkpoint_xml(device: str, backup_id: str) -> str:
+def _checkpoint_xml(disks: Sequence[_Disk], backup_id: str) -> str | None:
+    """Return the checkpoint of the disks that record changes. None: there are none."""
+    if not any(disk.records for disk in disks):
+        return None
     root = ET.Element("domaincheckpoint")
     ET.SubElement(root, "name").text = PREFIX + backup_id
-    ET.SubElement(ET.SubElement(root, "disks"), "disk", name=device, checkpoint="bitmap")
+    elements = ET.SubElement(root, "disks")
+    for disk in disks:
+        ET.SubElement(elements, "disk", name=disk.device, checkpoint="bitmap" if disk.records else "no")
     return ET.tostring(root, encoding="unicode")
 
 
-def _write_stream(copy: str, target: str, base: str | None) -> None:
-    """Write the data of a qcow2 file that qemu has written. It has no backing file."""
-    output = images.run("qemu-img", "map", "--output=json", "-f", "qcow2", copy)
-    entries = msgspec.json.decode(output, type=list[_MapEntry])
-    with_data = [entry for entry in entries if entry.present and entry.data]
-    zero = [(entry.start, entry.length) for entry in entries if base and entry.present and not entry.data]
-    header = DiskHeader(
-        size=sum(entry.length for entry in entries),
-        data=disk_data.coalesced((entry.start, entry.length) for entry in with_data),
-        zero=disk_data.coalesced(zero),
-        base=base,
-    )
-    with open(copy, "rb") as source, open(target, "wb", opener=files.private_opener) as writer:
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        files.remove(path)
+
+
+def _write_stream(copies: Mapping[str, str], target: str, base: str | None, names_disks: bool) -> None:
+    """Write the data of qcow2 files that qemu has written, by the ids of their volumes. They have no backing files."""
+    maps = {
+        volume_id: msgspec.json.decode(
+            images.run("qemu-img", "map", "--output=json", "-f", "qcow2", copy), type=list[_MapEntry]
+        )
+        for volume_id, copy in copies.items()
+    }
+    headers = [_described(volume_id, entries, base) for volume_id, entries in maps.items()]
+    header = disk_parts.joined(headers, base)
+    if not names_disks:
+        header = msgspec.structs.replace(header, parts=[])
+    with open(target, "wb", opener=files.private_opener) as writer:
         disk_data.write_header(writer, header)
-        for entry in with_data:
-            if entry.offset is None:
-                raise exceptions.VirtDriverError(reason="the copy of its disk has compressed data")
-            source.seek(entry.offset)
-            left = entry.length
-            while left:
-                chunk = source.read(min(left, disk_data.CHUNK))
-                # A file ends after its last cluster's data, whose rest is zero.
-                chunk = chunk or bytes(min(left, disk_data.CHUNK))
-                writer.write(chunk)
-                left -= len(chunk)
+        for volume_id, copy in copies.items():
+            with open(copy, "rb") as source:
+                _write_data(source, maps[volume_id], writer)
+
+
+def _described(volume_id: str, entries: Sequence[_MapEntry], base: str | None) -> tuple[DiskPart, DiskHeader]:
+    """Return a disk and where it has data. A volume's copy is whole, so in an increment the rest of it is zero."""
+    size = sum(entry.length for entry in entries)
+    data = [(entry.start, entry.length) for entry in entries if entry.present and entry.data]
+    zero = [
+        (entry.start, entry.length)
+        for entry in entries
+        if base and not (entry.present and entry.data) and (entry.present or volume_id != ROOT_DISK)
+    ]
+    header = DiskHeader(size=size, data=disk_data.coalesced(data), zero=disk_data.coalesced(zero))
+    return DiskPart(volume_id=volume_id, size=size), header
+
+
+def _write_data(source: BinaryIO, entries: Sequence[_MapEntry], writer: BinaryIO) -> None:
+    for entry in entries:
+        if not (entry.present and entry.data):
+            continue
+        if entry.offset is None:
+            raise exceptions.VirtDriverError(reason="the copy of its disk has compressed data")
+        source.seek(entry.offset)
+        left = entry.length
+        while left:
+            chunk = source.read(min(left, disk_data.CHUNK))
+            # A file ends after its last cluster's data, whose rest is zero.
+            chunk = chunk or bytes(min(left, disk_data.CHUNK))
+            writer.write(chunk)
+            left -= len(chunk)

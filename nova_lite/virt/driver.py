@@ -17,7 +17,6 @@ import abc
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -436,7 +435,7 @@ class Snapshots(Protocol):
 
 
 #: Yields the path of a raw file with the data of a volume that no guest uses.
-ExportVolume = Callable[[str], AbstractContextManager[str]]
+ExportVolume = Callable[[str], contextlib.AbstractContextManager[str]]
 
 
 class BackupRequest(msgspec.Struct, kw_only=True, frozen=True):

@@ -68,7 +68,7 @@ const serversOf = (host: string): Promise<Json[]> => list("compute", `/servers/d
 
 /** The reason of a host in maintenance, as nova-lite-manage host maintenance writes and reads it. */
 const MAINTENANCE = /^nova-lite-manage host maintenance(?: --end)?, after migration (\d+)(?:: .*)?$/;
-const MOVED = ["completed", "confirmed", "done"];
+const MOVED = ["completed", "confirmed"];
 export const isMaintained = (row: Json): boolean => MAINTENANCE.test(row.disabled_reason ?? "");
 
 export async function maintenanceReason(row: Json): Promise<string> {
@@ -77,14 +77,14 @@ export async function maintenanceReason(row: Json): Promise<string> {
   return `nova-lite-manage host maintenance, after migration ${newest?.id ?? 0}`;
 }
 
-/** Servers whose last move, in the maintenance, was from this host. */
+/** Servers whose last move, in the maintenance, was from this host. An evacuation is none, as for the command. */
 export async function returnSteps(host: string): Promise<Step[]> {
   const [service] = await list("compute", `/os-services?binary=nova-compute&host=${encodeURIComponent(host)}`, "services");
   const after = Number(MAINTENANCE.exec(service?.disabled_reason ?? "")?.[1] ?? Infinity);
   const [moves, servers] = await Promise.all([list("compute", "/os-migrations?limit=1000", "migrations"), list("compute", "/servers/detail?all_tenants=1&limit=1000", "servers")]);
   const last = new Map<string, Json>();
-  for (const move of moves.filter((row) => row.id > after && MOVED.includes(row.status)).sort((left, right) => left.id - right.id)) last.set(move.instance_uuid, move);
-  return servers.filter((server) => last.get(server.id)?.source_compute === host && last.get(server.id).migration_type !== "evacuation").map((server) => {
+  for (const move of moves.filter((row) => row.id > after && MOVED.includes(row.status) && row.migration_type !== "evacuation").sort((left, right) => left.id - right.id)) last.set(move.instance_uuid, move);
+  return servers.filter((server) => last.get(server.id)?.source_compute === host).map((server) => {
     const [way, note] = leaves(server);
     return { server, way, to: way === "stay" ? "" : host, note };
   });

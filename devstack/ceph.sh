@@ -2,6 +2,8 @@
 # A Ceph of one node for devstack's Cinder, on loopback: a monitor, a manager and an OSD on a sparse file. For trying
 # things out: there is one copy of everything.
 #
+# CEPH_ADDRESS: another address of this machine, which other machines reach.
+#
 #   ceph.sh start CONFIGURATION_DIRECTORY DATA_DIRECTORY    makes it, if it is not there yet
 #   ceph.sh stop CONFIGURATION_DIRECTORY DATA_DIRECTORY
 #
@@ -10,6 +12,7 @@
 set -euo pipefail
 export LC_ALL=C.UTF-8
 command=${1:-} ETC=${2:?} DATA=${3:?}
+ADDRESS=${CEPH_ADDRESS:-127.0.0.1}
 POOL=volumes
 SIZE=$((20 * 1024 * 1024 * 1024))
 
@@ -25,9 +28,9 @@ configure() {
     install -m 0644 /dev/stdin "$ETC/ceph.conf" <<CONFIG
 [global]
 fsid = $(uuidgen)
-mon host = [v2:127.0.0.1:3300/0,v1:127.0.0.1:6789/0]
-public addr = 127.0.0.1
-cluster addr = 127.0.0.1
+mon host = [v2:$ADDRESS:3300/0,v1:$ADDRESS:6789/0]
+public addr = $ADDRESS
+cluster addr = $ADDRESS
 run dir = $DATA
 admin socket = $DATA/\$name.asok
 pid file = $DATA/\$name.pid
@@ -72,7 +75,7 @@ make() {
     ceph-authtool --create-keyring "$ETC/client.admin.keyring" --gen-key -n client.admin \
         --cap mon 'allow *' --cap osd 'allow *' --cap mgr 'allow *'
     ceph-authtool "$keys" --import-keyring "$ETC/client.admin.keyring"
-    monmaptool --create --clobber --addv a '[v2:127.0.0.1:3300/0,v1:127.0.0.1:6789/0]' \
+    monmaptool --create --clobber --addv a "[v2:$ADDRESS:3300/0,v1:$ADDRESS:6789/0]" \
         --fsid "$(sed -n 's/^fsid = //p' "$ETC/ceph.conf")" "$DATA/monmap"
     ceph-mon --conf "$ETC/ceph.conf" --mkfs -i a --monmap "$DATA/monmap" --keyring "$keys"
     run mon a

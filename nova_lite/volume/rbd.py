@@ -17,13 +17,14 @@ never write to an image that a guest may use already.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import errno
 import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
@@ -54,6 +55,9 @@ VOLUME, SNAPSHOT, BASE, OLD, UNFINISHED = "volume-", "snapshot-", "image-", "old
 
 #: A clone of a clone of … this many images gets all its data: each of them makes reading slower.
 MAX_PARENTS = 8
+
+#: Seconds in which Ceph has to take a snapshot, while a guest waits.
+HOLD_SECONDS = 20.0
 
 #: Bytes that an image in the trash keeps beside its clones' data. An image of size 0 would no longer name its parent.
 TRASHED_SIZE = 1
@@ -215,12 +219,11 @@ class RbdVolumes(BuiltInVolumes):
         for volume_id in missing:
             self.require(volume_id)
         # The names come last, when all are complete.
-        with contextlib.ExitStack() as finish, contextlib.ExitStack() as moments:
-            parts = {volume_id: finish.enter_context(self._new(target)) for volume_id, target in missing.items()}
-            with hold(list(missing)):
-                held = {volume_id: moments.enter_context(self._moment(_volume(volume_id))) for volume_id in missing}
-            for volume_id, moment in held.items():
-                self._clone(moment, parts[volume_id])
+        with contextlib.ExitStack() as finish:
+            parts = [finish.enter_context(self._new(target)) for target in missing.values()]
+            with self._moments([_volume(volume_id) for volume_id in missing], hold(list(missing))) as moments:
+                for moment, part in zip(moments, parts, strict=True):
+                    self._clone(moment, part)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         self._remove(_snapshot(snapshot_id))
@@ -241,9 +244,7 @@ class RbdVolumes(BuiltInVolumes):
         self.require(work.volume_id)
 
         def fill(part: str) -> None:
-            with contextlib.ExitStack() as moments:
-                with hold([work.volume_id]):
-                    moment = moments.enter_context(self._moment(_volume(work.volume_id)))
+            with self._moments([_volume(work.volume_id)], hold([work.volume_id])) as (moment,):
                 self._export(moment, part)
 
         self.back_up(str(work.backup_id), fill)
@@ -342,20 +343,37 @@ class RbdVolumes(BuiltInVolumes):
 
     @contextlib.contextmanager
     def _moment(self, name: str) -> Iterator[str]:
-        """Yield a snapshot of an image, which exists inside the context. Clones of it stay.
+        """Yield a snapshot of an image, as `_moments` does."""
+        with self._moments([name], contextlib.nullcontext()) as (moment,):
+            yield moment
 
-        Snapshots that killed daemons have left are removed at the end.
+    @contextlib.contextmanager
+    def _moments(self, names: Sequence[str], hold: contextlib.AbstractContextManager[None]) -> Iterator[list[str]]:
+        """Yield a snapshot of each image, taken in the context ``hold``. They exist inside the context; clones stay.
+
+        All are taken at once, since a guest waits meanwhile.
         """
-        snapshot = f"{self._spec(name)}@{UNFINISHED}{uuid.uuid4().hex[:8]}"
-        self._rbd.run("snap create", _QUIET, snapshot)
+        moments = [f"{name}@{UNFINISHED}{uuid.uuid4().hex[:8]}" for name in names]
         try:
-            yield snapshot.partition("/")[2]
+            with hold, concurrent.futures.ThreadPoolExecutor(len(moments), thread_name_prefix="rbd-snapshot") as pool:
+                list(pool.map(self._take, moments))
+            yield moments
         finally:
-            with _logged(f"RBD snapshot {snapshot} was not removed"):
-                self._rbd.run("snap rm", _QUIET, snapshot)
-                for found in self._rbd.snapshots(self._spec(name)):
-                    if found.name.startswith(UNFINISHED) and moment_of(found.timestamp) < time.time() - OLD_SECONDS:
-                        self._rbd.run("snap rm", _QUIET, f"{self._spec(name)}@{found.name}")
+            for moment in moments:
+                with _logged(f"RBD snapshot {moment} was not removed"):
+                    self._drop(moment)
+
+    def _take(self, moment: str) -> None:
+        self._rbd.run("snap create", _QUIET, self._spec(moment), timeout=HOLD_SECONDS)
+
+    def _drop(self, moment: str) -> None:
+        """Remove an RBD snapshot, and what killed daemons have left there a day ago."""
+        with _but(errno.ENOENT):
+            self._rbd.run("snap rm", _QUIET, self._spec(moment))
+        name = moment.partition("@")[0]
+        for found in self._rbd.snapshots(self._spec(name)):
+            if found.name.startswith(UNFINISHED) and moment_of(found.timestamp) < time.time() - OLD_SECONDS:
+                self._rbd.run("snap rm", _QUIET, self._spec(f"{name}@{found.name}"))
 
     def _clone(self, moment: str, name: str) -> None:
         self._rbd.run("clone", "--rbd-default-clone-format", "2", *_FEATURES, self._spec(moment), self._spec(name))

@@ -122,6 +122,7 @@ def test_existing_volume_is_unchanged(volumes: RbdVolumes, ceph: FakeRbd) -> Non
     ceph.write(f"volume-{volume_id}", b"a guest's")
     volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
     assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+    assert ceph.verbs().count("create") == 1
 
 
 def test_concurrent_creation_by_two_hosts_keeps_the_first(volumes: RbdVolumes, ceph: FakeRbd) -> None:
@@ -232,6 +233,22 @@ def test_snapshots_in_use_are_taken_while_the_guest_is_held(volumes: RbdVolumes,
     assert {f"snapshot-{name}" for name in snapshots.values()} < set(ceph.names())
     volumes.create_snapshots_in_use(snapshots, fails, hold)
     assert hold.verbs == ["snap create", "snap create"]
+
+
+def test_rbd_snapshot_without_an_answer_is_removed(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """Ceph takes it after the program was killed."""
+    volume_id = small(ceph)
+    found = ceph.found[f"volume-{volume_id}"]
+
+    def late(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "snap create":
+            found.snapshots[arguments[-1].partition("@")[2]] = found.path
+            raise RbdFailure("rbd snap create: no end within 20 s", errno.ETIMEDOUT)
+
+    ceph.before = late
+    with pytest.raises(RbdFailure, match="no end within"):
+        volumes.create_snapshots_in_use({volume_id: new_id()}, fails, Hold(ceph))
+    assert (found.snapshots, ceph.names()) == ({}, [f"volume-{volume_id}"])
 
 
 def test_snapshots_in_use_of_which_one_fails_are_all_missing(volumes: RbdVolumes, ceph: FakeRbd) -> None:

@@ -1,0 +1,279 @@
+"""Built-in volumes of real guests in a real Ceph of one node, with two libvirt hosts.
+
+``NOVA_LITE_LONG=1`` runs it, as root. Debian packages: ceph-mon, ceph-mgr, ceph-osd, ceph-common, qemu-block-extra and
+uuid-runtime. It prints figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import msgspec
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite.base import exceptions
+from nova_lite.base.timing import LibvirtTiming
+from nova_lite.image import local
+from nova_lite.objects import VolumeVerb, VolumeWork
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.volume import rbd
+from nova_lite.volume.builtin import GIB, SUM
+from nova_lite.volume.rbd import RbdVolumes
+from tests.integration import scripts
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.moves import arriving, lines, migrate, state
+from tests.integration.libvirt.volumes import device
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1"),
+    pytest.mark.timeout(1200),
+]
+
+SCRIPT = Path(__file__).parents[3] / "devstack" / "ceph.sh"
+#: The pool and the user that ``devstack/ceph.sh`` makes.
+POOL, USER = "volumes", "cinder"
+
+#: Writes a number to one disk, then to the other one, and so on. Prints changes of the size of its root disk.
+PAIRS = (
+    scripts.MARKS
+    + """
+find_disk() {
+    while :; do
+        for disk in /sys/class/block/vd[a-z]; do
+            case "$(cat $disk/serial 2>/dev/null)" in
+            $1*) echo /dev/${disk##*/} && return ;;
+            esac
+        done
+        usleep 200000
+    done
+}
+one=$(find_disk ONE) other=$(find_disk OTHER)
+n=0
+while :; do
+    n=$((n + 1))
+    for disk in $one $other; do
+        echo "number $n" | dd of=$disk bs=512 seek=2048 conv=notrunc,sync 2>/dev/null
+        sync
+    done
+    echo "pair $n"
+    size=$(cat /sys/class/block/vda/size)
+    [ "$size" = "$told" ] || { echo "root has $size sectors"; told=$size; }
+    usleep 50000
+done
+"""
+)
+
+
+@pytest.fixture
+def ceph(directory: Path, second_host: None) -> Iterator[Path]:
+    """Run a Ceph that both hosts reach. Yield its configuration file."""
+    etc, data = directory / "ceph", directory / "ceph-data"
+    environment = {**os.environ, "CEPH_ADDRESS": hosts.HERE}
+
+    def run(command: str) -> None:
+        subprocess.run([SCRIPT, command, etc, data], env=environment, check=True, timeout=300, capture_output=True)
+
+    run("start")
+    yield etc / "ceph.conf"
+    run("stop")
+
+
+@pytest.fixture
+def secret(connection: Any, ceph: Path) -> Iterator[str]:
+    """Define the secret of Ceph's user at both hosts. Yield its uuid."""
+    made = str(uuid.uuid4())
+    found = re.search(r"key = (\S+)", (ceph.parent / f"client.{USER}.keyring").read_text())
+    assert found is not None
+    xml = f"<secret ephemeral='yes' private='yes'><uuid>{made}</uuid><usage type='ceph'><name>{made}</name></usage>"
+    secrets = []
+    for opened in (connection, libvirt.open(hosts.URI % hosts.THERE)):
+        secrets.append(opened.secretDefineXML(f"{xml}</secret>"))
+        secrets[-1].setValue(subprocess.run(["base64", "-d"], input=found[1].encode(), capture_output=True).stdout)
+    yield made
+    for each in secrets:
+        each.undefine()
+
+
+@pytest.fixture
+def volumes(directory: Path, ceph: Path, secret: str) -> RbdVolumes:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    values = {"rbd_pool": POOL, "rbd_user": USER, "rbd_ceph_conf": ceph, "rbd_secret_uuid": secret}
+    for name, value in {**values, "store_path": directory / "scratch", "backup_path": directory / "backups"}.items():
+        conf.set_override(name, str(value), "volume")
+    return RbdVolumes(conf, lambda image, target: local.copy(image, image.name, target))
+
+
+def timed(what: str, action: Callable[[], Any]) -> Any:
+    started = time.monotonic()
+    result = action()
+    print(f"{what}: {time.monotonic() - started:.2f} s")
+    return result
+
+
+def make_volume(volumes: RbdVolumes, **source: Any) -> str:
+    volume_id = str(uuid.uuid4())
+    work = VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=source.pop("size", 1), **source)
+    timed(f"volume of {', '.join(source) or 'nothing'}", lambda: volumes.create(work))
+    return volume_id
+
+
+def exported(volumes: RbdVolumes, volume_id: str) -> bytes:
+    with volumes.exported(volume_id, "raw") as path:
+        return Path(path).read_bytes()
+
+
+def number_in(data: bytes) -> int:
+    found = re.match(rb"number (\d+)", data[2048 * 512 : 2049 * 512])
+    return 0 if found is None else int(found[1])
+
+
+def pairs(driver: LibvirtDriver, spec: SpawnSpec) -> int:
+    found = lines(driver, spec, "pair ")
+    return int(found[-1].split()[1]) if found else 0
+
+
+def goes_on(driver: LibvirtDriver, spec: SpawnSpec) -> None:
+    before = pairs(driver, spec)
+    wait_for("more pairs", lambda: pairs(driver, spec) > before + 2)
+
+
+def snapshot(driver: LibvirtDriver, spec: SpawnSpec, volumes: RbdVolumes, snapshots: dict[str, str]) -> None:
+    def fails(parts: object) -> None:
+        raise AssertionError("the hypervisor copies nothing")
+
+    @contextlib.contextmanager
+    def hold(volume_ids: Sequence[str]) -> Iterator[None]:
+        started = time.monotonic()
+        with driver.held_volumes(spec.instance.uuid, volume_ids):
+            yield
+        print(f"guest held: {time.monotonic() - started:.2f} s")
+
+    volumes.create_snapshots_in_use(snapshots, fails, hold)
+
+
+def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volumes: RbdVolumes) -> None:
+    """The guest boots from its volume, writes to two others, is copied and moved, and never runs twice."""
+    options = {"live_migration_uri": hosts.URI}
+    here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
+    impatient = make_host(
+        "impatient", hosts.THERE, timing=LibvirtTiming(disk_lock_wait=3.0, disk_lock_poll=0.5), **options
+    )
+    root, one, other = make_volume(volumes, image=images.disk), make_volume(volumes), make_volume(volumes)
+    script = PAIRS.replace("ONE", one[:20]).replace("OTHER", other[:20])
+    plain = guest_spec(images, [], images.disk, config_drive=True, user_data=scripts.user_data(script))
+    devices = [device(root, "/dev/vda", boot_index=0), device(one, "/dev/vdc"), device(other, "/dev/vdd")]
+    instance = msgspec.structs.replace(plain.instance, block_devices=devices)
+    paths = {volume_id: volumes.require(volume_id) for volume_id in (root, one, other)}
+    spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
+    timed("first start", lambda: here.spawn(spec))
+    wait_for("writes", lambda: pairs(here, spec) > 5)
+
+    # Another host does not start it. The guest here goes on.
+    with pytest.raises(exceptions.DiskInUse):
+        timed("refused start", lambda: impatient.spawn(arriving(spec, 2)))
+    goes_on(here, spec)
+
+    # Snapshots are of one moment.
+    for _ in range(3):
+        snapshots = {volume_id: str(uuid.uuid4()) for volume_id in (root, one, other)}
+        timed("snapshots of three volumes in use", lambda kept=snapshots: snapshot(here, spec, volumes, kept))  # type: ignore[misc]
+        goes_on(here, spec)
+        copies = [make_volume(volumes, source_snapshot=snapshots[volume_id]) for volume_id in (one, other)]
+        first, second = (number_in(exported(volumes, volume_id)) for volume_id in copies)
+        assert first - second in (0, 1), (first, second)
+        assert second > 0
+
+    # The size grows while it runs.
+    timed("extension", lambda: volumes.extend(root, 2))
+    here.extend_volume(instance.uuid, root, 2 * GIB)
+    wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"))
+
+    # A backup in use comes back as it was, with its sum, and boots.
+    backup = VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=root, backup_id=str(uuid.uuid4()))
+    held = lambda ids: here.held_volumes(instance.uuid, ids)  # noqa: E731
+    timed("backup of 2 GB in use", lambda: volumes.create_backup_in_use(backup, lambda parts: None, held))
+    data_id, restored = str(backup.backup_id), str(uuid.uuid4())
+    volumes.verify_backup(data_id)
+    stored = os.stat(volumes.backup_path(data_id))
+    print(f"backup: {stored.st_size - SUM} bytes, {stored.st_blocks * 512} on disk")
+    work = VolumeWork(id=1, verb=VolumeVerb.RESTORE, volume_id=restored, data_id=data_id, size=2, is_new=True)
+    timed("restore of 2 GB", lambda: volumes.restore_backup(work))
+    assert exported(volumes, restored) == Path(volumes.backup_path(data_id)).read_bytes()[:-SUM]
+    goes_on(here, spec)
+
+    # A live migration takes the volumes along.
+    moved = arriving(spec, 2)
+    print(f"live migration: {migrate(here, there, moved):.2f} s")
+    goes_on(there, moved)
+    here.destroy(instance.uuid)
+    goes_on(there, moved)
+
+    # A host that loses power: the others wait until Ceph has forgotten its guest.
+    written = pairs(there, moved)
+    _kill_guest(there, moved)
+    timed("start after a lost guest", lambda: here.spawn(arriving(spec, 3)))
+    wait_for("boot with its mark", lambda: lines(here, spec, "on disk: marked-by-a-guest"))
+    there.destroy(instance.uuid)
+    with pytest.raises(exceptions.DiskInUse):
+        impatient.spawn(arriving(spec, 4))
+    here.destroy(instance.uuid)
+    assert number_in(exported(volumes, one)) > 0 and written > 0
+
+    # The snapshot of the root boots, and its volume outlives the snapshot and the first volume.
+    for volume_id in (root, one, other):
+        timed("deletion of a volume with a snapshot", lambda kept=volume_id: volumes.delete(kept))  # type: ignore[misc]
+    clone = make_volume(volumes, source_snapshot=snapshots[root])
+    for snapshot_id in snapshots.values():
+        volumes.delete_snapshot(snapshot_id)
+    found = msgspec.structs.replace(plain.instance, block_devices=[device(clone, "/dev/vda", boot_index=0)])
+    booted = msgspec.structs.replace(plain, instance=found, volumes={clone: volumes.require(clone)})
+    here.spawn(booted)
+    wait_for("boot of the clone", lambda: lines(here, booted, "on disk: marked-by-a-guest"))
+    assert state(here, booted) == PowerState.RUNNING
+    with pytest.raises(exceptions.VirtDriverError, match="is in use by"):
+        volumes.delete(clone)
+    here.destroy(found.uuid)
+
+    _delete_all(volumes)
+
+
+def _kill_guest(driver: LibvirtDriver, spec: SpawnSpec) -> None:
+    """Kill the guest's qemu, whose last words do not reach Ceph."""
+    path = Path(f"/run/nova-lite-hosts/.{hosts.NUMBER}/run/qemu")
+    pids = [int(found.read_text()) for found in path.glob("*.pid") if _is_guest(found, spec)]
+    assert len(pids) == 1, pids
+    os.kill(pids[0], signal.SIGKILL)
+    wait_for("the end of the guest", lambda: state(driver, spec) in (PowerState.SHUTDOWN, PowerState.CRASHED))
+
+
+def _is_guest(path: Path, spec: SpawnSpec) -> bool:
+    process = Path(f"/proc/{path.read_text().strip()}/cmdline")
+    return process.exists() and spec.instance.uuid in process.read_text()
+
+
+def _delete_all(volumes: RbdVolumes) -> None:
+    """Delete all volumes and snapshots. Nothing is left in the pool, neither in its trash."""
+    for name in volumes._rbd.images(POOL):
+        if name.startswith(rbd.VOLUME):
+            volumes.delete(name.removeprefix(rbd.VOLUME))
+        elif name.startswith(rbd.SNAPSHOT):
+            volumes.delete_snapshot(name.removeprefix(rbd.SNAPSHOT))
+    assert [name for name in volumes._rbd.images(POOL) if not name.startswith(rbd.BASE)] == []
+    assert volumes._rbd.trash(POOL) == []

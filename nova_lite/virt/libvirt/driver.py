@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
-from nova_lite.virt.libvirt.disks.volumes import VolumeDevices, encrypted_in
+from nova_lite.virt.libvirt.disks.volumes import VolumeDevices, disks_of, encrypted_in
 from nova_lite.virt.libvirt.domain import console_log, diagnostics, guest_xml, live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -387,7 +388,7 @@ class LibvirtDriver(ComputeDriver):
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
             xml = self._domains.drop_old_filters(domain)
-            rbd_watchers.wait_until_free(instance_uuid, xml, check, self._timing)
+            rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._timing)
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)
         with self._secrets.loaded(encrypted):
@@ -698,7 +699,11 @@ class LibvirtDriver(ComputeDriver):
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
         self._disks.check_volumes({str(device.volume_id): path})
-        self._volumes.attach(instance_uuid, device, path)
+
+        def wait(disk: ET.Element) -> None:
+            rbd_watchers.wait_until_free(instance_uuid, [disk], lambda: None, self._timing)
+
+        self._volumes.attach(instance_uuid, device, path, wait)
 
     def detach_volume(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
         self._volumes.detach(instance_uuid, volume_id, timeout)

@@ -190,6 +190,9 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
         timed("refused start", lambda: impatient.spawn(arriving(spec, 2)))
     goes_on(here, spec)
 
+    timed("hard reboot", lambda: here.reboot(instance.uuid, "HARD", 0))
+    wait_for("writes of the second boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 2)
+
     # Snapshots are of one moment.
     for _ in range(3):
         snapshots = {volume_id: str(uuid.uuid4()) for volume_id in (root, one, other)}
@@ -203,6 +206,10 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     # The size grows while it runs.
     timed("extension", lambda: volumes.extend(root, 2))
     here.extend_volume(instance.uuid, root, 2 * GIB)
+    late = make_volume(volumes)
+    for _ in range(2):
+        here.attach_volume(instance.uuid, device(late, "/dev/vde"), volumes.require(late))
+    here.detach_volume(instance.uuid, late, 60)
     wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"))
 
     # A backup in use comes back as it was, with its sum, and boots.

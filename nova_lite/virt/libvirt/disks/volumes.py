@@ -13,7 +13,7 @@ import re
 import string
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import libvirt
@@ -49,11 +49,18 @@ class VolumeDevices:
         self._domains = domains
         self._secrets = secrets
 
-    def attach(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
+    def attach(
+        self,
+        instance_uuid: str,
+        device: BlockDevice,
+        path: VolumeSource,
+        wait: Callable[[ET.Element], None] = lambda disk: None,
+    ) -> None:
         """Attach a volume. On failure neither the guest nor its definition has it.
 
         The definition is changed first. So a daemon that is killed in between leaves nothing that a restart would
-        remove.
+        remove. ``wait`` is called before a running guest gets the disk. It waits until nobody else has the disk, or
+        raises.
         """
         domain, info = self._domains.get(instance_uuid)
         volume_id = str(device.volume_id)
@@ -63,6 +70,8 @@ class VolumeDevices:
             xml = ET.tostring(element, encoding="unicode")
             self._attach(domain, volume_id, xml, CONFIG)
             if is_on(info.power_state):
+                if self._find(domain, volume_id, LIVE) is None:
+                    wait(element)
                 with self._secrets.loaded([volume_id] if is_encrypted(element) else []):
                     self._attach(domain, volume_id, xml, LIVE)
         except (exceptions.VirtDriverError, exceptions.VolumeKeyUnavailable):

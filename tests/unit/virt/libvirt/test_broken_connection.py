@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import types
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,20 @@ def test_interrupted_freeze_is_thawed_and_repeated(
     driver.quiesce()
     assert not guest.frozen
     assert guest.effects[-3:] == ["fsThaw", "fsFreeze", "fsThaw"]
+
+
+def test_volume_that_stays_open_elsewhere_is_not_attached(guest: Guest, driver: Driver) -> None:
+    """An attachment that is repeated does not find its own guest."""
+    run(guest)
+
+    def refuse(disk: ET.Element) -> None:
+        raise exceptions.DiskInUse(instance_uuid=UUID, disk=VOLUME_ID)
+
+    with pytest.raises(exceptions.DiskInUse):
+        driver.volumes.attach(UUID, VOLUME, driver.path, refuse)
+    assert [guest.devices(where).findall("disk") for where in (0, CONFIG_XML)] == [[], []]
+    driver.volumes.attach(UUID, VOLUME, driver.path)
+    driver.volumes.attach(UUID, VOLUME, driver.path, refuse)
 
 
 @pytest.mark.parametrize(

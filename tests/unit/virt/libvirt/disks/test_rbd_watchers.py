@@ -38,19 +38,18 @@ def calls(program: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def domain(network: NetworkDisk | None) -> str:
-    disk = Disk(path="" if network else "/disk", device="vda", format="raw", network=network)
-    return f"<domain><devices>{ET.tostring(disk_element(disk), encoding='unicode')}</devices></domain>"
+def disk(network: NetworkDisk | None) -> ET.Element:
+    return disk_element(Disk(path="" if network else "/disk", device="vda", format="raw", network=network))
 
 
-def wait(xml: str, seconds: float = 0.0) -> None:
+def wait(found: ET.Element, seconds: float = 0.0) -> None:
     timing = LibvirtTiming(disk_lock_wait=seconds, disk_lock_poll=0.0)
-    rbd_watchers.wait_until_free("u", xml, lambda: None, timing)
+    rbd_watchers.wait_until_free("u", [found], lambda: None, timing)
 
 
 def test_image_that_is_open_elsewhere_is_waited_for(program: Path) -> None:
     replies(program, OPEN, '{"watchers":[]}')
-    wait(domain(VOLUME), 30.0)
+    wait(disk(VOLUME), 30.0)
     asked = "--conf /etc/ceph/ceph.conf --client-mount-timeout 20 --id me status --format json pool/volume-1"
     assert calls(program) == [asked, asked]
 
@@ -58,18 +57,18 @@ def test_image_that_is_open_elsewhere_is_waited_for(program: Path) -> None:
 def test_guest_whose_image_stays_open_does_not_start(program: Path) -> None:
     replies(program, OPEN)
     with pytest.raises(exceptions.DiskInUse, match=r"has its disk pool/volume-1 open"):
-        wait(domain(VOLUME))
+        wait(disk(VOLUME))
 
 
 @pytest.mark.parametrize(
     "network", [None, NetworkDisk(protocol="rbd", name="volumes/volume-1", hosts=(("192.0.2.9", "6789"),))]
 )
 def test_files_and_volumes_of_cinder_are_not_looked_at(program: Path, network: NetworkDisk | None) -> None:
-    wait(domain(network))
+    wait(disk(network))
     assert calls(program) == []
 
 
 def test_unreachable_ceph_is_an_error(program: Path) -> None:
     program.write_text("#!/bin/sh\necho 'rbd: no monitor' >&2\nexit 110\n")
     with pytest.raises(exceptions.VirtDriverError, match="rbd status: no monitor"):
-        wait(domain(VOLUME))
+        wait(disk(VOLUME))

@@ -201,6 +201,35 @@ def _reset(used: Any) -> None:
     used.connection.collect()
 
 
+# --- stalled-connections: a network that loses packets
+
+
+def _leave_stalled_connections() -> None:
+    """Use no connection again on which the broker has not confirmed a message in time.
+
+    oslo.messaging keeps it for the next message. TCP waits twice as long after each lost packet, so a connection may
+    stand still for minutes, while a new one works at once.
+    """
+    publish, reset = impl_rabbit.Connection._publish, impl_rabbit.Connection.reset
+
+    def publish_in_time(used: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            publish(used, *arguments, **options)
+        except TimeoutError:
+            used.nova_lite_stalled = True
+            raise
+
+    def reset_or_leave(used: Any) -> None:
+        if getattr(used, "nova_lite_stalled", False):
+            used.nova_lite_stalled = False
+            _reset(used)
+            used._set_current_channel(None)
+        reset(used)
+
+    impl_rabbit.Connection._publish = publish_in_time
+    impl_rabbit.Connection.reset = reset_or_leave
+
+
 # --- refused-messages: a queue has no leader for a moment
 
 #: Number of attempts to send a message that the broker refuses, and seconds between two of them.
@@ -601,6 +630,17 @@ PATCHES = (
             Target(_RABBIT, "_on_connection_blocked", ("reason",)),
         ),
         _give_up_during_alarms,
+        essential=True,
+    ),
+    Patch(
+        "stalled-connections",
+        "a connection on which a message was not confirmed in time is replaced",
+        (
+            Target(_RABBIT, "_publish", ("self", "exchange", "msg", "routing_key", "timeout", "transport_options")),
+            Target(_RABBIT, "reset", ("self",)),
+            Target(_RABBIT, "_set_current_channel", ("self", "new_channel")),
+        ),
+        _leave_stalled_connections,
         essential=True,
     ),
     Patch(

@@ -18,9 +18,10 @@ class Proxy:
 
     ``address``: where it listens. While cut, open connections are reset and new ones are refused.
 
-    ``hold(port)``: the target's connection from this port stays open but passes nothing, as after a firewall has
-    forgotten it. ``mute()`` does so to all connections, new ones included, until ``unmute()`` resets them. It can be in
-    one direction only: of what clients send (``INWARD``), or of what they receive (``OUTWARD``).
+    ``hold(port)``: the connection from this port, the client's or that to the target, stays open but passes nothing, as
+    after a firewall has forgotten it. ``mute()`` does so to all connections, new ones included, until ``unmute()``
+    resets them. It can be in one direction only: of what clients send (``INWARD``), or of what they receive
+    (``OUTWARD``).
     """
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
@@ -91,16 +92,16 @@ class Proxy:
             target.settimeout(None)
             with self._lock:
                 self._pairs |= {client, target}
-            port = target.getsockname()[1]
+            ports = {client.getpeername()[1], target.getsockname()[1]}
             for direction, source, sink in ((INWARD, client, target), (OUTWARD, target, client)):
-                threading.Thread(target=self._pump, args=(source, sink, port, direction), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, sink, ports, direction), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, port: int, direction: str) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, ports: set[int], direction: str) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if port not in self._held and direction not in self._muted:
+                if self._held.isdisjoint(ports) and direction not in self._muted:
                     sink.sendall(data)
-        if port in self._held:
+        if not self._held.isdisjoint(ports):
             return
         for end in (source, sink):
             with contextlib.suppress(OSError):

@@ -1,4 +1,6 @@
-"""Messages that the broker refuses (basic.nack), as it does while the copies of a queue choose a leader."""
+"""Messages that the broker refuses (basic.nack), as it does while the copies of a queue choose a leader, and messages
+on a connection that stands still.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from typing import Any
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging._drivers import impl_rabbit
 
 from nova_lite.rpc import patches
 from tests.functional.cloud import rabbitmqctl
+from tests.functional.proxy import Proxy
 from tests.support.rpc_conf import make_conf
 
 TOPIC = "refusing"
@@ -27,20 +31,23 @@ class Endpoint:
 
 
 class Bus:
-    """A client and a server of one topic, on a virtual host of their own."""
+    """A client and a server of one topic, on a virtual host of their own. ``proxy``: leads to the broker."""
 
-    def __init__(self, conf: cfg.ConfigOpts, vhost: str) -> None:
+    proxy: Proxy
+
+    def __init__(self, conf: cfg.ConfigOpts, vhost: str, port: int) -> None:
         self._vhost = vhost
-        self._transport = messaging.get_rpc_transport(conf, f"rabbit://guest:guest@127.0.0.1:5672/{vhost}")
+        self._transport = messaging.get_rpc_transport(conf, f"rabbit://guest:guest@127.0.0.1:{port}/{vhost}")
         target = messaging.Target(topic=TOPIC, server="here")
         self._server = messaging.get_rpc_server(self._transport, target, [Endpoint()])
         self._server.start()
         self._client = messaging.get_rpc_client(self._transport, messaging.Target(topic=TOPIC), retry=0, timeout=20)
 
-    def call(self, value: int) -> int:
+    def call(self, value: int, timeout: float = 20) -> int:
         # Daemons send in this way: each message is confirmed, or the call fails.
         options = messaging.TransportOptions(at_least_once=True)
-        return int(self._client.prepare(transport_options=options).call({}, "echo", value=value))
+        client = self._client.prepare(transport_options=options, timeout=timeout)
+        return int(client.call({}, "echo", value=value))
 
     def refuse(self) -> None:
         rabbitmqctl("set_policy", "-p", self._vhost, "full", f"^{TOPIC}$", FULL, "--apply-to", "queues")
@@ -60,12 +67,14 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
     vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
     rabbitmqctl("add_vhost", vhost)
     rabbitmqctl("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
-    made = Bus(make_conf(tmp_path), vhost)
-    try:
-        yield made
-    finally:
-        made.close()
-        rabbitmqctl("delete_vhost", vhost)
+    with Proxy(5672) as proxy:
+        made = Bus(make_conf(tmp_path), vhost, proxy.port)
+        made.proxy = proxy
+        try:
+            yield made
+        finally:
+            made.close()
+            rabbitmqctl("delete_vhost", vhost)
 
 
 def wait_until_refused(bus: Bus) -> None:
@@ -113,3 +122,35 @@ def _soon(call: Callable[[], int]) -> int:
         except messaging.MessageDeliveryFailure as error:
             assert "already closed" not in str(error)
     raise AssertionError("the broker goes on to refuse")
+
+
+def test_connection_on_which_a_message_was_not_confirmed_in_time_is_not_used_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bus.call(1) == 1
+    senders: list[Any] = []
+    publish = impl_rabbit.Connection._publish
+
+    def publish_and_note(used: Any, exchange: Any, *arguments: Any, **options: Any) -> None:
+        if exchange.name:  # the default exchange leads to a caller's own queue: such a message is a reply
+            senders.append(used)
+        publish(used, exchange, *arguments, **options)
+
+    monkeypatch.setattr(impl_rabbit.Connection, "_publish", publish_and_note)
+    assert [bus.call(value) for value in range(4)] == [0, 1, 2, 3]
+    held = {local_port(used) for used in senders}
+    for port in held:
+        bus.proxy.hold(port)
+    failed = 0
+    while failed <= len(held):
+        try:
+            assert bus.call(4, timeout=1) == 4
+            break
+        except messaging.MessageDeliveryFailure:
+            failed += 1
+    assert 0 < failed <= len(held), "each of them fails once"
+    assert local_port(senders[-1]) not in held
+
+
+def local_port(used: Any) -> int:
+    return int(used.channel.connection.transport.sock.getsockname()[1])

@@ -5,13 +5,16 @@
 #   failover.sh --guests real [--runs N] [--how TEXT] [--parallel N] [--minutes N] [--results FILE]
 #   failover.sh --page --results FILE           print the table of the results, and lose nothing
 #   failover.sh --nemesis MINUTES [--seed N]    instead hosts are lost at random, with other faults at the same time
+#   failover.sh --alarms MINUTES [--computes N] [--load N] [--seed N]    instead no host is lost, but none works well
 #
 # It uses real daemons on the machine's broker, fake hypervisors and the default times; a run takes about three minutes.
 # With "--guests real" each host has a libvirtd of its own with two qemu guests, and all share one directory of disks.
 # "--how" chooses the losses of real guests whose name has the text: power, daemon, cut, kernel, full. "--parallel N" is the
 # number of clouds at a time, with 1.5 GB of memory each. No run begins after "--minutes N". "--results FILE": a line of JSON
 # for each run; what is there is not run again.
-# Its last line says how many guests came back, the worst time, and how many ran twice.
+# With "--alarms", hosts stand still for 20 s, their links lose 30 % of all packets, and "--load N" other processes (50) want
+# the CPUs. Its last line says how many guests stopped or moved, which no guest should.
+# Otherwise its last line says how many guests came back, the worst time, and how many ran twice.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 for component in packages python rabbitmq database config libvirt guest services testing; do
     source "$TOP/devstack/lib/$component.sh"

@@ -18,6 +18,7 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, files, metrics  # noqa: E402
 from nova_lite.compute import conductor_client  # noqa: E402
+from nova_lite.compute.lease_ways import FURTHER_WAYS, LeaseWay  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
@@ -33,6 +34,10 @@ BINARY = "nova-lite-compute"
 RECONCILE_TICK = 1.0
 #: Seconds between two looks at the lease of a host that fences itself.
 SELF_FENCING_TICK = 1.0
+#: Requests of a lease within its time.
+RENEWALS = 10
+#: Seconds between two checks whether a further way has to request a lease.
+LEASE_TICK = 1.0
 #: Seconds between two checks of the hypervisor.
 WATCH_TICK = 1.0
 #: Seconds between two queries for filter rules, and between two checks whether one is needed.
@@ -56,6 +61,7 @@ class ComputeDaemon(service.Daemon):
         super().__init__(conf, BINARY)
         self._connect = connect
         self._transport: rpc.Transport | None = None
+        self._lease_transports: list[rpc.Transport] = []
         self._manager: ComputeManager | None = None
         self._lock_file: int | None = None
         self._listening = False
@@ -73,6 +79,7 @@ class ComputeDaemon(service.Daemon):
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.send_heartbeat, jitter=True)
         self.add_periodic("Self-fencing", SELF_FENCING_TICK, manager.self_fencing.tick)
+        self._renew_leases(manager)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         self.add_periodic("Watching the hypervisor", WATCH_TICK, manager.watch_hypervisor)
         manager.clean_up()
@@ -95,6 +102,18 @@ class ComputeDaemon(service.Daemon):
         CertificateWatch(self.conf.libvirt.certificates_directory).begin(self)
         self._listen_to_hypervisor(manager)
         manager.registration.serve()
+
+    def _renew_leases(self, manager: ComputeManager) -> None:
+        """Renew the lease of a host that fences itself, by several connections."""
+        if not manager.self_fencing.enabled:
+            return
+        interval = self.conf.compute.self_fencing_lease / RENEWALS
+        self.add_periodic("Lease", interval, manager.self_fencing.renew, jitter=True)
+        while len(self._lease_transports) < FURTHER_WAYS:
+            self._lease_transports.append(self._connect(self.conf, rpc.COMPUTE))
+        for number, transport in enumerate(self._lease_transports, 2):
+            way = LeaseWay(manager.self_fencing, rpc.proxy(ConductorRPC, transport))
+            self.add_periodic(f"Lease by way {number}", LEASE_TICK, way.tick)
 
     def needs_restart(self) -> bool:
         return self._manager is not None and self._manager.registration.lost.is_set()

@@ -172,9 +172,7 @@ class ComputeManager:
             )
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat, and renew the lease of a host that fences itself."""
         self.registration.send_heartbeat()
-        self.self_fencing.renew()
 
     def _compare_soon(self) -> None:
         self.reconciler.compare_soon()

@@ -107,12 +107,12 @@ class Registration:
         if check is not None and report.domains is not None:
             check.agrees = bool(agrees)  # An older conductor replies None.
 
-    def request_lease(self, seconds: float, guests: list[str], timeout: float, leaves: bool = False) -> Lease:
-        """Request a lease for these protected guests. Raise `HostNotAdmitted` if the registration has ended.
+    def lease_request(self, seconds: float, guests: list[str], leaves: bool = False) -> LeaseRequest:
+        """Return a request of a lease for these protected guests. Its number is above those of all earlier ones.
 
         ``leaves``: this daemon stops as requested.
         """
-        request = LeaseRequest(
+        return LeaseRequest(
             host=self._heartbeat.host,
             boot_id=self._heartbeat.boot_id,
             epoch=self._epoch,
@@ -122,8 +122,14 @@ class Registration:
             guests=guests,
             leaves=leaves,
         )
+
+    def send_lease_request(self, request: LeaseRequest, timeout: float, conductor: ConductorRPC | None = None) -> Lease:
+        """Send a request and return the lease. ``conductor``: another way there than that of all other messages.
+
+        Raises `HostNotAdmitted` if the registration has ended.
+        """
         try:
-            return self._conductor.renew_lease(get_admin_context(), request, timeout=timeout)
+            return (conductor or self._conductor).renew_lease(get_admin_context(), request, timeout=timeout)
         except exceptions.HostNotAdmitted:
             if request.epoch == self._epoch:
                 self.lost.set()

@@ -1,7 +1,8 @@
 """Self-fencing of a compute host: it stops its protected guests unless the conductor renews its lease.
 
 Then the conductor may build them elsewhere, and none runs twice. See docs/adr/0028. A guard (`nova_lite.compute.guard`)
-keeps the promise if this daemon hangs or is killed. All times are seconds of the clock that counts while the machine
+keeps the promise if this daemon hangs or is killed. A lease is requested by several connections while a reply is
+overdue (`nova_lite.compute.lease_ways`). All times are seconds of the clock that counts while the machine
 sleeps, and begin when a request was sent, not when its reply arrived.
 """
 
@@ -26,12 +27,19 @@ from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import guard
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.registration import Registration
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.objects import Lease, LeaseRequest
 from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
 #: Seconds before the end of a lease at which this daemon stops its guests, and at which the guard does.
 STOP_MARGIN, GUARD_MARGIN = 10.0, 5.0
+
+#: Part of a lease that is left when a renewal is overdue.
+LATE = 0.8
+#: Requests without a reply that are remembered one by one.
+MAX_OPEN = 100
 
 #: Seconds that the guard may take for a reply: it may be killing guests.
 _REPLY_TIMEOUT = 5.0
@@ -154,6 +162,11 @@ class SelfFencing:
         self._guests: frozenset[str] = frozenset()
         self._ends_at = float("-inf")
         self._has_stopped = False
+        #: True when this daemon stops, and promises nothing any more.
+        self._has_left = False
+        #: Number of the newest request with a reply, and the guests that later ones name, by number.
+        self._granted = 0
+        self._named: dict[int, frozenset[str]] = {}
         #: Stopped guests may start again.
         self._may_start = not self.enabled
         #: The conductor may count on a promise of this daemon.
@@ -168,15 +181,18 @@ class SelfFencing:
 
     # --- the lease
 
-    def renew(self) -> None:
-        """Request a lease, and protect the guests that the conductor names. Call it after each heartbeat.
+    def renew(self, conductor: ConductorRPC | None = None) -> None:
+        """Request a lease, and protect the guests that the conductor names. Call it often.
 
         The request names only guests that the guard has confirmed. If the guard does not run, the promise is taken
-        back, and holds until the conductor has confirmed that.
+        back, and holds until the conductor has confirmed that. ``conductor``: another way there. Requests may overtake
+        each other: the conductor takes none after a later one, and this host no reply.
         """
         if not self.enabled:
             return
         with self._lock:
+            if self._has_left:
+                return
             try:
                 self._take_over()
             except exceptions.ServiceUnavailable as error:
@@ -184,26 +200,58 @@ class SelfFencing:
                 self._release()
                 self._may_start = True
                 return
-            sent_at = guard.now()
             # A request may be recorded although its reply is lost.
             self._is_promised = True
-            try:
-                lease = self._registration.request_lease(self._seconds, sorted(self._guests), self._seconds / 4)
-            except exceptions.ServiceTooOld as error:
-                LOG.warning("This host does not fence itself: %s", error.message)
+            sent_at = guard.now()
+            request = self._registration.lease_request(self._seconds, sorted(self._guests))
+            self._remember(request)
+        try:
+            lease = self._registration.send_lease_request(request, self._seconds / 4, conductor)
+        except exceptions.ServiceTooOld as error:
+            LOG.warning("This host does not fence itself: %s", error.message)
+            with self._lock:
                 if not self._has_lease:
                     self._let_guard_go()
                     self._may_start = True
-                return
-            self._has_lease = True
-            ends_at = sent_at + lease.seconds
-            self._guard.hold(ends_at - GUARD_MARGIN, lease.guests)
-            had_stopped = self._has_stopped
-            self._guests, self._ends_at, self._has_stopped = frozenset(lease.guests), ends_at, False
-            self._may_start = True
+            return
+        except exceptions.HeartbeatIsOld:
+            if request.number == max(self._named, default=0):
+                raise
+            return
+        with self._lock:
+            had_stopped = self._grant(request.number, lease, sent_at)
         if had_stopped:
             LOG.warning("The lease is renewed: guests that were stopped start again")
             self._on_renewed()
+
+    def _remember(self, request: LeaseRequest) -> None:
+        """Remember what a request names. Old ones without a reply are put together."""
+        self._named[request.number] = frozenset(request.guests)
+        while len(self._named) > MAX_OPEN:
+            first, second, *_ = self._named
+            self._named[second] |= self._named.pop(first)
+
+    def _grant(self, number: int, lease: Lease, sent_at: float) -> bool:
+        """Take a reply, unless that of a later request was taken, and return whether guests had been stopped.
+
+        The guard keeps guests that later requests name, because the conductor may count on these.
+        """
+        if not self._is_promised or number <= self._granted:
+            return False
+        self._granted = number
+        self._named = {later: guests for later, guests in self._named.items() if later > number}
+        self._has_lease = True
+        guests = frozenset(lease.guests).union(*self._named.values())
+        ends_at = sent_at + lease.seconds
+        self._guard.hold(ends_at - GUARD_MARGIN, guests)
+        had_stopped = self._has_stopped
+        self._guests, self._ends_at, self._has_stopped = guests, ends_at, False
+        self._may_start = True
+        return had_stopped
+
+    def is_late(self) -> bool:
+        """Check whether a renewal is overdue, so that other ways to a conductor have to be tried."""
+        return self.enabled and self._ends_at - guard.now() < self._seconds * LATE
 
     def _take_over(self) -> None:
         """Let the guard protect at least as much as this daemon promises. Continue what an earlier daemon left."""
@@ -224,12 +272,16 @@ class SelfFencing:
         """Take the promise back, because this daemon stops: its guests go on."""
         if self.enabled:
             with self._lock:
+                self._has_left = True
                 self._release(leaves=True)
 
     def _release(self, leaves: bool = False) -> None:
         if not self._is_promised:
             return
-        self._registration.request_lease(0.0, [], self._timing.release_timeout, leaves)
+        request = self._registration.lease_request(0.0, [], leaves)
+        self._registration.send_lease_request(request, self._timing.release_timeout)
+        self._granted = request.number
+        self._named = {}
         self._let_guard_go()
 
     def _let_guard_go(self) -> None:

@@ -172,11 +172,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--results", type=Path, metavar="FILE", help="of real guests: a line of JSON for each run")
     parser.add_argument("--page", action="store_true", help="print the table of the results, and lose nothing")
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
+    parser.add_argument("--alarms", type=float, metavar="MINUTES", help="instead: stress that no host is lost by")
+    parser.add_argument("--load", type=int, default=50, help="of --alarms: processes that want a CPU")
     args = parser.parse_args(arguments)
     for name, least in (("runs", 1), ("parallel", 1), ("computes", 2)):
         if getattr(args, name) < least:
             parser.error(f"--{name} takes a number from {least}; it was given {getattr(args, name)}")
-    for name in ("minutes", "nemesis"):
+    for name in ("minutes", "nemesis", "alarms"):
         if (minutes := getattr(args, name)) is not None and not minutes > 0:
             parser.error(f"--{name} takes a number above 0; it was given {minutes:g}")
     of_real = args.how or args.parallel != 1 or args.results or args.minutes != float("inf")
@@ -191,6 +193,10 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--guests {args.guests}: use a number from 1, or real.")
     if args.nemesis:
         return storm.main(args.nemesis, args.seed)
+    if args.alarms:
+        from tests.faults import alarms  # it needs this module
+
+        return alarms.main(args.alarms, args.computes, args.load, args.seed)
     if args.guests == "real":
         return real_failover.main(args.runs, 2, args.computes, args.how, args.parallel, args.minutes, args.results)
     chance = random.Random(args.seed)

@@ -37,6 +37,7 @@ FENCING: Rules = frozenset(
         "start needs a lease",
         "start again after fencing",
         "late commands wait for a comparison",
+        "later requests keep their guests",
         "evacuations come from the rows",
         "off is confirmed",
         "off is newer than the host",
@@ -62,7 +63,10 @@ class World(NamedTuple):
     has stopped it.
 
     In flight: ``late``, a command to reboot the guest, which waits in the broker; ``request`` and ``reply`` with what
-    they say, ``request_before`` (of an earlier start), ``request_over`` (of an ended registration).
+    they say, ``request_before`` (of an earlier start), ``request_over`` (of an ended registration). ``second``: a
+    request by another connection, whose reply is lost in any case, with its own ``second_before`` and ``second_over``;
+    ``second_newer``: it was sent after the other one. ``kept``: it names the guest, and A awaits the reply to an
+    earlier one.
     """
 
     wanted: bool = True
@@ -92,6 +96,11 @@ class World(NamedTuple):
     request_before: bool = False
     request_over: bool = False
     reply: str = ""
+    second: str = ""
+    second_before: bool = False
+    second_over: bool = False
+    second_newer: bool = False
+    kept: bool = False
     guest: bool = True
     stopped: bool = False
     starting: bool = False
@@ -109,7 +118,7 @@ class Fencing:
 
     ``agent``: "" (none), "works", "lies" (its "off" may do nothing, its status is true) or "hangs". ``armed``: A fences
     itself. ``faults``: how many of them happen. ``policies``: the owner changes the policy as well. ``late``: a command
-    to reboot the guest waits in the broker.
+    to reboot the guest waits in the broker. ``ways``: A requests leases by a second connection, too.
     """
 
     rules: Rules = FENCING
@@ -118,6 +127,7 @@ class Fencing:
     faults: int = 2
     policies: bool = False
     late: bool = False
+    ways: bool = False
     only_twice: bool = False
 
     def initial(self) -> World:
@@ -225,14 +235,17 @@ class Fencing:
     def _conductor(self, state: World) -> Iterator[Step]:
         if state.request:
             yield from self._renew(state)
+        if state.second:
+            yield from self._renew_second(state)
         if state.conductor:
             yield from self._expire(state)
             yield from self._agent(state)
             yield from self._evacuate(state)
 
     def _renew(self, state: World) -> Iterator[Step]:
-        """Deliver the request, at any time and even late, or lose it."""
+        """Deliver the request, at any time and even late, or lose it. An older one by the other way is too old then."""
         lost = state._replace(request="", request_before=False, request_over=False)
+        newer = lost if state.second_newer else lost._replace(second="", second_before=False, second_over=False)
         yield "the request is lost", False, lost
         said = state.request == "known"
         if not state.conductor:
@@ -241,17 +254,33 @@ class Fencing:
             return
         if state.request_before and "renewal of this start" in self.rules:
             return
+        changed = self._recorded(newer, said)
+        reply = "known" if state.wanted else "dropped"
+        waits = state.age >= 0 and not state.request_before
+        yield "renew_lease", True, changed._replace(reply=reply if waits else "")
+
+    def _recorded(self, state: World, said: bool) -> World:
+        """Return the state after the conductor has recorded a request. ``said``: it names the guest."""
         confirmed = said and state.wanted
         if said and "no confirmation of a dropped guest" not in self.rules:
             confirmed = True
-        changed = lost._replace(confirmed=confirmed, waited=0, fast=False)
+        changed = state._replace(confirmed=confirmed, waited=0, fast=False)
         if "decision compares the lease" in self.rules:
             changed = changed._replace(doubt=False)
         if "off is newer than the host" in self.rules:
             changed = changed._replace(agent="", agent_before=False)
-        reply = "known" if state.wanted else "dropped"
-        waits = state.age >= 0 and not state.request_before
-        yield "renew_lease", True, changed._replace(reply=reply if waits else "")
+        return changed
+
+    def _renew_second(self, state: World) -> Iterator[Step]:
+        """Deliver the request of the second way, or lose it. An older one by the first way is too old then."""
+        lost = state._replace(second="", second_before=False, second_over=False)
+        yield "the second request is lost", False, lost
+        is_over = state.second_over and "lost registration" in self.rules
+        if not state.conductor or is_over or (state.second_before and "renewal of this start" in self.rules):
+            return
+        if state.second_newer:
+            lost = lost._replace(request="", request_before=False, request_over=False)
+        yield "renew_lease by the second way", True, self._recorded(lost, state.second == "known")
 
     def _expire(self, state: World) -> Iterator[Step]:
         """See the end of the wait in one step, and decide in another."""
@@ -317,11 +346,17 @@ class Fencing:
     def _ask(self, state: World) -> Iterator[Step]:
         if state.age < 0 and state.link:
             asked = state._replace(request="known" if state.known else "nothing", age=0, missed=False)
-            yield "A requests a lease", True, asked._replace(request_before=False, request_over=not state.current)
+            asked = asked._replace(request_before=False, request_over=not state.current)
+            yield "A requests a lease", True, asked._replace(second_newer=False, kept=False)
+        if self.ways and state.age >= 0 and state.link and not state.second and not state.kept:
+            second = state._replace(second="known" if state.known else "nothing", kept=state.known)
+            second = second._replace(second_before=False, second_over=not state.current, second_newer=True)
+            yield "A requests a lease by another way", True, second
         if state.age >= 0 and state.reply and state.link:
             age = state.age if "lease counts from its request" in self.rules else 0
             left = max(LEASE - age, 0)
-            known = state.reply == "known"
+            kept = state.kept and "later requests keep their guests" in self.rules
+            known = state.reply == "known" or kept
             after = state._replace(
                 reply="", age=-1, left=max(left, state.left), known=known, slow=state.missed, missed=False
             )
@@ -359,6 +394,7 @@ class Fencing:
             return
         serving = state._replace(daemon="serving", current=True, fenced="", starting=False, doubt=False)
         serving = serving._replace(request_before=bool(state.request), agent_before=bool(state.agent))
+        serving = serving._replace(second_before=bool(state.second), kept=False)
         serving = serving._replace(armed_before=state.armed, compared=False)
         if state.place != "A":
             serving = serving._replace(guest=False, stopped=False, known=False, domain=False)
@@ -401,6 +437,7 @@ def _decided(state: World, how: str) -> World:
         fenced=how,
         current=False,
         request_over=bool(state.request),
+        second_over=bool(state.second),
         decided=True,
         doubt=False,
         agent="",

@@ -35,6 +35,7 @@ FENCE = Fencing()
 FENCE_ONE_FAULT = Fencing(faults=1)
 FENCE_LATE = Fencing(faults=1, late=True)
 FENCE_POLICIES = Fencing(policies=True, faults=0)
+FENCE_WAYS = Fencing(policies=True, faults=0, ways=True)
 FENCE_AGENT = Fencing(armed=False, agent="works")
 FENCE_LIAR = Fencing(armed=False, agent="lies")
 REPLICATION = Replication(faults=1)
@@ -53,6 +54,7 @@ HOLDS: dict[str, Model] = {
     "self-fencing, two faults": FENCE,
     "self-fencing, policies that change, a fault": replace(FENCE_POLICIES, faults=1),
     "self-fencing, a late command, a fault": FENCE_LATE,
+    "self-fencing, leases by two ways, policies that change": FENCE_WAYS,
     "fence agent, two faults": FENCE_AGENT,
     "fence agent that lies, two faults": FENCE_LIAR,
     "replication to a second site, a fault": REPLICATION,
@@ -72,6 +74,7 @@ FULL: dict[str, Model] = {
     "self-fencing and an agent that hangs, two faults": replace(FENCE, agent="hangs"),
     "self-fencing and an agent, two faults": replace(FENCE, agent="works"),
     "self-fencing, three faults": replace(FENCE, faults=3),
+    "self-fencing, leases by two ways, policies that change, a fault": replace(FENCE_WAYS, faults=1),
     "replication to a second site, three requests, two faults": Replication(requests=3),
     "live migration, delete, two crashes, both machines off": replace(LIVE_MIGRATE, crashes=2, outages=2),
 }
@@ -417,6 +420,12 @@ PROTECTIONS = [
         "compute/self_fencing.py: require_lease, compared",
         FENCE_LATE,
         twice=True,
+    ),
+    Protection(
+        "later requests keep their guests",
+        "a reply that was overtaken drops no guest that the conductor may count on",
+        "compute/self_fencing.py: _grant",
+        FENCE_WAYS,
     ),
     Protection(
         "start again after fencing",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.compute import guard, self_fencing
+from nova_lite.compute.lease_ways import LeaseWay
 from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.objects import DomainVerdict, Lease, LeaseRequest, Verdict
 from tests.support.compute_host import UUID, FakeConductor, Host, command, eventually
@@ -355,8 +356,105 @@ def test_host_promises_nothing_to_an_older_conductor(host: Host, conductor: Leas
 
 def test_host_without_the_option_sends_no_request_and_starts_no_guard(tmp_path: Path, conductor: Leasing) -> None:
     host = Host(tmp_path, conductor)
-    host.manager.send_heartbeat()
+    fencing(host).renew()
     fencing(host).tick()
     host.manager.stop()
     assert conductor.of("renew_lease") == []
     assert not (tmp_path / "guard").exists()
+
+
+# --- requests by several connections
+
+
+def nested(host: Host, conductor: Leasing, then: Callable[[], None] = lambda: None) -> None:
+    """Let the next request wait for its reply until a later one has got its own. ``then`` comes after that."""
+
+    def overtaken(_request: Any) -> None:
+        del conductor.hooks["renew_lease"]
+        fencing(host).renew()
+        then()
+
+    conductor.hooks["renew_lease"] = overtaken
+
+
+def test_reply_that_comes_after_a_later_one_changes_nothing(host: Host, conductor: Leasing, clock: Clock) -> None:
+    protected(host, conductor)
+
+    def unprotect() -> None:
+        clock.shift += 5
+        conductor.wanted = []
+
+    nested(host, conductor, unprotect)
+    fencing(host).renew()
+    assert look(host)["guests"] == [UUID]
+    assert fencing(host).remaining < LEASE - self_fencing.STOP_MARGIN - 4, "it counts from the later request"
+
+
+def test_guest_that_a_later_request_names_stays_with_the_guard(host: Host, conductor: Leasing) -> None:
+    """The conductor may count on that request, whose reply is lost."""
+    protected(host, conductor)
+
+    def lose_the_reply(_request: Any) -> None:
+        del conductor.hooks["renew_lease"]
+        conductor.errors["renew_lease"] = [exceptions.ServiceUnavailable("lost")]
+        with pytest.raises(exceptions.ServiceUnavailable):
+            fencing(host).renew()
+        conductor.wanted = []
+
+    conductor.hooks["renew_lease"] = lose_the_reply
+    fencing(host).renew()
+    assert look(host)["guests"] == [UUID]
+    fencing(host).renew()
+    assert look(host)["guests"] == [], "the next reply is one of a request that no later one follows"
+
+
+def test_refusal_of_an_overtaken_request_is_no_error(host: Host, conductor: Leasing) -> None:
+    old = exceptions.HeartbeatIsOld(host="here")
+    nested(host, conductor, lambda: conductor.errors.update(renew_lease=[old]))
+    fencing(host).renew()
+    conductor.errors["renew_lease"] = [old]
+    with pytest.raises(exceptions.HeartbeatIsOld):
+        fencing(host).renew()
+
+
+def test_daemon_that_leaves_requests_no_further_lease(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    fencing(host).release()
+    fencing(host).renew()
+    assert requests(conductor)[-1] == (0.0, [])
+
+
+def test_requests_without_replies_are_remembered_together(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    count = self_fencing.MAX_OPEN + 5
+    conductor.errors["renew_lease"] = [exceptions.ServiceUnavailable("lost") for _ in range(count)]
+    for _ in range(count):
+        with pytest.raises(exceptions.ServiceUnavailable):
+            fencing(host).renew()
+    named = fencing(host)._named
+    assert len(named) == self_fencing.MAX_OPEN
+    assert set().union(*named.values()) == {UUID}
+
+
+def test_further_way_requests_a_lease_when_one_is_overdue_and_else_once_a_minute(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    now = [0.0]
+    way = LeaseWay(fencing(host), cast(Any, conductor), clock=lambda: now[0])
+
+    def sent(seconds: float) -> int:
+        now[0] += seconds
+        clock.shift += seconds
+        before = len(requests(conductor))
+        way.tick()
+        return len(requests(conductor)) - before
+
+    assert sent(0) == 1, "there is no lease yet"
+    assert [sent(3), sent(3)] == [0, 0]
+    assert sent(LEASE / 2) == 1, "it is overdue"
+    assert [sent(4) for _ in range(3)] == [0, 0, 1]
+    for _ in range(11):
+        fencing(host).renew()
+        assert sent(5) == 0
+    fencing(host).renew()
+    assert sent(5) == 1, "it was not used for a minute"

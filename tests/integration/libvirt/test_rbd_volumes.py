@@ -23,12 +23,13 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
+from nova_lite.backups import disk_data, disk_parts
 from nova_lite.base import exceptions
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.driver import BackupRequest, SpawnSpec, snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume import rbd
 from nova_lite.volume.builtin import GIB, SUM
@@ -168,6 +169,38 @@ def snapshot(driver: LibvirtDriver, spec: SpawnSpec, volumes: RbdVolumes, snapsh
     volumes.create_snapshots_in_use(snapshots, fails, hold)
 
 
+def server_backup(
+    driver: LibvirtDriver, spec: SpawnSpec, volumes: RbdVolumes, volume_ids: list[str]
+) -> dict[str, bytes]:
+    """Make a backup of a server, and return its disks besides the first one, which is large."""
+    directory = Path(snapshots_path(driver.conf, driver.host))
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o711)
+    request = BackupRequest(backup_id=str(uuid.uuid4()), disks=volume_ids)
+    driver.back_up_disk(
+        spec.instance.uuid,
+        str(directory / "stream"),
+        request,
+        lambda: None,
+        lambda volume_id: volumes.exported(volume_id, "raw"),
+    )
+    found = {}
+    with (directory / "stream").open("rb") as file:
+        header = disk_data.read_header(file)
+        assert header.base is None
+        assert [part.volume_id for part in header.parts] == volume_ids
+        assert header.parts[0].size == 2 * GIB
+        for disk in disk_parts.split(*disk_data.fold([(header, file)])):
+            if disk.volume_id == volume_ids[0]:
+                continue
+            content = bytearray(disk.header.size)
+            for offset, chunk in disk.chunks:
+                content[offset : offset + len(chunk)] = chunk
+            found[disk.volume_id] = bytes(content)
+    (directory / "stream").unlink()
+    return found
+
+
 def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volumes: RbdVolumes) -> None:
     """The guest boots from its volume, writes to two others, is copied and moved, and never runs twice."""
     options = {"live_migration_uri": hosts.URI}
@@ -224,6 +257,21 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     timed("restore of 2 GB", lambda: volumes.restore_backup(work))
     assert exported(volumes, restored) == Path(volumes.backup_path(data_id)).read_bytes()[:-SUM]
     goes_on(here, spec)
+
+    # A backup of the server has all its volumes, as they were at one moment.
+    for is_on in (True, False):
+        if not is_on:
+            here.power_off(instance.uuid, 0)
+        saved = timed(
+            f"backup of a server that is {'on' if is_on else 'off'}",
+            lambda: server_backup(here, spec, volumes, [root, one, other]),
+        )
+        first, second = number_in(saved[one]), number_in(saved[other])
+        assert first - second in (0, 1), (first, second)
+        assert second > 0
+    assert saved[one] == exported(volumes, one)
+    here.power_on(instance.uuid)
+    wait_for("writes of the third boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 3)
 
     # A live migration takes the volumes along.
     moved = arriving(spec, 2)

@@ -20,7 +20,6 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.rpc import local
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.local import LocalClient, LocalRequest, LocalServer, Undelivered
-from tests.support.http_site import wait_for
 from tests.unit.rpc.bench import ASK, CONTEXT, Bench, ThingRPC
 
 CALL = Message("conductor", "ask", get_admin_context(), arguments={"number": 1})
@@ -133,12 +132,17 @@ def test_call_without_a_reply_in_time_is_a_timeout(conductor: Conductor) -> None
 
 def test_server_that_stops_serves_what_was_sent_before(conductor: Conductor) -> None:
     conductor.client.call({}, CALL)
-    stopped = threading.Event()
-    conductor.answer = lambda request: stopped.wait(20) and "late"
+    arrived, stopped = threading.Event(), threading.Event()
+
+    def answer(_request: Any) -> Any:
+        arrived.set()
+        return stopped.wait(20) and "late"
+
+    conductor.answer = answer
     replies: list[Any] = []
     caller = threading.Thread(target=lambda: replies.append(conductor.client.call({}, CALL)))
     caller.start()
-    wait_for("the call has arrived", lambda: any(found._waiting for found in conductor.server._connections))
+    assert arrived.wait(20)
     conductor.server.stop()
     assert not os.path.exists(conductor.path)
     with pytest.raises(Undelivered):

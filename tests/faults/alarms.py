@@ -1,8 +1,8 @@
 """Hosts under stress that are not lost: no guest of theirs may stop or move. ``failover.sh --alarms MINUTES``.
 
 Real daemons with the times that are the defaults, and fake hypervisors. Each host fences itself, and would be evacuated
-without a person's word. Its link to the broker loses packets. Hosts and the conductor stand still for 20 s, again and
-again. Other processes want all CPUs.
+without a person's word. Its link to the broker loses packets. Hosts, or one of the two conductors, stand still for
+20 s, again and again. Other processes want all CPUs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ PAUSE, REST = 20.0, (10.0, 30.0)
 LOSS = 30
 #: Number of pauses of which one is the conductor's, and number of hosts of which one stands still in the others.
 CONDUCTOR_ONE_IN, HOSTS_ONE_IN = 8, 3
+#: Self-fencing is for clouds whose conductors are redundant. One of them stands still at a time.
+CONDUCTORS = ("conductor", "conductor-2")
 #: Seconds between two looks at the guests.
 LOOK = 0.5
 
@@ -77,7 +79,8 @@ class Guests:
         for uuid, host in self._homes.items():
             if uuid not in running[host] and uuid not in self.stopped:
                 self.stopped.add(uuid)
-                print(f"{time.strftime('%H:%M:%S')} guest {uuid} of {host} does not run", flush=True)
+                print(f"{time.strftime('%H:%M:%S')} guest {uuid} of {host} does not run. The log of {host} ends:")
+                print(*self._running.log(host, 30).splitlines(), sep="\n", flush=True)
 
     def moved(self) -> list[str]:
         """Return what was done to the guests after their creates."""
@@ -128,7 +131,8 @@ def stress(running: cloud.Cloud, links: dict[str, Proxy], guests: Guests, second
         while time.monotonic() < began + seconds:
             is_conductor = chance.randrange(CONDUCTOR_ONE_IN) == 0
             count = max(1, len(running.computes) // HOSTS_ONE_IN)
-            pause(running, ["conductor"] if is_conductor else chance.sample(running.computes, count), guests)
+            chosen = [chance.choice(CONDUCTORS)] if is_conductor else chance.sample(running.computes, count)
+            pause(running, chosen, guests)
             pauses += 1 if is_conductor else count
             rested_at = time.monotonic() + chance.uniform(*REST)
             while time.monotonic() < rested_at:
@@ -148,7 +152,7 @@ def main(minutes: float, hosts: int, load: int, seed: int) -> int:
     print(f"Seed {seed}. {hosts} hosts for {minutes:g} minutes. Real daemons, broker and database.", flush=True)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alarms-")))
-        running, links = stack.enter_context(failover.cloud_with_links(directory, hosts))
+        running, links = stack.enter_context(failover.cloud_with_links(directory, hosts, CONDUCTORS[1:]))
         stack.callback(guards.end, directory)
         ids = running.create(count=hosts, metadata=failover.PROTECTED)
         running.wait_active(ids, failover.LIMIT)

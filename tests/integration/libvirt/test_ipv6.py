@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shutil
@@ -66,7 +67,7 @@ def dual(connection: Any) -> Iterator[Network]:
     prefix, bridge = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}", f"nlt{token.hex[:8]}"
     gateway, start, end = (f"{prefix}.{number}" for number in (1, 10, 250))
     values: dict[str, Any] = {"gateway": gateway, "start": start, "end": end, "bridge": bridge}
-    cidr6 = f"fd{token.hex[:2]}:{token.hex[2:6]}:{token.hex[6:10]}:1::/64"
+    cidr6 = str(ipaddress.IPv6Network(f"fd{token.hex[:2]}:{token.hex[2:6]}:{token.hex[6:10]}:1::/64"))
     yield make_network(id=str(token), cidr=f"{prefix}.0/24", cidr6=cidr6, **values)
     remove_network(connection, f"nova-lite-{token}", bridge)
 

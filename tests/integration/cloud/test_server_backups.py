@@ -10,6 +10,7 @@ import filecmp
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.skipif(not os.environ.get("NOVA_LITE_LONG"), reason="ta
 
 PAGE = "howto/back-up-servers.md"
 CONFIGURATION = Path("/etc/nova-lite/conductor.conf")
+#: Directory of the page.
+REPOSITORY = Path("/srv/server-backups")
 BOOT = {"source_type": "image", "destination_type": "volume", "volume_size": 1, "boot_index": 0}
 DATA = {"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1}
 MARK = 1024 * 512
@@ -40,6 +43,7 @@ def options() -> str:
 def backed_up(cloud: StackedCloud) -> Iterator[StackedCloud]:
     """Provide the cloud with a repository of backups."""
     before = CONFIGURATION.read_text()
+    assert not REPOSITORY.exists()
     (commands,) = pages.blocks(PAGE, "Images or increments")
     subprocess.run(["bash", "-ec", "\n".join(commands)], check=True, timeout=600)
     try:
@@ -52,6 +56,7 @@ def backed_up(cloud: StackedCloud) -> Iterator[StackedCloud]:
     finally:
         CONFIGURATION.write_text(before)
         cloud.service("restart", "conductor")
+        shutil.rmtree(REPOSITORY)
 
 
 class Backups:

@@ -211,8 +211,8 @@ def main(arguments: list[str]) -> int:
     chance.shuffle(ways)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="failover-")))
+        stack.callback(guards.end, directory)  # after the daemons, which start guards anew
         running, links = stack.enter_context(cloud_with_links(directory, args.computes))
-        stack.callback(guards.end, directory)
         observer = Observer(running)
         stack.callback(observer.close)
         for number in range(1, args.runs + 1):

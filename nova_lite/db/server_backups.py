@@ -136,7 +136,8 @@ def _name_images(row: Row) -> None:
 
 def _images_of(row: Row) -> list[str]:
     """Return the ids of the images that are made of a backup."""
-    return [disk.image_id for disk in _disks(row) if disk.image_id is not None] or [str(row.restored_image_id)]
+    named = dict.fromkeys([row.restored_image_id, *(disk.image_id for disk in _disks(row))])
+    return [image_id for image_id in named if image_id is not None]
 
 
 def _disks(row: Row) -> list[BackupDisk]:
@@ -412,7 +413,7 @@ def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: 
             raise exceptions.BackupDataInvalid(reason="the backup that they are based on was deleted")
         mine = (row.instance_uuid, row.project_id, row.host, row.generation, header.size)
         known = (base.instance_uuid, base.project_id, base.host, base.generation, base.disk_size)
-        if known != mine or layout(to_backup(base)) != [(disk.volume_id, disk.size) for disk in disks]:
+        if known != mine or layout(to_backup(base)) != _layout(disks):
             raise exceptions.BackupDataInvalid(reason="the backup that they are based on is one of another disk")
         row.increments = base.increments + 1
     row.status, row.disk_size, row.snapshot, row.digest = BackupStatus.COMPLETE, header.size, snapshot, digest
@@ -437,7 +438,11 @@ def _sized(disks: list[BackupDisk], parts: Sequence[DiskPart]) -> list[BackupDis
 
 def layout(backup: ServerBackup) -> list[tuple[str, int]]:
     """Return volume and size of each disk in a stored backup."""
-    return [(disk.volume_id, disk.size) for disk in backup.disks] or [("", backup.disk_size)]
+    return _layout(backup.disks) or [("", backup.disk_size)]
+
+
+def _layout(disks: Sequence[BackupDisk]) -> list[tuple[str, int]]:
+    return [(disk.volume_id, disk.size) for disk in disks]
 
 
 def put_storing_off(uow: UnitOfWork, backup_id: str, reason: str) -> bool:

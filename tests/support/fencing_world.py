@@ -48,8 +48,14 @@ class Fencing(World):
     def lapse(self) -> None:
         """Let the lease end."""
         self.fencer.sweep()
-        self.clock.time += wait_of(SECONDS) + 1
-        self.fencer.sweep()
+        self.watch(wait_of(SECONDS) + 1)
+
+    def watch(self, seconds: float, interval: float = 1.0) -> None:
+        """Let time pass, with a sweep after each interval and at the end."""
+        end = self.clock.time + seconds
+        while self.clock.time < end:
+            self.clock.time = min(self.clock.time + interval, end)
+            self.fencer.sweep()
 
     def lease(self) -> models.HostLease:
         query = sa.select(models.HostLease).where(models.HostLease.host == HOST)

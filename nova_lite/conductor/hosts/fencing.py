@@ -22,6 +22,11 @@ LOG = logging.getLogger(__name__)
 #: Share by which each of two clocks may be wrong, and seconds in addition.
 RATE_ERROR, MARGIN = 0.02, 3.0
 
+#: Most seconds that the time between two looks at the leases adds to their age. A conductor without its database
+#: misses all renewals, so hosts need the rest of the lease for the next one. A busy conductor looks late, but within
+#: this time. It is a third of the shortest lease, and three intervals between requests of it.
+LONGEST_GAP = 10.0
+
 #: Hosts that are switched off at a time.
 PARALLEL_HOSTS = 8
 
@@ -33,24 +38,33 @@ def wait_of(seconds: float) -> float:
 
 
 class LeaseWatch:
-    """The leases that this conductor has seen, and since when. ``clock``: seconds, monotonic."""
+    """The leases that this conductor has seen, and their age. ``clock``: seconds, monotonic.
+
+    A lease ages while this conductor looks at the rows. It counts from the moment when this conductor saw its row,
+    since that is later than the request. The time between two looks counts up to `LONGEST_GAP`: so no lease is older
+    than its true age, and each look makes a lease without renewals older.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._since: dict[Watched, float] = {}
+        self._looked_at = clock()
+        self._ages: dict[Watched, float] = {}
 
     def ended(self, watched: list[Watched]) -> list[Watched]:
-        """Note what was read from the rows just now, and return the leases that have ended.
-
-        A lease counts from the moment when this conductor saw its row, since that is later than the request.
-        """
-        now = self._clock()
-        self._since = {item: self._since.get(item, now) for item in watched}
-        return [item for item, since in self._since.items() if now - since >= wait_of(item.seconds)]
+        """Note what was read from the rows just now, and return the leases that have ended."""
+        passed = min(self._passed(), LONGEST_GAP)
+        self._ages = {item: self._ages[item] + passed if item in self._ages else 0.0 for item in watched}
+        return [item for item, age in self._ages.items() if age >= wait_of(item.seconds)]
 
     def forget(self) -> None:
         """Begin again, because this conductor may have missed renewals."""
-        self._since.clear()
+        self._passed()
+        self._ages.clear()
+
+    def _passed(self) -> float:
+        """Return the seconds since the last look."""
+        before, self._looked_at = self._looked_at, self._clock()
+        return self._looked_at - before
 
 
 class HostFencer:
@@ -86,7 +100,8 @@ class HostFencer:
         """Fence the hosts that are lost. Call it about every second.
 
         While no host reports, the broker or this conductor is cut off. Then no host is fenced, and each one gets a
-        whole lease afterwards: there would be no host to run its servers.
+        whole lease afterwards: there would be no host to run its servers. A time without the database, or in which
+        this conductor stood still, makes no lease older than a late look does (`LONGEST_GAP`).
         """
         if not self._db.read(services.hears_hosts, 2 * self._conf.report_interval + 1):
             self._watch.forget()

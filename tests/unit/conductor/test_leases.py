@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.evacuation import EVENT
-from nova_lite.conductor.hosts.fencing import HostFencer, LeaseWatch, wait_of
+from nova_lite.conductor.hosts.fencing import LONGEST_GAP, HostFencer, LeaseWatch, wait_of
 from nova_lite.db import action_log, hosts, leases, models, restarts
 from nova_lite.objects import DomainReport
 from nova_lite.operations import states
@@ -67,11 +67,9 @@ def test_lease_ends_by_the_conductors_own_clock(world: Fencing) -> None:
     uuid = world.protected()
     world.silence(HOST)
     world.fencer.sweep()
-    world.clock.time += wait_of(SECONDS) - 1
-    world.fencer.sweep()
+    world.watch(wait_of(SECONDS) - 1)
     assert world.lease().fenced == ""
-    world.clock.time += 2
-    world.fencer.sweep()
+    world.watch(2)
     assert (world.lease().fenced, world.lease().guests) == (leases.LEASE, [uuid])
 
 
@@ -82,11 +80,9 @@ def test_wait_covers_two_clocks_that_are_wrong_by_two_percent() -> None:
 def test_renewed_lease_begins_anew(world: Fencing) -> None:
     uuid = world.protected()
     world.fencer.sweep()
-    world.clock.time += wait_of(SECONDS) - 1
+    world.watch(wait_of(SECONDS) - 1)
     world.renew(uuid)
-    world.fencer.sweep()
-    world.clock.time += 2
-    world.fencer.sweep()
+    world.watch(2)
     assert world.lease().fenced == ""
 
 
@@ -121,9 +117,59 @@ def test_no_lease_ends_while_no_host_is_heard(world: Fencing) -> None:
     world.lapse()
     assert world.lease().fenced == ""
     world.is_heard("host2")
-    world.clock.time += wait_of(SECONDS) - 1
-    world.fencer.sweep()
+    world.watch(wait_of(SECONDS) - 1)
     assert world.lease().fenced == ""
+
+
+def sweep_without_database(world: Fencing, seconds: float) -> None:
+    """Let sweeps fail for so many seconds."""
+
+    def refused(*_: object) -> None:
+        raise sa.exc.DisconnectionError("refused")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.db, "read", refused)
+        for _ in range(int(seconds)):
+            world.clock.time += 1
+            with pytest.raises(sa.exc.DisconnectionError):
+                world.fencer.sweep()
+
+
+def test_host_is_not_lost_because_the_database_was_away(world: Fencing) -> None:
+    uuid = world.protected()
+    world.fencer.sweep()
+    sweep_without_database(world, 60)
+    world.is_heard("host2")
+    world.watch(SECONDS / 2)
+    assert world.lease().fenced == ""
+    world.renew(uuid)
+    world.watch(wait_of(SECONDS))
+    assert world.lease().fenced == ""
+
+
+def test_conductor_that_stood_still_gives_hosts_time_for_a_renewal(world: Fencing) -> None:
+    world.protected()
+    world.fencer.sweep()
+    world.clock.time += 3600
+    world.watch(SECONDS / 2)
+    assert world.lease().fenced == ""
+
+
+@pytest.mark.parametrize("interval", [6.0, LONGEST_GAP])
+def test_lease_ends_on_time_although_each_sweep_is_late(world: Fencing, interval: float) -> None:
+    world.protected()
+    world.fencer.sweep()
+    world.watch(wait_of(SECONDS) - 1, interval)
+    assert world.lease().fenced == ""
+    world.watch(2)
+    assert world.lease().fenced == leases.LEASE
+
+
+def test_lease_ends_eventually_although_each_sweep_is_very_late(world: Fencing) -> None:
+    world.protected()
+    world.fencer.sweep()
+    world.watch(6 * 120, 120)
+    assert world.lease().fenced == leases.LEASE
 
 
 @pytest.mark.parametrize("how", ["unarmed", "started again", "left"])

@@ -191,7 +191,7 @@ class RbdVolumes(BuiltInVolumes):
         """Give an image the name of a volume, whose data until now are deleted. `has` completes what is interrupted."""
         name = _volume(volume_id)
         self._wait_until_unused(name)
-        self._remove(OLD + name)
+        self._remove_old(name)
         self._rename(name, OLD + name)
         try:
             if not self._rename(part, name):
@@ -199,7 +199,25 @@ class RbdVolumes(BuiltInVolumes):
         except exceptions.VirtDriverError:
             self._rename(OLD + name, name, missing_ok=True)
             raise
-        self._discard(OLD + name)
+        with _logged(f"Image {OLD}{name} was not removed"):
+            self._remove_old(name)
+
+    def _remove_old(self, name: str) -> None:
+        """Remove the replaced data of a volume. Raises `VirtDriverError` if they may be its data now.
+
+        ``rbd rename`` makes the new name, and removes the other one last. No command removes one name of two.
+        """
+        old = self._rbd.info(self._spec(OLD + name))
+        if old is None:
+            return
+        current = self._rbd.info(self._spec(name))
+        if current is None:
+            raise exceptions.VirtDriverError(reason=f"{self._spec(name)} has just been set aside")
+        if current.id == old.id:
+            raise exceptions.VirtDriverError(
+                reason=f"{self._spec(name)} (id {old.id}) also has the name {OLD}{name} after an interrupted rename"
+            )
+        self._remove(OLD + name)
 
     # --- snapshots
 
@@ -308,8 +326,9 @@ class RbdVolumes(BuiltInVolumes):
             return
         if name.startswith(OLD):
             volume = name.removeprefix(OLD)
-            if self._exists(volume) or self._rename(name, volume, missing_ok=True):
-                self._discard(name)
+            if self._exists(volume) or not self._rename(name, volume, missing_ok=True):
+                with _logged(f"Image {name} was not removed"):
+                    self._remove_old(volume)
             return
         self._remove_unfinished(name)
 
@@ -428,11 +447,6 @@ class RbdVolumes(BuiltInVolumes):
                     LOG.warning("Image %s stays in the trash: %s", parent.id, error.kwargs["reason"])
                 return
             parent = None if info is None else info.parent
-
-    def _discard(self, name: str) -> None:
-        """Delete an image that nobody needs. `sweep` deletes it if that fails."""
-        with _logged(f"Image {name} was not removed"):
-            self._remove(name)
 
     def _wait_until_unused(self, name: str) -> None:
         """Wait until no program has the image open. Raises `VirtDriverError` if one keeps it."""

@@ -178,8 +178,10 @@ class FakeRbd(Rbd):
             raise RbdFailure("rbd: it has clones", errno.ENOTEMPTY)
 
     def _rm(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
-        self._require_no_clones(self._get(names[0]))
-        del self.found[names[0]]
+        removed = self._get(names[0])
+        self._require_no_clones(removed)
+        # The image is lost under all its names.
+        self.found = {name: image for name, image in self.found.items() if image is not removed}
 
     def _trash_mv(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
         image = self._get(names[0])

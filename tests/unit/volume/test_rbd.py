@@ -353,6 +353,49 @@ def test_replacement_whose_second_rename_fails_leaves_the_volume(volumes: RbdVol
     assert [name for name in ceph.names() if not name.startswith("image-")] == [f"volume-{volume_id}"]
 
 
+def half_renamed(ceph: FakeRbd, age: float = 0.0) -> str:
+    """Return the id of a volume that has two names since `rbd rename` was killed while it set the volume aside."""
+    volume_id = new_id()
+    ceph.found[f"old-volume-{volume_id}"] = ceph.add(f"volume-{volume_id}", b"a guest's", age=age)
+    return volume_id
+
+
+def test_replacement_after_an_interrupted_rename_fails_and_keeps_the_data(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = half_renamed(ceph)
+    with pytest.raises(exceptions.VirtDriverError, match=f"pool/volume-{volume_id} .* also has the name old-"):
+        volumes.reimage(volume_id, image(), 1)
+    assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+    assert not [name for name in ceph.names() if name.startswith("part-")]
+
+
+def test_replacement_whose_rename_leaves_two_names_keeps_the_data(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """Ceph ignores that it cannot remove the first name."""
+    volume_id = small(ceph, b"a guest's")
+
+    def second(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "rename" and "part-volume" in arguments[0]:
+            ceph.found[f"volume-{volume_id}"] = ceph.found[f"old-volume-{volume_id}"]
+
+    ceph.before = second
+    with pytest.raises(exceptions.VirtDriverError, match="another host works on"):
+        volumes.reimage(volume_id, image(), 1)
+    assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+
+
+def test_sweep_after_an_interrupted_rename_keeps_the_data(
+    volumes: RbdVolumes, ceph: FakeRbd, caplog: pytest.LogCaptureFixture
+) -> None:
+    volume_id = half_renamed(ceph, age=DAYS)
+    volumes.sweep()
+    assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
+    assert [text for text in caplog.messages if f"volume-{volume_id}" in text and "interrupted rename" in text]
+
+
+def test_volume_with_two_names_after_an_interrupted_rename_is_deleted(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volumes.delete(half_renamed(ceph))
+    assert ceph.names() == []
+
+
 def test_reimage_replaces_the_data_of_a_volume_nobody_uses(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     volume_id = small(ceph, b"a guest's")
     ceph.found[f"volume-{volume_id}"].watchers = ["192.0.2.1:0/1"]

@@ -162,8 +162,8 @@ class Lost(NamedTuple):
     boot_id: str
 
 
-def lost(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[Lost]:
-    """Return the hosts that are silent, and have protected servers that ran.
+def lost(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str | None = None) -> list[Lost]:
+    """Return the hosts that are silent, and have protected servers that ran. ``host``: look at this one alone.
 
     A host that is disabled or forced down is in an operator's hands. The daemon of a host that has left was stopped.
     """
@@ -175,8 +175,10 @@ def lost(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[Lost]:
         Service.binary == services.COMPUTE, Service.up.is_(False), Service.last_seen_up < since, ~has_left
     )
     query = query.where(Service.forced_down.is_(False), Service.disabled.is_(False))
-    silent = uow.session.execute(query.order_by(Service.host)).all()
-    return [Lost(host, boot_id) for host, boot_id in silent if _has_protected(uow, conf, host)]
+    if host is not None:
+        query = query.where(Service.host == host)
+    silent = [Lost(*row) for row in uow.session.execute(query.order_by(Service.host))]
+    return [item for item in silent if _has_protected(uow, conf, item.host)]
 
 
 def _has_protected(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> bool:

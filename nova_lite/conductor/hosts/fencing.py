@@ -103,7 +103,7 @@ class HostFencer:
         whole lease afterwards: there would be no host to run its servers. A time without the database, or in which
         this conductor stood still, makes no lease older than a late look does (`LONGEST_GAP`).
         """
-        if not self._db.read(services.hears_hosts, 2 * self._conf.report_interval + 1):
+        if not self._hears_hosts():
             self._watch.forget()
             return
         for item in self._watch.ended(self._db.read(leases.watched)):
@@ -118,6 +118,9 @@ class HostFencer:
             self._next_test = time.monotonic() + self._timing.fence_test_interval
             self._executor.run("test", [functools.partial(self._guarded, self._test)])
 
+    def _hears_hosts(self) -> bool:
+        return self._db.read(services.hears_hosts, 2 * self._conf.report_interval + 1)
+
     def _switch_off_lost(self) -> None:
         for item in self._db.read(leases.lost, self._conf):
             now = time.monotonic()
@@ -127,6 +130,11 @@ class HostFencer:
                 self._executor.run(item.host, [task])
 
     def _switch_off(self, item: Lost) -> None:
+        """Switch a host off that is still lost. It may have reported while this task waited for a thread."""
+        if not self._hears_hosts() or item not in self._db.read(leases.lost, self._conf, item.host):
+            LOG.info("Host %s is not switched off: it has reported again, or no host reports", item.host)
+            self._next_attempt.pop(item.host, None)
+            return
         LOG.warning("Host %s is silent and has protected servers: it is switched off", item.host)
         text = ""
         try:

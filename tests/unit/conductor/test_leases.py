@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -392,27 +395,77 @@ def test_host_in_an_operators_hands_or_without_protected_servers_is_not_switched
     assert world.db.read(leases.lost, world.conf) == []
 
 
+class Kept(futures.Executor):
+    """Keeps tasks until `run`."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Callable[[], None]] = []
+
+    def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self.tasks.append(functools.partial(func, *args, **kwargs))
+
+    def run(self) -> None:
+        tasks, self.tasks = self.tasks, []
+        for task in tasks:
+            task()
+
+
+class Card:
+    """A fence agent of host1. Its file is there when the host is off."""
+
+    def __init__(self, world: Fencing, path: Path, pool: futures.Executor) -> None:
+        script, file, self.off = path / "fence", path / "fencing.yaml", path / "off"
+        script.write_text(f"#!/bin/sh\n[ $1 = off ] && touch {self.off}\ntest -e {self.off} && echo off || echo on\n")
+        script.chmod(0o700)
+        file.write_text(f"{HOST}: [{{agent: script, program: {script}, target: {HOST}}}]\n")
+        file.chmod(0o600)
+        world.conf.set_override("fencing_file", str(file), "conductor")
+        timing = ConductorTiming(fence_poll=0.01, fence_test_interval=float("inf"))
+        world.fencer = HostFencer(world.db, world.conf, timing, LeaseWatch(world.clock))
+        world.fencer._executor.pool = pool
+
+
 def test_silent_host_is_switched_off_by_its_method_and_its_servers_run_elsewhere(
     world: Fencing, tmp_path: Path
 ) -> None:
-    script, file = tmp_path / "fence", tmp_path / "fencing.yaml"
-    script.write_text(
-        f"#!/bin/sh\n[ $1 = off ] && touch {tmp_path}/off\ntest -e {tmp_path}/off && echo off || echo on\n"
-    )
-    script.chmod(0o700)
-    file.write_text(f"{HOST}: [{{agent: script, program: {script}, target: {HOST}}}]\n")
-    file.chmod(0o600)
-    world.conf.set_override("fencing_file", str(file), "conductor")
+    card = Card(world, tmp_path, AtOnce())
     uuid, _, _ = world.built(metadata=ALWAYS)
-    world.fencer = HostFencer(world.db, world.conf, ConductorTiming(fence_poll=0.01), LeaseWatch(world.clock))
-    world.fencer._executor.pool = AtOnce()
     world.fencer.sweep()
-    assert not (tmp_path / "off").exists()
+    assert not card.off.exists()
     world.silence(HOST)
     world.fencer.sweep()
     assert world.lease().fenced_by == "1. script"
     world.evacuator.sweep()
     assert world.rebuilt(uuid) == "host2"
+
+
+def test_host_that_has_reported_before_its_turn_is_not_switched_off(world: Fencing, tmp_path: Path) -> None:
+    card, pool = Card(world, tmp_path, AtOnce()), Kept()
+    world.built(metadata=ALWAYS)
+    world.fencer.sweep()
+    world.fencer._executor.pool = pool
+    world.silence(HOST)
+    world.fencer.sweep()
+    assert pool.tasks
+    world.is_heard(HOST)
+    pool.run()
+    assert not card.off.exists()
+    world.silence(HOST)
+    world.fencer.sweep()
+    pool.run()
+    assert card.off.exists()
+
+
+def test_host_is_not_switched_off_at_its_turn_if_no_host_reports(world: Fencing, tmp_path: Path) -> None:
+    card, pool = Card(world, tmp_path, AtOnce()), Kept()
+    world.built(metadata=ALWAYS)
+    world.fencer.sweep()
+    world.fencer._executor.pool = pool
+    world.silence(HOST)
+    world.fencer.sweep()
+    world.silence("host2")
+    pool.run()
+    assert not card.off.exists()
 
 
 def test_hosts_whose_protected_servers_would_not_come_back_are_counted(world: Fencing) -> None:

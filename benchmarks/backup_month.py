@@ -186,8 +186,8 @@ def fault(world: Month, chance: random.Random) -> Iterator[str]:
         patched.setattr(world.db, "write", named_write)
         of_project = world.repositories.of_project
 
-        def dying(project_id: str) -> Any:
-            repository = of_project(project_id)
+        def dying(project_id: str, may_be_missing: bool = False) -> Any:
+            repository = of_project(project_id, may_be_missing)
             for name in OPERATIONS:
                 act = getattr(repository, name)
                 setattr(repository, name, lambda *args, act=act: passing(lambda: act(*args)))

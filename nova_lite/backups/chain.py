@@ -15,16 +15,27 @@ from nova_lite.base import exceptions, files
 from nova_lite.objects import ServerBackup
 
 
-def store(repository: Repository, backup: ServerBackup, file: BinaryIO) -> tuple[DiskHeader, Stored]:
-    """Store an uploaded stream. Raises `BackupDataInvalid` if it is no stream, incomplete, or of another backup."""
+def uploaded_header(backup: ServerBackup, file: BinaryIO) -> DiskHeader:
+    """Read the header of an uploaded stream. Raises `BackupDataInvalid` if it is no stream, or of another backup."""
     header = disk_data.read_header(file)
     if header.base not in (None, backup.base_id):
         raise exceptions.BackupDataInvalid(reason="they are an increment of another backup")
+    return header
+
+
+def store(repository: Repository, backup: ServerBackup, header: DiskHeader, file: BinaryIO) -> Stored:
+    """Store an uploaded stream, whose header was read. Raises `BackupDataInvalid` if it is incomplete."""
 
     def write(target: Target) -> None:
         disk_data.copy(header, file, target)
 
-    return header, repository.store(backup.id, write)
+    return repository.store(backup.id, write)
+
+
+def first_missing(repository: Repository, links: Sequence[ServerBackup]) -> ServerBackup | None:
+    """Return the first of these backups whose data are not in the repository."""
+    present = repository.present([link.id for link in links])
+    return next((link for link in links if link.snapshot not in present), None)
 
 
 def verify(repository: Repository, backup: ServerBackup) -> None:
@@ -40,9 +51,13 @@ def extract(repository: Repository, links: Sequence[ServerBackup], paths: Mappin
 
     ``paths``: by the ids of volumes; "" is the server's own root disk. All are in one directory. The files exist only
     if all data are the recorded ones. Increments are in temporary files beside them.
+
+    Raises `BackupDataInvalid`, also if a backup is not in the repository.
     """
     directory = os.path.dirname(next(iter(paths.values())))
     check_links(links)
+    if (lost := first_missing(repository, links)) is not None:
+        raise exceptions.BackupDataInvalid(reason=f"those of backup {lost.id} are not in the repository any more")
     try:
         with contextlib.ExitStack() as opened:
             layers = [_increment(repository, link, opened, directory) for link in links[1:]]

@@ -15,7 +15,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -28,6 +28,7 @@ PROGRAM = "restic"
 #: Name of a stream in its snapshot, and of the host that all snapshots have.
 _STREAM, _HOST = "disk", "nova-lite"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MISSING = "it is not at its place, although it has backups. Is its file system mounted?"
 #: Seconds within which restic ends after its output has ended.
 _END_SECONDS = 5.0
 #: restic ends with this process. It does not slow the daemons down.
@@ -62,18 +63,23 @@ class Repositories:
             "RESTIC_CACHE_DIR": cache,
         }
 
-    def of_project(self, project_id: str) -> Repository:
-        """Return a project's repository. It is made when the first stream is stored."""
+    def of_project(self, project_id: str, may_be_missing: bool = False) -> Repository:
+        """Return a project's repository.
+
+        ``may_be_missing``: no stream in it is recorded. Then it is made when the first stream is stored. Otherwise a
+        missing repository is an error, because its file system may not be mounted.
+        """
         is_plain = _PLAIN_NAME.fullmatch(project_id) is not None
         name = project_id if is_plain else hashlib.sha256(project_id.encode()).hexdigest()
-        return Repository({**self._environment, "RESTIC_REPOSITORY": f"{self._location}/{name}"})
+        return Repository({**self._environment, "RESTIC_REPOSITORY": f"{self._location}/{name}"}, may_be_missing)
 
 
 class Repository:
-    """Repository of a project. Its methods raise `BackupRepositoryError`."""
+    """Repository of a project. Its methods raise `BackupRepositoryError`, also if it is missing and may not be."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], may_be_missing: bool = False) -> None:
         self._environment = environment
+        self.may_be_missing = may_be_missing
 
     def store(self, tag: str, write: Callable[[Target], None]) -> Stored:
         """Store the stream that ``write`` writes. If it raises, nothing is stored."""
@@ -126,9 +132,14 @@ class Repository:
         if source.hexdigest() != digest:
             raise exceptions.BackupDataInvalid(reason="their digest is not the recorded one")
 
-    def has(self, tag: str, snapshot: str) -> bool:
-        """Check whether there is a snapshot with this tag."""
-        return self._exists() and snapshot in self._snapshots(tag)
+    def present(self, tags: Sequence[str]) -> set[str]:
+        """Return the snapshots that have any of the tags."""
+        return set(self._snapshots(*tags)) if tags and self._exists() else set()
+
+    def require(self) -> None:
+        """Raise an error unless the repository is there."""
+        if not self._exists():
+            raise exceptions.BackupRepositoryError(reason=_MISSING)
 
     def forget(self, tag: str) -> None:
         """Remove all snapshots with a tag. `prune` frees their room."""
@@ -141,23 +152,27 @@ class Repository:
             self._run("unlock")
             self._run("prune")
 
-    def _snapshots(self, tag: str) -> list[str]:
-        output = self._run("snapshots", "--json", "--tag", tag)
+    def _snapshots(self, *tags: str) -> list[str]:
+        output = self._run("snapshots", "--json", *(word for tag in tags for word in ("--tag", tag)))
         return [found.id for found in msgspec.json.decode(output, type=list[_Snapshot] | None) or []]
 
     def _exists(self) -> bool:
-        """Check whether there is a repository that the password opens. Raises an error if its location is not
-        reached."""
+        """Check whether there is a repository that the password opens.
+
+        Raises an error if its location is not reached. A missing repository that has recorded streams is not reached.
+        """
         try:
             self._run("cat", "config")
         except exceptions.BackupRepositoryError as error:
             if "unable to open config file" not in error.message:
                 raise
+            if not self.may_be_missing:
+                raise exceptions.BackupRepositoryError(reason=_MISSING) from error
             return False
         return True
 
     def _prepare(self) -> None:
-        """Make the repository if there is none."""
+        """Make the repository if it is missing and may be."""
         if not self._exists():
             self._run("init", "--repository-version", "2")
 

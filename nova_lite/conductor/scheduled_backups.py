@@ -243,12 +243,20 @@ class ScheduledBackups:
             LOG.info("Backup policy %s: %d old backups of %s are removed", policy_id, number, instance_uuid)
 
     def _is_newest_there(self, backups: list[ServerBackup]) -> bool:
-        """Check whether the image of the newest backup exists, and record it if it does not."""
-        is_image = backups[0].engine == BackupEngine.IMAGES
-        if self._image_of(backups[0]) is not None if is_image else self.stored.has(backups[0]):
+        """Check whether the newest backup can be restored, and record it if it cannot.
+
+        Its image exists, or its data and all that they are based on are in the repository.
+        """
+        newest = backups[0]
+        if newest.engine != BackupEngine.IMAGES:
+            missing = self.stored.missing_link(newest.id)
+            if missing is not None:
+                self.stored.lose(missing)
+            return missing is None
+        if self._image_of(newest) is not None:
             return True
-        LOG.warning("Backup %s of server %s has no data any more", backups[0].id, backups[0].instance_uuid)
-        self.db.write(server_backups.lose_backup, backups[0].id)
+        LOG.warning("Backup %s of server %s has no image any more", newest.id, newest.instance_uuid)
+        self.db.write(server_backups.lose_backup, newest.id, "its image was deleted")
         return False
 
     def _remove(self, backup: ServerBackup) -> None:

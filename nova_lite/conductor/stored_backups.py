@@ -89,14 +89,41 @@ class StoredBackups:
             for project_id in sorted(self._to_prune):
                 self.engine.guarded(functools.partial(self._prune, project_id))
 
-    def has(self, backup: ServerBackup) -> bool:
-        """Check whether the data of a complete backup are in its repository."""
-        return self._blocking(self._of(backup).has, backup.id, backup.snapshot or "")
+    def missing_link(self, backup_id: str) -> str | None:
+        """Return which of a stored backup and its bases lacks its data, the oldest if there are several, else None.
 
-    def _of(self, backup: ServerBackup) -> Repository:
+        Raises `BackupRepositoryError` if the repository is not reached.
+        """
+        try:
+            links = self.db.read(server_backups.chain, backup_id)
+        except exceptions.BackupDataInvalid:
+            return backup_id
+        missing = self._blocking(chain.first_missing, self._repository(links[-1].project_id), links)
+        return None if missing is None else missing.id
+
+    def lose(self, backup_id: str) -> None:
+        """Record that the data of a complete backup are gone, and with them all increments of it."""
+        LOG.warning("Backup %s has no data any more, and increments of it are useless", backup_id)
+        self.db.write(server_backups.lose_backup, backup_id, "its data, or those that it is based on, are gone")
+
+    @property
+    def _repositories(self) -> Repositories:
         if self.repositories is None:
             raise exceptions.BackupRepositoryError(reason="[server_backups] repository is not set")
-        return self.repositories.of_project(backup.project_id)
+        return self.repositories
+
+    def _repository(self, project_id: str) -> Repository:
+        """Return a project's repository. It may be missing until the project has a stored backup."""
+        is_made = self.db.read(server_backups.has_repository, project_id)
+        return self._repositories.of_project(project_id, may_be_missing=not is_made)
+
+    def _repository_for_new_data(self, project_id: str) -> Repository:
+        """Return a project's repository. Before a project's first backup, check that those of others are reached."""
+        repository = self._repository(project_id)
+        newest = self.db.read(server_backups.newest_stored) if repository.may_be_missing else None
+        if newest is not None:
+            self._blocking(self._repository(newest.project_id).require)
+        return repository
 
     @staticmethod
     def _blocking(function: Callable[..., T], *arguments: object) -> T:
@@ -106,10 +133,17 @@ class StoredBackups:
     # --- store
 
     def _store(self, backup: ServerBackup) -> None:
-        """Store the uploaded data. Data that cannot be stored now are tried again until the row is too old."""
+        """Store the uploaded data. Data that cannot be stored now are tried again until the row is too old.
+
+        An increment is stored only if the repository has all that it is based on.
+        """
         try:
             with self._uploaded(backup) as path, open(path, "rb") as file:
-                header, stored = self._blocking(chain.store, self._of(backup), backup, file)
+                header = self._blocking(chain.uploaded_header, backup, file)
+                if header.base is not None:
+                    self._require_base(header.base)
+                repository = self._repository_for_new_data(backup.project_id)
+                stored = self._blocking(chain.store, repository, backup, header, file)
             self.db.write(server_backups.store_backup, backup.id, header, *stored[:2])
         except (exceptions.BackupDataInvalid, exceptions.ImageGone, exceptions.ImageCorrupt) as error:
             self._fail(backup, error.message)
@@ -125,6 +159,13 @@ class StoredBackups:
                 *(backup.id, backup.instance_uuid, "an increment" if header.base else "a whole disk"),
                 *(header.length, stored.added),
             )
+
+    def _require_base(self, base_id: str) -> None:
+        """Raise `BackupDataInvalid` unless the data of a base are there. The next backup has another base, or none."""
+        missing = self.missing_link(base_id)
+        if missing is not None:
+            self.lose(missing)
+            raise exceptions.BackupDataInvalid(reason=f"those of backup {missing}, which they are based on, are gone")
 
     @contextlib.contextmanager
     def _uploaded(self, backup: ServerBackup) -> Iterator[str]:
@@ -188,7 +229,7 @@ class StoredBackups:
             paths = {name: stack.enter_context(self._temporary()) for name in missing}
             for path in paths.values():
                 os.remove(path)
-            self._blocking(chain.extract, self._of(backup), links, paths)
+            self._blocking(chain.extract, self._repositories.of_project(backup.project_id), links, paths)
             for name, image in missing.items():
                 self.images.upload(image, paths[name], _UPLOADER, lambda _: None)
                 self.images.publish(_call(backup, image.id, _UPLOADER, wanted[name].owner))
@@ -204,14 +245,13 @@ class StoredBackups:
 
     def _forget(self, backup: ServerBackup) -> None:
         """Remove the data, and then the row."""
-        self._blocking(self._of(backup).forget, backup.id)
+        self._blocking(self._repository(backup.project_id).forget, backup.id)
         self._drop_image(backup)
         self.db.write(server_backups.forget_backup, backup.id)
         self._to_prune.add(backup.project_id)
 
     def _prune(self, project_id: str) -> None:
-        assert self.repositories is not None
-        self._blocking(self.repositories.of_project(project_id).prune)
+        self._blocking(self._repository(project_id).prune)
         self._to_prune.discard(project_id)
 
     @contextlib.contextmanager

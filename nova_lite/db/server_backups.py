@@ -400,7 +400,7 @@ def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: 
     """Record that the data of a backup are in its repository: it is complete. Return False if nobody wants it.
 
     ``header``: of its stream. Raises `BackupDataInvalid` if a disk is missing, and for an increment whose base is gone,
-    or is a backup of other disks.
+    has failed, or is a backup of other disks.
     """
     row = lock(uow, backup_id, BackupStatus.STORING)
     if row is None:
@@ -409,8 +409,8 @@ def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: 
     row.base_id, row.increments = header.base, 0
     if header.base is not None:
         base = uow.session.scalars(sa.select(Row).where(Row.uuid == header.base).with_for_update()).first()
-        if base is None or base.snapshot is None:
-            raise exceptions.BackupDataInvalid(reason="the backup that they are based on was deleted")
+        if base is None or base.snapshot is None or base.status == BackupStatus.FAILED:
+            raise exceptions.BackupDataInvalid(reason="the backup that they are based on is gone")
         mine = (row.instance_uuid, row.project_id, row.host, row.generation, header.size)
         known = (base.instance_uuid, base.project_id, base.host, base.generation, base.disk_size)
         if known != mine or layout(to_backup(base)) != _layout(disks):
@@ -443,6 +443,19 @@ def layout(backup: ServerBackup) -> list[tuple[str, int]]:
 
 def _layout(disks: Sequence[BackupDisk]) -> list[tuple[str, int]]:
     return [(disk.volume_id, disk.size) for disk in disks]
+
+
+def has_repository(uow: UnitOfWork, project_id: str) -> bool:
+    """Return whether a backup of the project was ever stored, as far as its rows are still there."""
+    query = sa.select(Row.id).where(Row.project_id == project_id, Row.snapshot.is_not(None)).limit(1)
+    return uow.session.scalar(query) is not None
+
+
+def newest_stored(uow: UnitOfWork) -> ServerBackup | None:
+    """Return the newest complete backup of all projects that is in a repository."""
+    query = sa.select(Row).where(Row.snapshot.is_not(None), Row.status == BackupStatus.COMPLETE)
+    row = uow.session.scalars(query.order_by(Row.id.desc()).limit(1)).first()
+    return None if row is None else to_backup(row)
 
 
 def put_storing_off(uow: UnitOfWork, backup_id: str, reason: str) -> bool:
@@ -579,12 +592,19 @@ def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
     return number
 
 
-def lose_backup(uow: UnitOfWork, backup_id: str) -> None:
-    """Record that the image of a complete backup was deleted by somebody else."""
-    row = lock(uow, backup_id, BackupStatus.COMPLETE)
-    if row is not None:
-        row.status, row.reason = BackupStatus.FAILED, "its image was deleted"
+def lose_backup(uow: UnitOfWork, backup_id: str, reason: str) -> None:
+    """Record that the data of a backup are gone: it has failed if it was complete, and so have increments of it."""
+    chosen = sa.select(Row).where(Row.status.in_((BackupStatus.COMPLETE, BackupStatus.DELETING)))
+    found = uow.session.scalars(chosen.where(Row.uuid == backup_id).with_for_update()).all()
+    seen: set[str] = set()
+    while found:
+        for row in found:
+            if row.status == BackupStatus.COMPLETE:
+                row.status, row.reason, row.finished_at = BackupStatus.FAILED, reason[:_REASON], uow.now
         uow.session.flush()
+        bases = {row.uuid for row in found} - seen
+        seen |= bases
+        found = uow.session.scalars(chosen.where(Row.base_id.in_(bases)).with_for_update()).all()
 
 
 def to_remove(uow: UnitOfWork, limit: int) -> list[ServerBackup]:

@@ -7,7 +7,7 @@ import hashlib
 import io
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,11 @@ class FakeRepository:
         self.broken = 0
         self.pruned = 0
         self.project = ""
+        self.may_be_missing = False
         self._numbers = itertools.count()
 
-    def of_project(self, project_id: str) -> FakeRepository:
-        self.project = project_id
+    def of_project(self, project_id: str, may_be_missing: bool = False) -> FakeRepository:
+        self.project, self.may_be_missing = project_id, may_be_missing
         return self
 
     def _may_fail(self) -> None:
@@ -63,8 +64,12 @@ class FakeRepository:
         if hashlib.sha256(data).hexdigest() != digest:
             raise exceptions.BackupDataInvalid(reason="their digest is not the recorded one")
 
-    def has(self, tag: str, snapshot: str) -> bool:
-        return snapshot in self.snapshots
+    def present(self, tags: Sequence[str]) -> set[str]:
+        self._may_fail()
+        return {name for name, (tag, _) in self.snapshots.items() if tag in tags}
+
+    def require(self) -> None:
+        self._may_fail()
 
     def forget(self, tag: str) -> None:
         self._may_fail()

@@ -34,7 +34,7 @@ def repositories(tmp_path: Path) -> Repositories:
 
 @pytest.fixture
 def made(repositories: Repositories) -> Repository:
-    return repositories.of_project("p1")
+    return repositories.of_project("p1", may_be_missing=True)
 
 
 def writing(data: bytes) -> Callable[[Target], None]:
@@ -60,7 +60,7 @@ def test_stream_is_read_as_it_was_stored_and_is_stored_once(made: Repository, tm
 
 def test_projects_have_repositories_of_their_own(repositories: Repositories, tmp_path: Path) -> None:
     for project in ("p1", "../p1"):
-        repositories.of_project(project).store("one", writing(DATA[:1000]))
+        repositories.of_project(project, may_be_missing=True).store("one", writing(DATA[:1000]))
     names = sorted(path.name for path in (tmp_path / "repository").iterdir())
     assert [len(name) for name in names] in ([2, 64], [64, 2])
     assert "p1" in names
@@ -131,6 +131,31 @@ def test_missing_repository_has_nothing_to_remove(made: Repository, tmp_path: Pa
     assert not (tmp_path / "repository").exists()
 
 
+def test_repository_whose_share_is_not_mounted_is_an_error_and_is_not_made_anew(
+    repositories: Repositories, made: Repository, tmp_path: Path
+) -> None:
+    first = made.store("one", writing(DATA))
+    known = repositories.of_project("p1")
+    (tmp_path / "repository").rename(tmp_path / "share")
+    (tmp_path / "repository").mkdir()
+    for act in (
+        lambda: known.store("two", writing(DATA)),
+        lambda: known.present(["one"]),
+        lambda: known.forget("one"),
+        known.prune,
+        known.require,
+        lambda: read(known, first.snapshot, first.digest),
+    ):
+        with pytest.raises(exceptions.BackupRepositoryError):
+            act()
+    assert list((tmp_path / "repository").iterdir()) == []
+    (tmp_path / "repository").rmdir()
+    (tmp_path / "share").rename(tmp_path / "repository")
+    second = known.store("two", writing(DATA))
+    assert known.present(["one", "two", "three"]) == {first.snapshot, second.snapshot}
+    assert known.present(["two"]) == {second.snapshot}
+
+
 def test_other_password_is_refused(made: Repository, tmp_path: Path) -> None:
     made.store("one", writing(b"x"))
     (tmp_path / "password").write_text("another")
@@ -141,7 +166,7 @@ def test_other_password_is_refused(made: Repository, tmp_path: Path) -> None:
 def test_unwritable_place_is_reported(tmp_path: Path, repositories: Repositories) -> None:
     (tmp_path / "repository").write_text("a file")
     with pytest.raises(exceptions.BackupRepositoryError):
-        repositories.of_project("p1").store("one", writing(b"x"))
+        repositories.of_project("p1", may_be_missing=True).store("one", writing(b"x"))
 
 
 def test_password_is_in_no_argument_and_no_error(

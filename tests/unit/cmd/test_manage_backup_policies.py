@@ -63,7 +63,7 @@ def test_operator_verifies_backups_in_repositories(tool: Tool, tmp_path: Path) -
     data.write(b"data")
     stored = (
         repository.Repositories(f"{tmp_path}/repository", str(password), f"{tmp_path}/cache")
-        .of_project("p1")
+        .of_project("p1", may_be_missing=True)
         .store("one", lambda target: target.write(data.getvalue()))
     )
 

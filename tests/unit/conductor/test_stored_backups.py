@@ -13,7 +13,7 @@ import pytest
 from nova_lite.backups import chain, disk_data
 from nova_lite.backups.disk_data import DiskHeader
 from nova_lite.base import exceptions
-from nova_lite.db import images, server_backups
+from nova_lite.db import backup_policies, images, server_backups
 from nova_lite.objects import BackupStatus
 from tests.support.backup_world import HOUR, Killed
 from tests.support.backups import set_backup
@@ -60,7 +60,7 @@ def test_each_backup_comes_back_as_it_was(world: InRepository) -> None:
 def test_backup_of_another_host_or_build_is_no_base(world: InRepository, change: str) -> None:
     first = world.make()
     if change == "failed":
-        world.db.write(server_backups.lose_backup, first.id)
+        world.db.write(server_backups.lose_backup, first.id, "gone")
     else:
         value = {"host": "another", "generation": 99}[change]
         set_backup(world.db, first.id, **{change: value})
@@ -168,6 +168,53 @@ def test_newest_backup_without_data_is_lost_and_removes_no_other(world: InReposi
     world.backups.run()
     assert world.row.status is BackupStatus.FAILED
     assert len(world.rows(status="complete")) == 2
+
+
+def test_retention_of_a_broken_chain_removes_no_older_backup(world: InRepository) -> None:
+    keep(world, 10)
+    world.conf.set_override("full_every", 2, "server_backups")
+    made = [world.make() for _ in range(4)]
+    assert [backup.base_id for backup in made] == [None, made[0].id, None, made[2].id]
+    world.repository.snapshots.pop(str(made[2].snapshot))
+    keep(world, 1)
+    world.backups.run()
+    statuses = {backup.id: backup.status for backup in world.rows()}
+    assert [statuses[backup.id] for backup in made] == ["complete", "complete", "failed", "failed"]
+
+
+def keep(world: InRepository, number: int) -> None:
+    world.db.write(backup_policies.update, world.context(), world.policy.id, {"keep_hourly": number})
+
+
+def test_increment_whose_base_lacks_its_own_base_fails_and_the_next_backup_is_whole(world: InRepository) -> None:
+    first, second = world.make(), world.make()
+    world.repository.snapshots.pop(str(first.snapshot))
+    world.begin()
+    world.finish()
+    world.store_once()
+    assert (world.row.status, first.id in str(world.row.reason)) == (BackupStatus.FAILED, True)
+    assert {row.id for row in world.rows(status="failed")} == {first.id, second.id, world.row.id}
+    world.age(scheduled_for=HOUR, started_at=HOUR)
+    assert world.make().base_id is None
+    assert world.restored(world.row) == bytes(world.disk)
+
+
+def test_increment_whose_base_was_lost_meanwhile_is_not_complete(world: InRepository) -> None:
+    first = world.make()
+    world.begin()
+    world.finish()
+    world.backups.run()
+    world.db.write(server_backups.lose_backup, first.id, "gone")
+    world.stored.run()
+    assert world.row.status is BackupStatus.FAILED
+
+
+def test_backup_whose_base_is_not_in_the_repository_makes_no_image(world: InRepository) -> None:
+    first, second = world.make(), world.make()
+    world.repository.snapshots.pop(str(first.snapshot))
+    world.db.write(server_backups.want_image, world.context(), second.id)
+    world.stored.run()
+    assert (world.row.restore_status, first.id in str(world.row.restore_reason)) == ("failed", True)
 
 
 def test_damaged_backup_makes_no_image(world: InRepository) -> None:

@@ -11,11 +11,15 @@ Streams come from hosts and from the repository. `read_header` checks everything
 
 from __future__ import annotations
 
+import array
 import bisect
 import hashlib
+import heapq
+import itertools
+import operator
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, overload
 
 import msgspec
 
@@ -34,6 +38,37 @@ _PART_ALIGNMENT = 1024**2
 _LENGTH = struct.Struct(">Q")
 
 Extent = tuple[int, int]
+
+
+class Extents(Sequence[Extent]):
+    """Sequence of extents in 16 bytes each. A list of tuples takes 8 times as much; fragmented disks have millions."""
+
+    def __init__(self, extents: Iterable[Extent] = ()) -> None:
+        self._numbers = array.array("Q")
+        for extent in extents:
+            self._numbers.extend(extent)
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 2
+
+    @overload
+    def __getitem__(self, index: int) -> Extent: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Extent]: ...
+
+    def __getitem__(self, index: int | slice) -> Extent | Sequence[Extent]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        return self._numbers[2 * number], self._numbers[2 * number + 1]
+
+    def __iter__(self) -> Iterator[Extent]:
+        numbers = iter(self._numbers)
+        return zip(numbers, numbers, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(operator.eq, self, other))
 
 
 class Source(Protocol):
@@ -63,8 +98,8 @@ class DiskHeader(msgspec.Struct, frozen=True):
     """
 
     size: int
-    data: list[Extent]
-    zero: list[Extent] = []
+    data: Sequence[Extent]
+    zero: Sequence[Extent] = []
     base: str | None = None
     parts: list[DiskPart] = []
 
@@ -86,7 +121,7 @@ def offsets(parts: Sequence[DiskPart]) -> list[int]:
 
 
 def write_header(target: Target, header: DiskHeader) -> None:
-    text = msgspec.json.encode(header)
+    text = msgspec.json.encode(header, enc_hook=list)
     magic = MAGIC_OF_PARTS if header.parts else MAGIC
     padding = -(len(magic) + _LENGTH.size + len(text)) % _ALIGNMENT
     target.write(magic + _LENGTH.pack(len(text) + padding) + text + b" " * padding)
@@ -109,7 +144,7 @@ def read_header(source: Source) -> DiskHeader:
     _check(header)
     if header.parts:
         _check_parts(header)
-    return header
+    return msgspec.structs.replace(header, data=Extents(header.data), zero=Extents(header.zero))
 
 
 def _check_parts(header: DiskHeader) -> None:
@@ -120,7 +155,7 @@ def _check_parts(header: DiskHeader) -> None:
     starts = offsets(parts)
     if any(part.size < 0 for part in parts) or starts[-1] != header.size:
         raise exceptions.BackupDataInvalid(reason="the sizes of their disks do not fit")
-    for offset, length in (*header.data, *header.zero):
+    for offset, length in itertools.chain(header.data, header.zero):
         number = bisect.bisect_right(starts[:-1], offset) - 1
         if offset + length > starts[number] + parts[number].size:
             raise exceptions.BackupDataInvalid(reason="their extents leave their disks")
@@ -130,7 +165,7 @@ def _check(header: DiskHeader) -> None:
     """Check that the extents lie in the disk, in order, and do not overlap. Raises `BackupDataInvalid`."""
     if not 0 <= header.size <= _MAX_SIZE:
         raise exceptions.BackupDataInvalid(reason="the size of their disk is impossible")
-    for extents in (header.data, header.zero, sorted(header.data + header.zero)):
+    for extents in (header.data, header.zero, heapq.merge(header.data, header.zero)):
         end = 0
         for offset, length in extents:
             if offset < end or length <= 0:
@@ -152,46 +187,48 @@ def _exactly(source: Source, length: int) -> bytes:
     return b"".join(parts)
 
 
-def coalesced(extents: Iterable[Extent]) -> list[Extent]:
-    """Return extents that are in order, with adjacent ones joined."""
-    found: list[Extent] = []
+def coalesced(extents: Iterable[Extent]) -> Extents:
+    """Return extents that are in order, with adjacent or overlapping ones joined."""
+    return Extents(_joined(extents))
+
+
+def _joined(extents: Iterable[Extent]) -> Iterator[Extent]:
+    start = end = -1
     for offset, length in extents:
-        if found and found[-1][0] + found[-1][1] == offset:
-            found[-1] = (found[-1][0], found[-1][1] + length)
-        else:
-            found.append((offset, length))
-    return found
+        if offset <= end:
+            end = max(end, offset + length)
+            continue
+        if end > start:
+            yield start, end - start
+        start, end = offset, offset + length
+    if end > start:
+        yield start, end - start
 
 
-def union(one: Sequence[Extent], other: Sequence[Extent]) -> list[Extent]:
-    """Return extents that cover what either covers."""
-    found: list[Extent] = []
-    for offset, length in sorted([*one, *other]):
-        if found and offset <= sum(found[-1]):
-            found[-1] = (found[-1][0], max(sum(found[-1]), offset + length) - found[-1][0])
-        else:
-            found.append((offset, length))
-    return found
+def union(*extents: Iterable[Extent]) -> Extents:
+    """Return extents that cover what any of ``extents`` covers. All are in order."""
+    return coalesced(heapq.merge(*extents))
 
 
-def without(extents: Sequence[Extent], removed: Sequence[Extent]) -> list[Extent]:
+def without(extents: Iterable[Extent], removed: Iterable[Extent]) -> Extents:
     """Return the parts of ``extents`` that ``removed`` does not cover. Both are in order."""
-    found: list[Extent] = []
-    index = 0
+    return Extents(_remaining(extents, removed))
+
+
+def _remaining(extents: Iterable[Extent], removed: Iterable[Extent]) -> Iterator[Extent]:
+    rest = iter(removed)
+    gone = next(rest, None)
     for offset, length in extents:
         end = offset + length
-        while index < len(removed) and sum(removed[index]) <= offset:
-            index += 1
-        position = index
-        while position < len(removed) and removed[position][0] < end:
-            start, size = removed[position]
-            if start > offset:
-                found.append((offset, start - offset))
-            offset = max(offset, start + size)
-            position += 1
+        while gone is not None and gone[0] < end:
+            if gone[0] > offset:
+                yield offset, gone[0] - offset
+            offset = max(offset, sum(gone))
+            if offset >= end:
+                break
+            gone = next(rest, None)
         if offset < end:
-            found.append((offset, end - offset))
-    return found
+            yield offset, end - offset
 
 
 class Digested:
@@ -282,13 +319,13 @@ def fold(layers: Sequence[tuple[DiskHeader, Source]]) -> tuple[DiskHeader, Itera
         raise exceptions.BackupDataInvalid(reason="they are no whole disk with its increments")
     if any((header.size, header.parts) != (headers[0].size, headers[0].parts) for header in headers):
         raise exceptions.BackupDataInvalid(reason="their disks have different sizes")
-    parts: list[tuple[Extent, int]] = []
-    covered: list[Extent] = []
-    for number, header in reversed(list(enumerate(headers))):
-        parts += [(extent, number) for extent in without(header.data, covered)]
-        covered = union(covered, union(header.data, header.zero))
-    parts.sort()
-    data = coalesced(extent for extent, _ in parts)
+    visible: list[Extents] = []
+    covered = Extents()
+    for header in reversed(headers):
+        visible.insert(0, without(header.data, covered))
+        covered = union(covered, header.data, header.zero)
+    data = union(*visible)
+    parts = heapq.merge(*(zip(extents, itertools.repeat(number)) for number, extents in enumerate(visible)))
     whole = DiskHeader(size=headers[0].size, data=data, parts=headers[0].parts)
     return whole, _folded(parts, [DataReader(source, header) for header, source in layers])
 

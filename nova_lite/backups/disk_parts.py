@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nova_lite.backups import disk_data
-from nova_lite.backups.disk_data import DiskHeader, DiskPart, Extent
+from nova_lite.backups.disk_data import DiskHeader, DiskPart, Extent, Extents
 from nova_lite.base import exceptions
 
 
@@ -31,12 +31,15 @@ def joined(disks: Sequence[tuple[DiskPart, DiskHeader]], base: str | None) -> Di
     """Return the header of a stream of several disks. Their data follow in the same order."""
     parts = [part for part, _ in disks]
     starts = disk_data.offsets(parts)
-    data: list[Extent] = []
-    zero: list[Extent] = []
-    for start, (_, header) in zip(starts, disks, strict=False):
-        data += [(start + offset, length) for offset, length in header.data]
-        zero += [(start + offset, length) for offset, length in header.zero]
+    data = Extents(_moved(starts, [header.data for _, header in disks]))
+    zero = Extents(_moved(starts, [header.zero for _, header in disks]))
     return DiskHeader(size=starts[-1], data=data, zero=zero, base=base, parts=parts)
+
+
+def _moved(starts: Sequence[int], extents: Sequence[Iterable[Extent]]) -> Iterator[Extent]:
+    for start, extents_of_disk in zip(starts, extents, strict=False):
+        for offset, length in extents_of_disk:
+            yield start + offset, length
 
 
 def split(header: DiskHeader, chunks: Iterable[tuple[int, bytes]]) -> Iterator[Disk]:
@@ -44,7 +47,7 @@ def split(header: DiskHeader, chunks: Iterable[tuple[int, bytes]]) -> Iterator[D
     rest = iter(chunks)
     parts = of(header)
     for start, part in zip(disk_data.offsets(parts), parts, strict=False):
-        data = [(at - start, length) for at, length in header.data if start <= at < start + part.size]
+        data = Extents((at - start, length) for at, length in header.data if start <= at < start + part.size)
         taken = _take(rest, start, sum(length for _, length in data))
         yield Disk(part.volume_id, DiskHeader(size=part.size, data=data), taken)
         for _ in taken:

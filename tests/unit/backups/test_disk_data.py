@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import shutil
 import subprocess
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -134,8 +138,71 @@ def test_layer_that_ends_early_is_noticed_even_if_its_end_is_replaced(number: in
         list(chunks)
 
 
+class Discarded:
+    """File that keeps nothing but its size."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def truncate(self, size: int) -> None:
+        self.size = size
+
+    def seek(self, position: int) -> None:
+        assert position < self.size
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+def memory_of(function: Callable[[], Any]) -> tuple[int, int]:
+    """Return how many bytes the result of a function has, and how many the function needed at most."""
+    tracemalloc.start()
+    try:
+        result = function()
+        held, peak = tracemalloc.get_traced_memory()
+        del result
+    finally:
+        tracemalloc.stop()
+    return held, peak
+
+
+def test_qcow2_file_of_a_large_disk_needs_memory_for_its_extents_and_not_for_its_clusters() -> None:
+    gib = 1024**3
+    header = DiskHeader(size=1024 * gib, data=[(start * gib, gib) for start in range(0, 1024, 16)])
+    file = Discarded()
+    _, peak = memory_of(lambda: qcow2_file.write(header, [], cast(Any, file)))
+    assert file.size > 64 * gib
+    assert peak < 1024**2, "less than a byte for each of a million clusters"
+
+
+def test_fold_of_fragmented_layers_needs_few_bytes_for_each_extent() -> None:
+    number, layers = 5000, []
+    for layer in range(4):
+        target = io.BytesIO()
+        data = [((8 * index + 2 * layer) << 16, 1 << 16) for index in range(number)]
+        disk_data.write_header(target, DiskHeader(size=1 << 40, data=data, base=BASE if layer else None))
+        layers.append(io.BytesIO(target.getvalue()))
+    held, _ = memory_of(lambda: disk_data.fold([(disk_data.read_header(source), source) for source in layers]))
+    assert held < 4 * number * 80
+
+
+@pytest.mark.parametrize("extent", [(0, 65536), (4 * 65536, 1), (65536 + 7, 2 * 65536), (1 << 30, 1)])
+def test_qcow2_file_takes_no_data_outside_of_the_extents(extent: Extent) -> None:
+    header = DiskHeader(size=1 << 31, data=[(65536, 65536), (3 * 65536, 65536)])
+    with pytest.raises(ValueError, match="not all in the extents"):
+        qcow2_file.write(header, [(extent[0], bytes(extent[1]))], io.BytesIO())
+
+
+def same(path: Path, raw: Path) -> bool:
+    """Check that a qcow2 file is sound and has the data of a raw one."""
+    checked = subprocess.run(["qemu-img", "check", "-q", str(path)], check=False).returncode == 0
+    return (
+        checked and subprocess.run(["qemu-img", "compare", "-q", "-F", "raw", path, raw], check=False).returncode == 0
+    )
+
+
 @pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img")
-@pytest.mark.parametrize("size", [512, 3 * 1024**2 + 512, 700 * 1024**2])
+@pytest.mark.parametrize("size", [512, 3 * 1024**2 + 512, 700 * 1024**2, 1024**4])
 def test_qcow2_file_of_a_stream_is_sound_and_has_its_data(tmp_path: Path, size: int) -> None:
     rng = random.Random(size)
     offsets = sorted({0, size - 512, *(512 * rng.randrange(size // 512) for _ in range(5))})
@@ -148,6 +215,27 @@ def test_qcow2_file_of_a_stream_is_sound_and_has_its_data(tmp_path: Path, size: 
             expected.seek(offset)
             expected.write(chunk)
         qcow2_file.write(header, chunks, file)
-    assert subprocess.run(["qemu-img", "check", "-q", str(path)], check=False).returncode == 0
-    assert subprocess.run(["qemu-img", "compare", "-q", "-F", "raw", path, raw], check=False).returncode == 0
+    assert same(path, raw)
     assert path.stat().st_size < 2 * 1024**2
+
+
+@pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img")
+@pytest.mark.parametrize("seed", range(5))
+def test_qcow2_file_of_long_extents_is_sound_and_has_their_data(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    size, table = 1024**3, 512 * 1024**2
+    cuts = sorted(
+        {512 * rng.randrange(size // 512) for _ in range(6)} | {table - 512 * rng.randint(1, 999), table + 512}
+    )
+    extents = [(first, min(last - first, 512 * rng.randint(1, 2000))) for first, last in itertools.pairwise(cuts)]
+    path, raw = tmp_path / "disk.qcow2", tmp_path / "raw"
+    with path.open("wb") as file, raw.open("wb") as expected:
+        expected.truncate(size)
+        chunks = []
+        for offset, length in extents:
+            data, step = rng.randbytes(length), rng.choice([512, 100_000, disk_data.CHUNK])
+            chunks += [(offset + start, data[start : start + step]) for start in range(0, length, step)]
+            expected.seek(offset)
+            expected.write(data)
+        qcow2_file.write(DiskHeader(size=size, data=extents), chunks, file)
+    assert same(path, raw)

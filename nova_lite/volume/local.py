@@ -114,7 +114,11 @@ class LocalVolumes(BuiltInVolumes):
 
     def _grow(self, target: str, part: str, size: int) -> None:
         """Let the data of ``part``, which becomes ``target``, have ``size`` GB, unless they have more."""
-        _grow(part, size * GIB + (luks.data_offset(part) if self.is_encrypted(target) else 0))
+        _grow(part, self._size(target, part, size))
+
+    def _size(self, target: str, part: str, size: int) -> int:
+        """Return the bytes of ``part``, which becomes ``target``, with ``size`` GB of data."""
+        return size * GIB + (luks.data_offset(part) if self.is_encrypted(target) else 0)
 
     def _write_image(self, volume_id: str, image: Image, target: str, part: str, size: int) -> None:
         """Write an image to ``part`` as a raw disk, with the same checks as for a guest's own disk."""
@@ -152,7 +156,7 @@ class LocalVolumes(BuiltInVolumes):
     def extend(self, volume_id: str, size: int) -> None:
         with as_driver_errors():
             path = self.require(volume_id)
-            self._grow(path, path, size)
+            _extend(path, self._size(path, path, size))
 
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
         if os.path.exists(self._snapshot_path(snapshot_id)):
@@ -268,3 +272,10 @@ class LocalVolumes(BuiltInVolumes):
 def _grow(path: str, size: int) -> None:
     if os.path.getsize(path) < size:
         os.truncate(path, size)
+
+
+def _extend(path: str, size: int) -> None:
+    """Let a file that others may use have at least ``size`` bytes. Another host that extends it loses nothing."""
+    if os.path.getsize(path) < size:
+        with open(path, "r+b", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), size - 1, 1)

@@ -64,6 +64,7 @@ TRASHED_SIZE = 1
 
 _FEATURES = tuple(word for feature in FEATURES for word in ("--image-feature", feature))
 _QUIET = "--no-progress"
+_SHRINK = "--allow-shrink"
 
 
 class RbdVolumes(BuiltInVolumes):
@@ -130,13 +131,19 @@ class RbdVolumes(BuiltInVolumes):
         self._grow(part, work.size * GIB)
 
     def _grow(self, name: str, size: int) -> None:
-        """Let an image have at least ``size`` bytes."""
+        """Let an image have at least ``size`` bytes. Ceph refuses to shrink it if another host extends it meanwhile."""
         info = self._rbd.info(self._spec(name))
-        if info is not None and info.size < size:
+        if info is None or info.size >= size:
+            return
+        try:
             self._resize(name, size)
+        except RbdFailure as error:
+            info = self._rbd.info(self._spec(name)) if error.status == errno.EINVAL else None
+            if info is None or info.size < size:
+                raise
 
-    def _resize(self, name: str, size: int) -> None:
-        self._rbd.run("resize", _QUIET, "--size", f"{size}B", "--allow-shrink", self._spec(name), timeout=self._long)
+    def _resize(self, name: str, size: int, *options: str) -> None:
+        self._rbd.run("resize", _QUIET, "--size", f"{size}B", *options, self._spec(name), timeout=self._long)
 
     def _write_image(self, image: Image, part: str, size: int) -> None:
         """Make ``part`` a clone of an image, which the pool gets at its first use."""
@@ -280,7 +287,7 @@ class RbdVolumes(BuiltInVolumes):
                 size = check_backup(str(work.data_id), source)
                 self._import(source, part)
                 # The file ends with the sum, which is not part of the data.
-                self._resize(part, size)
+                self._resize(part, size, _SHRINK)
                 if self._sum_of(part, size) != recorded_sum(source):
                     raise exceptions.BackupDamaged(
                         backup_id=str(work.data_id), reason="the copy of its data differs from them"
@@ -431,7 +438,7 @@ class RbdVolumes(BuiltInVolumes):
             except RbdFailure as error:
                 if error.status != errno.ENOTEMPTY:
                     raise
-                self._resize(name, TRASHED_SIZE)
+                self._resize(name, TRASHED_SIZE, _SHRINK)
                 self._rbd.run("trash mv", self._spec(name))
                 return
         self._purge(info.parent)

@@ -79,6 +79,7 @@ class FakeRbd(Rbd):
         self.before(verb, arguments)
         values, words = _parsed(arguments)
         names = [word.partition("/")[2] for word in words]
+        self._require_growth(verb, names, arguments, values)
         result = getattr(self, "_" + verb.replace(" ", "_"))(names, words, values)
         return json.dumps(result).encode()
 
@@ -137,6 +138,12 @@ class FakeRbd(Rbd):
 
     def _resize(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
         os.truncate(self._get(names[0]).path, _bytes(values["--size"]))
+
+    def _require_growth(
+        self, verb: str, names: list[str], arguments: tuple[str, ...], values: dict[str, str]
+    ) -> None:
+        if verb == "resize" and "--allow-shrink" not in arguments and _bytes(values["--size"]) < self.size(names[0]):
+            raise RbdFailure("rbd: shrinking an image is only allowed with the --allow-shrink flag", errno.EINVAL)
 
     def _rename(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
         image = self._get(names[0])

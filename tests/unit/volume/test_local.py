@@ -138,6 +138,23 @@ def test_extend_never_shrinks(volumes: LocalVolumes) -> None:
     assert os.path.getsize(volumes.require(volume_id)) == 3 * GIB
 
 
+@pytest.mark.parametrize("other", [5, 2])
+def test_extension_that_a_larger_one_overtakes_takes_no_data(
+    volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch, other: int
+) -> None:
+    """A partitioned host continues with an older extension."""
+    path, getsize = volumes.require(create(volumes, 2)), os.path.getsize
+
+    def slow(asked: str) -> int:
+        size = getsize(asked)
+        os.truncate(path, other * GIB)
+        return size
+
+    monkeypatch.setattr(os.path, "getsize", slow)
+    volumes.extend(os.path.basename(path), 3)
+    assert os.stat(path).st_size == max(other, 3) * GIB
+
+
 def test_deleted_volume_has_no_file(volumes: LocalVolumes) -> None:
     volume_id = create(volumes)
     volumes.delete(volume_id)

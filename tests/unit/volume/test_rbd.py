@@ -417,6 +417,31 @@ def test_extension_never_shrinks_a_volume(volumes: RbdVolumes, ceph: FakeRbd) ->
         volumes.extend(new_id(), 1)
 
 
+def test_extension_that_a_larger_one_overtakes_takes_no_data(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """A partitioned host continues with an older extension."""
+    volume_id = create(volumes, 1)
+
+    def other(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "resize":
+            os.truncate(ceph.found[f"volume-{volume_id}"].path, 3 * GIB)
+
+    ceph.before = other
+    volumes.extend(volume_id, 2)
+    assert ceph.size(f"volume-{volume_id}") == 3 * GIB
+
+
+def test_extension_that_fails_is_a_failure(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = create(volumes, 1)
+
+    def fail(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "resize":
+            raise RbdFailure("rbd resize: no end within 3600 s", errno.ETIMEDOUT)
+
+    ceph.before = fail
+    with pytest.raises(RbdFailure, match="no end within"):
+        volumes.extend(volume_id, 2)
+
+
 def test_exported_volume_has_the_requested_format(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     volume_id = small(ceph, DATA + bytes(-len(DATA) % 512))
     with volumes.exported(volume_id, "raw") as path:

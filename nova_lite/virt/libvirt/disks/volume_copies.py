@@ -23,6 +23,7 @@ from nova_lite.virt.libvirt.disks.volumes import (
     CONFIG,
     CONFIG_XML,
     VolumeDevices,
+    grow,
     is_on,
     is_volume,
     target_of,
@@ -181,7 +182,7 @@ class VolumeCopies:
         """Give the guest the full size. From its next start it sees the volume's own serial number."""
         disk = self._find(domain, 0, new_id)
         if is_on(power_state) and disk is not None:
-            self._connection.call(domain.blockResize, target_of(disk), size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+            grow(self._connection, domain, target_of(disk), size)
         element = self._find(domain, CONFIG_XML, new_id)
         serial = None if element is None else element.find("serial")
         if element is not None and serial is not None and serial.text != new_id:

@@ -157,8 +157,7 @@ class VolumeDevices:
             return
         target = ET.fromstring(element).find("target")  # noqa: S314 libvirt's own
         assert target is not None
-        name = target.get("dev", "")
-        self._connection.call(domain.blockResize, name, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+        grow(self._connection, domain, target.get("dev", ""), size)
 
     def _find(self, domain: Any, volume_id: str, where: int) -> str | None:
         """Return the disk's XML in the running guest (`LIVE`) or in its definition."""
@@ -166,6 +165,12 @@ class VolumeDevices:
             if volume_of(disk) == volume_id:
                 return ET.tostring(disk, encoding="unicode")
         return None
+
+
+def grow(connection: Connection, domain: Any, name: str, size: int) -> None:
+    """Give a running guest's disk ``size`` bytes, unless it has more. qemu would shrink it, and the guest lose data."""
+    if size >= connection.call(domain.blockInfo, name, 0)[0]:
+        connection.call(domain.blockResize, name, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
 def volume_of(disk: ET.Element) -> str | None:

@@ -46,6 +46,7 @@ class Guest:
         self.saved = False
         self.frozen = False
         self.migrating = 0
+        self.block_size = 1024
         self.effects: list[str] = []
         text = _XML.format(namespace=guest_xml.NAMESPACE, host=HOST)
         self.trees = {where: ET.fromstring(text) for where in (0, CONFIG_XML)}
@@ -303,7 +304,7 @@ class Domain(libvirt.virDomain):  # type: ignore[misc]
         return found
 
     def blockInfo(self, device: str, flags: int) -> list[int]:
-        found: list[int] = self._read("blockInfo", lambda guest: [1024, 1024, 1024])
+        found: list[int] = self._read("blockInfo", lambda guest: [guest.block_size] * 3)
         return found
 
 

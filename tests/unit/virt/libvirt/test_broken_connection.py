@@ -200,6 +200,13 @@ def test_change_takes_effect_once_although_its_connection_breaks(
     assert seen == (list(dict.fromkeys(effects)) if repeated else effects)
 
 
+def test_swapped_volume_larger_than_recorded_is_not_shrunk(guest: Guest, driver: Driver) -> None:
+    add_volume(guest)
+    guest.block_size = 4096
+    driver.swap()
+    assert guest.effects[-3:] == [name for name in SWAP if name != "blockResize"]
+
+
 @pytest.mark.parametrize("moment", [BEFORE, AFTER])
 def test_saved_memory_is_removed_once_although_the_connection_breaks(
     hypervisor: Hypervisor, guest: Guest, driver: Driver, moment: str, conf: cfg.ConfigOpts

@@ -117,6 +117,7 @@ class Domain:
 
     def __init__(self, *parts: disks.Disk) -> None:
         self.running, self.definition = ET.fromstring(domain(*parts)), ET.fromstring(domain(*parts))
+        self.sizes: dict[str, int] = {}
 
     def UUIDString(self) -> str:
         return "u"
@@ -130,6 +131,12 @@ class Domain:
         disk = ET.fromstring(xml)
         assert volumes.target_of(disk) not in {volumes.target_of(other) for other in found}, "libvirt rejects it"
         found.append(disk)
+
+    def blockInfo(self, name: str, flags: int) -> list[int]:
+        return [self.sizes[name], 0, 0]
+
+    def blockResize(self, name: str, size: int, flags: int) -> None:
+        self.sizes[name] = size
 
 
 class Hypervisor:
@@ -173,6 +180,15 @@ def test_attachment_after_a_kill_uses_the_same_name(tmp_path: Path) -> None:
     devices.remove(devices.findall("disk")[-1])
     attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
     assert [volumes.target_of(disk) for disk in guest.running.iter("disk")] == ["vdc", "vdd"]
+
+
+@pytest.mark.parametrize(("requested", "expected"), [(1, 2), (2, 2), (3, 3)])
+def test_extension_never_takes_data_from_a_running_guest(tmp_path: Path, requested: int, expected: int) -> None:
+    """An earlier extension was reported as failed, and yet the guest has its size."""
+    guest = Domain(disks.volume_disk(volume("/dev/vdc"), str(tmp_path / VOLUME_ID)))
+    guest.sizes["vdc"] = 2
+    attaching_to(guest).extend("u", VOLUME_ID, requested)
+    assert guest.sizes == {"vdc": expected}
 
 
 def test_replacing_volume_is_identified_by_its_file() -> None:

@@ -69,10 +69,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Trashed(msgspec.Struct, frozen=True):
-    """Deleted image whose clones keep it."""
+    """Image in the trash. ``source``: Ceph's word for the reason. Empty if the image cannot be opened any more."""
 
     id: str
     name: str
+    source: str = ""
 
 
 class _Watcher(msgspec.Struct, frozen=True):
@@ -160,9 +161,17 @@ class Rbd:
         """Return the names of a pool's images."""
         return msgspec.json.decode(self.run("ls", "--format", "json", pool), type=list[str])
 
-    def trash(self, pool: str) -> list[Trashed]:
-        """Return the deleted images that the pool still has."""
-        return msgspec.json.decode(self.run("trash ls", "--format", "json", pool), type=list[Trashed])
+    def trash(self, pool: str, timeout: float = SHORT) -> list[Trashed]:
+        """Return the images in the pool's trash, also those whose removal goes on or was interrupted."""
+        short, long = (
+            msgspec.json.decode(
+                self.run("trash ls", "--all", *options, "--format", "json", pool, timeout=timeout), type=list[Trashed]
+            )
+            for options in ((), ("--long",))
+        )
+        # The long list opens each image. It leaves out those without a header.
+        sources = {found.id: found.source for found in long}
+        return [Trashed(id=found.id, name=found.name, source=sources.get(found.id, "")) for found in short]
 
     def snapshots(self, image: str) -> list[Snapshot]:
         """Return the snapshots of an image."""

@@ -32,7 +32,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.objects import Image, NetworkDisk, VolumeWork
 from nova_lite.virt import images as disk_images
-from nova_lite.virt.rbd import FEATURES, PROTOCOL, ImageInfo, Parent, Rbd, RbdFailure, moment_of
+from nova_lite.virt.rbd import FEATURES, PROTOCOL, ImageInfo, Parent, Rbd, RbdFailure, Trashed, moment_of
 from nova_lite.volume.builtin import (
     CHUNK,
     GIB,
@@ -61,6 +61,9 @@ HOLD_SECONDS = 20.0
 
 #: Bytes that an image in the trash keeps beside its clones' data. An image of size 0 would no longer name its parent.
 TRASHED_SIZE = 1
+
+#: Ceph's words for images in the trash that were deleted, also as parents of others, or whose removal was interrupted.
+_DELETED = ("USER", "USER_PARENT", "REMOVING")
 
 _FEATURES = tuple(word for feature in FEATURES for word in ("--image-feature", feature))
 _QUIET = "--no-progress"
@@ -169,7 +172,7 @@ class RbdVolumes(BuiltInVolumes):
 
     def delete(self, volume_id: str) -> None:
         for name in (_volume(volume_id), OLD + _volume(volume_id)):
-            self._remove(name)
+            self._delete(name)
 
     def extend(self, volume_id: str, size: int) -> None:
         self.require(volume_id)
@@ -251,7 +254,7 @@ class RbdVolumes(BuiltInVolumes):
                     self._clone(moment, part)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        self._remove(_snapshot(snapshot_id))
+        self._delete(_snapshot(snapshot_id))
 
     # --- backups
 
@@ -317,11 +320,17 @@ class RbdVolumes(BuiltInVolumes):
             for name in self._rbd.images(self._pool):
                 if name.startswith((UNFINISHED, OLD, BASE)):
                     self._sweep(name)
-            for trashed in self._rbd.trash(self._pool):
+            for trashed in self._rbd.trash(self._pool, self._long):
                 if trashed.name.startswith((VOLUME, SNAPSHOT, BASE, OLD, UNFINISHED)):
-                    self._purge(Parent(pool=self._pool, id=trashed.id, trash=True))
+                    self._sweep_trashed(trashed)
         except exceptions.VirtDriverError as error:
             LOG.error("[volume] rbd_pool %s cannot be used by this host: %s", self._pool, error.kwargs["reason"])
+
+    def _sweep_trashed(self, trashed: Trashed) -> None:
+        """Delete an image from the trash, unless a mirror or a migration has put it there."""
+        found = Parent(pool=self._pool, id=trashed.id, trash=True)
+        if trashed.source in _DELETED or (not trashed.source and self._by_id(found) is None):
+            self._purge(found)
 
     def _sweep(self, name: str) -> None:
         info = self._rbd.info(self._spec(name))
@@ -424,6 +433,23 @@ class RbdVolumes(BuiltInVolumes):
                 return False
             raise
         return True
+
+    def _delete(self, name: str) -> None:
+        """Delete an image, if it exists, as `_remove` does. Complete a deletion that was interrupted."""
+        if self._exists(name):
+            self._remove(name)
+            return
+        # Ceph has the image in its trash then, and a killed program may have it open for a while.
+        deadline = time.monotonic() + self._timing.rbd_watch_wait
+        while True:
+            try:
+                with _but(errno.ENOENT):
+                    self._rbd.run("rm", _QUIET, self._spec(name), timeout=self._long)
+                return
+            except RbdFailure as error:
+                if error.status != errno.EBUSY or time.monotonic() >= deadline:
+                    raise
+            time.sleep(self._timing.rbd_watch_poll)
 
     def _remove(self, name: str) -> None:
         """Delete an image, if it exists. With clones it is emptied, and stays in the trash until they are deleted."""

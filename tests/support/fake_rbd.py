@@ -22,7 +22,10 @@ UNITS = {"B": 1, "G": 1024**3}
 
 @dataclasses.dataclass
 class FakeImage:
-    """An image: its data in a file, and its snapshots' files by name."""
+    """An image: its data in a file, and its snapshots' files by name. ``source``: the reason why it is in the trash.
+
+    ``is_opened`` False: its removal was interrupted after the header had gone.
+    """
 
     id: str
     path: Path
@@ -31,6 +34,8 @@ class FakeImage:
     snapshots: dict[str, Path] = dataclasses.field(default_factory=dict)
     snapshot_times: dict[str, float] = dataclasses.field(default_factory=dict)
     watchers: list[str] = dataclasses.field(default_factory=list)
+    source: str = "USER"
+    is_opened: bool = True
 
 
 class FakeRbd(Rbd):
@@ -118,7 +123,7 @@ class FakeRbd(Rbd):
     def _info(self, names: list[str], words: list[str], values: dict[str, str]) -> dict[str, Any]:
         if "--image-id" in values:
             every = [*self.found.values(), *(image for _, image in self.trashed.values())]
-            image = next((image for image in every if image.id == values["--image-id"]), None)
+            image = next((image for image in every if image.id == values["--image-id"] and image.is_opened), None)
             if image is None:
                 raise RbdFailure("rbd: missing", errno.ENOENT)
         else:
@@ -139,9 +144,7 @@ class FakeRbd(Rbd):
     def _resize(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
         os.truncate(self._get(names[0]).path, _bytes(values["--size"]))
 
-    def _require_growth(
-        self, verb: str, names: list[str], arguments: tuple[str, ...], values: dict[str, str]
-    ) -> None:
+    def _require_growth(self, verb: str, names: list[str], arguments: tuple[str, ...], values: dict[str, str]) -> None:
         if verb == "resize" and "--allow-shrink" not in arguments and _bytes(values["--size"]) < self.size(names[0]):
             raise RbdFailure("rbd: shrinking an image is only allowed with the --allow-shrink flag", errno.EINVAL)
 
@@ -185,6 +188,12 @@ class FakeRbd(Rbd):
             raise RbdFailure("rbd: it has clones", errno.ENOTEMPTY)
 
     def _rm(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
+        if names[0] not in self.found:
+            # The removal of an image of this name is resumed.
+            for name, image in self.trashed.values():
+                if (name, image.source) == (names[0], "REMOVING"):
+                    self._trash_rm([image.id], words, values)
+                    return
         removed = self._get(names[0])
         self._require_no_clones(removed)
         # The image is lost under all its names.
@@ -202,7 +211,13 @@ class FakeRbd(Rbd):
         del self.trashed[names[0]]
 
     def _trash_ls(self, names: list[str], words: list[str], values: dict[str, str]) -> list[dict[str, str]]:
-        return [{"id": found, "name": name} for found, (name, _) in self.trashed.items()]
+        shown = []
+        for name, image in self.trashed.values():
+            if "--long" in words and image.is_opened:
+                shown.append({"id": image.id, "name": name, "source": image.source})
+            elif "--long" not in words and ("--all" in words or image.source in ("USER", "USER_PARENT")):
+                shown.append({"id": image.id, "name": name})
+        return shown
 
     def _import(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
         self._require_new(names[1])
@@ -221,12 +236,12 @@ def _bytes(size: str) -> int:
 
 
 def _parsed(arguments: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    """Return the options that have a value, and the words."""
+    """Return the options that have a value, and the words, with options that decide what is shown."""
     values, words, rest = {}, [], iter(arguments)
     for argument in rest:
         if argument in ("--no-progress", "--allow-shrink"):
             continue
-        if argument.startswith("--"):
+        if argument.startswith("--") and argument not in ("--all", "--long"):
             values[argument] = next(rest)
         else:
             words.append(argument)

@@ -483,8 +483,7 @@ def test_sweep_removes_what_killed_daemons_left_a_day_ago(volumes: RbdVolumes, c
     ceph.add(f"image-{used}", age=DAYS)
     ceph.found[f"volume-{two}"].parent = (ceph.found[f"image-{used}"].id, "")
     both = ceph.found[f"part-volume-{two}-00000003"] = ceph.found[f"volume-{two}"]
-    ceph.trashed["gone"] = (f"volume-{new_id()}", ceph.add("x"))
-    del ceph.found["x"]
+    trash(ceph, f"volume-{new_id()}")
     volumes.sweep()
     assert ceph.names() == sorted(
         [
@@ -498,6 +497,76 @@ def test_sweep_removes_what_killed_daemons_left_a_day_ago(volumes: RbdVolumes, c
     )
     assert ceph.found[f"volume-{two}"] is both, "an interrupted rename leaves two names of one image"
     assert ceph.trashed == {}
+
+
+def trash(ceph: FakeRbd, name: str, **more: Any) -> str:
+    """Add an image to the trash, and return its name."""
+    image = ceph.add("x")
+    del ceph.found["x"]
+    for field, value in more.items():
+        setattr(image, field, value)
+    ceph.trashed[image.id] = (name, image)
+    return name
+
+
+def test_deletion_resumes_an_interrupted_one(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id, snapshot_id = new_id(), new_id()
+    for name in (f"volume-{volume_id}", f"old-volume-{volume_id}", f"snapshot-{snapshot_id}"):
+        trash(ceph, name, source="REMOVING")
+    volumes.delete(volume_id)
+    assert [name for name, _ in ceph.trashed.values()] == [f"snapshot-{snapshot_id}"]
+    volumes.delete_snapshot(snapshot_id)
+    assert ceph.trashed == {}
+
+
+def test_deletion_waits_for_the_program_of_the_interrupted_one(
+    volumes: RbdVolumes, ceph: FakeRbd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volumes, "_timing", ClientTiming(rbd_watch_wait=60.0, rbd_watch_poll=0.0))
+    volume_id = new_id()
+    trash(ceph, f"volume-{volume_id}", source="REMOVING")
+
+    def busy(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "rm" and ceph.verbs().count("rm") < 3:
+            raise RbdFailure("rbd rm: image still has watchers", errno.EBUSY)
+
+    ceph.before = busy
+    volumes.delete(volume_id)
+    assert ceph.trashed == {}
+
+
+def test_deletion_fails_while_another_program_removes_the_image(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    def busy(verb: str, arguments: tuple[str, ...]) -> None:
+        if verb == "rm":
+            raise RbdFailure("rbd rm: image still has watchers", errno.EBUSY)
+
+    ceph.before = busy
+    with pytest.raises(RbdFailure, match="still has watchers"):
+        volumes.delete(new_id())
+
+
+def test_replacement_resumes_no_removal(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """Another host may have set the volume's data aside under this name just now."""
+    volume_id = small(ceph)
+
+    def check(verb: str, arguments: tuple[str, ...]) -> None:
+        assert verb != "rm" or arguments[-1].partition("/")[2] in ceph.found
+
+    ceph.before = check
+    volumes.reimage(volume_id, image(), 1)
+
+
+def test_sweep_completes_interrupted_removals_and_leaves_the_trash_of_others(
+    volumes: RbdVolumes, ceph: FakeRbd
+) -> None:
+    ours = f"volume-{new_id()}"
+    for source in ("USER", "USER_PARENT", "REMOVING"):
+        trash(ceph, ours, source=source)
+    trash(ceph, ours, source="REMOVING", is_opened=False)
+    kept = [trash(ceph, ours, source=source) for source in ("MIRRORING", "MIGRATION")]
+    kept += [trash(ceph, "backup", source=source) for source in ("USER", "REMOVING")]
+    volumes.sweep()
+    assert [name for name, _ in ceph.trashed.values()] == kept
 
 
 def test_old_rbd_snapshots_of_killed_daemons_are_removed_at_the_next_one(volumes: RbdVolumes, ceph: FakeRbd) -> None:

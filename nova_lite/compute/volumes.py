@@ -27,10 +27,9 @@ GIB = 1024**3
 MAX_CONCURRENT = 2
 #: Number of ended tasks that are remembered.
 MAX_ENDED = 1000
-#: Work that does no harm when its command comes after its end: it only removes or reads files.
-HARMLESS = frozenset(
-    {VolumeVerb.DELETE, VolumeVerb.DELETE_SNAPSHOT, VolumeVerb.DELETE_BACKUP, VolumeVerb.VERIFY_BACKUP}
-)
+#: Work that does no harm when its command comes after its end: it only reads files. A volume whose deletion has failed
+#: may be used again, so deletions are not among it.
+HARMLESS = frozenset({VolumeVerb.VERIFY_BACKUP})
 
 
 class VolumeWorker:
@@ -74,8 +73,9 @@ class VolumeWorker:
     def _is_wanted(self, work: VolumeWork) -> bool:
         """Ask the conductor, for as long as necessary, whether it waits for this work of this host.
 
-        The command may have waited while this host was off. By then another host may have done the work. A file that
-        is made after its volume, snapshot or backup was deleted would stay forever.
+        The command may have waited while this host was off or busy. By then another host may have done the work, or an
+        admin has reset the state of a volume. A file that is made after its volume, snapshot or backup was deleted
+        would stay forever.
         """
         host = self._host
         if work.verb in HARMLESS:

@@ -247,6 +247,28 @@ def test_late_command_makes_no_file_of_a_volume_or_snapshot_that_was_deleted(hos
     assert sorted(path.name for path in store.rglob("*") if path.is_file()) == sorted([OLD, NEW])
 
 
+def test_late_deletion_leaves_what_an_admin_has_reset(host: Host) -> None:
+    """Deletions waited for other work until their deadline. By then the volume, snapshot and backup are used again."""
+    host.conf.set_override("backup_path", os.path.join(host.conf.state_path, "backups"), "volume")
+    host.conductor.finish_volume_work = lambda *arguments: None  # type: ignore[attr-defined]
+    worker, made = VolumeWorker(host.manager.host), str(uuid.uuid4())
+    worker._run(VolumeWork(id=1, verb=VolumeVerb.SNAPSHOT, volume_id=NEW, snapshot_id=made))
+    worker._run(VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=NEW, backup_id=made))
+    for number, fields in enumerate(
+        (
+            {"verb": VolumeVerb.DELETE},
+            {"verb": VolumeVerb.DELETE_SNAPSHOT, "snapshot_id": made},
+            {"verb": VolumeVerb.DELETE_BACKUP, "data_id": made},
+        ),
+        start=3,
+    ):
+        host.conductor.ended_volume_work.add((number, NEW))
+        worker._run(VolumeWork(id=number, volume_id=NEW, **fields))
+    assert host.manager.host.volumes.require(NEW)
+    assert os.path.exists(os.path.join(host.conf.volume.store_path, "snapshots", made))
+    assert os.listdir(host.conf.volume.backup_path) == [made]
+
+
 def test_late_command_of_an_upload_leaves_the_image_alone(host: Host) -> None:
     """The image is active by then. A second upload would make it incomplete forever."""
     image = Image(id=str(uuid.uuid4()), name="copy", status="queued", disk_format="raw", container_format="bare")

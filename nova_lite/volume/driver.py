@@ -107,7 +107,7 @@ class VolumeBackend(abc.ABC):
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None: ...
 
     def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes, hold: HoldVolumes) -> None:
-        """Create snapshots of volumes that a guest of this host uses, unless they exist.
+        """Create snapshots of volumes that a guest of this host uses, unless all exist. They are of one moment.
 
         ``snapshots``: ids of the snapshots by the ids of the volumes. A backend either lets the hypervisor ``copy``
         them, or makes snapshots itself in the context ``hold``, which lasts as short as possible.

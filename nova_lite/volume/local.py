@@ -168,19 +168,22 @@ class LocalVolumes(BuiltInVolumes):
         self._make(target, lambda part: copy_sparse(source, part))
 
     def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes, hold: HoldVolumes) -> None:
-        missing = {
-            volume_id: self._new_snapshot_path(name, self.require(volume_id))
-            for volume_id, name in snapshots.items()
-            if not os.path.exists(self._snapshot_path(name))
+        found = [name for name in snapshots.values() if os.path.exists(self._snapshot_path(name))]
+        if len(found) == len(snapshots):
+            return
+        targets = {
+            volume_id: self._new_snapshot_path(name, self.require(volume_id)) for volume_id, name in snapshots.items()
         }
+        # A killed daemon has named these. They are of another moment than those that are made now.
+        for name in found:
+            self.delete_snapshot(name)
         with as_driver_errors(), contextlib.ExitStack() as finish:
             parts = {}
-            for volume_id, target in missing.items():
+            for volume_id, target in targets.items():
                 self.prepare_directory(os.path.dirname(target))
                 parts[volume_id] = finish.enter_context(self.new_file(target))
                 self._prepare_copy(volume_id, parts[volume_id])
-            if parts:
-                copy(parts)
+            copy(parts)
 
     def _prepare_copy(self, volume_id: str, part: str) -> None:
         """Prepare a file for the hypervisor to copy a volume in use into: of the same size and format."""

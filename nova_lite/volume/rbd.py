@@ -239,17 +239,18 @@ class RbdVolumes(BuiltInVolumes):
             self._clone(moment, part)
 
     def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes, hold: HoldVolumes) -> None:
-        missing = {
-            volume_id: _snapshot(name) for volume_id, name in snapshots.items() if not self._exists(_snapshot(name))
-        }
-        if not missing:
+        found = [name for name in snapshots.values() if self._exists(_snapshot(name))]
+        if len(found) == len(snapshots):
             return
-        for volume_id in missing:
+        for volume_id in snapshots:
             self.require(volume_id)
+        # A killed daemon has named these. They are of another moment than those that are made now.
+        for name in found:
+            self.delete_snapshot(name)
         # The names come last, when all are complete.
         with contextlib.ExitStack() as finish:
-            parts = [finish.enter_context(self._new(target)) for target in missing.values()]
-            with self._moments([_volume(volume_id) for volume_id in missing], hold(list(missing))) as moments:
+            parts = [finish.enter_context(self._new(_snapshot(name))) for name in snapshots.values()]
+            with self._moments([_volume(volume_id) for volume_id in snapshots], hold(list(snapshots))) as moments:
                 for moment, part in zip(moments, parts, strict=True):
                     self._clone(moment, part)
 

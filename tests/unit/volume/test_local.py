@@ -253,6 +253,21 @@ def test_snapshots_of_volumes_in_use_are_complete_or_missing(volumes: LocalVolum
             assert file.read(36).decode() == volume_id
 
 
+def test_snapshots_of_which_some_exist_are_all_taken_again(volumes: LocalVolumes) -> None:
+    """A daemon was killed before all snapshots had their names. The guest has gone on since."""
+    snapshots = {create(volumes): new_id() for _ in range(3)}
+    copied: list[str] = []
+
+    def copy(parts: Mapping[str, str]) -> None:
+        copied.extend(parts)
+
+    volumes.create_snapshots_in_use(snapshots, copy, contextlib.nullcontext)
+    volumes.delete_snapshot(list(snapshots.values())[1])
+    volumes.create_snapshots_in_use(snapshots, copy, contextlib.nullcontext)
+    assert copied == [*snapshots, *snapshots]
+    assert names(volumes) == sorted([*snapshots, *snapshots.values()])
+
+
 def test_volume_is_replaced_by_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
     volume_id = create(volumes, 2, image=image())
     path = volumes.require(volume_id)

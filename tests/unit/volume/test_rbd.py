@@ -235,6 +235,15 @@ def test_snapshots_in_use_are_taken_while_the_guest_is_held(volumes: RbdVolumes,
     assert hold.verbs == ["snap create", "snap create"]
 
 
+def test_snapshots_in_use_of_which_some_exist_are_all_taken_again(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """A daemon was killed before all snapshots had their names. The guest has gone on since."""
+    snapshots = {small(ceph, b"now"): new_id() for _ in range(3)}
+    first, *others = snapshots.values()
+    ceph.add(f"snapshot-{first}", b"earlier")
+    volumes.create_snapshots_in_use(snapshots, fails, Hold(ceph))
+    assert [ceph.read(f"snapshot-{name}", 9) for name in (first, *others)] == [b"now"] * 3
+
+
 def test_rbd_snapshot_without_an_answer_is_removed(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     """Ceph takes it after the program was killed."""
     volume_id = small(ceph)

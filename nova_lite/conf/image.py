@@ -37,8 +37,10 @@ OPTS = [
         min=0,
         help=(
             "MiB that an upload leaves free on the disk of store_path. An upload to the image API gets 503 otherwise, "
-            "and the image of a server, which its compute host saves, fails. A host with store_address leaves as much "
-            "free on the disk of its image cache. Raise it where databases or guests share the disk."
+            "and the image of a server, which its compute host saves, fails. A compute host leaves as much free on its "
+            "disks, or reserved_host_disk_mb if that is more. Fetched images, copies of disks for images and backups "
+            "of servers, and new data of volumes fail with a reason before guests lack room. Raise it where databases "
+            "or guests share the disk."
         ),
     ),
     cfg.ListOpt(

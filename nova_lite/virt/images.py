@@ -82,10 +82,14 @@ class QemuImg:
             backing_format=str(answer.get("backing-filename-format") or ""),
         )
 
-    def convert(self, source: str, info: DiskInfo, target: str) -> None:
-        """Convert to the raw file ``target``, no bigger than the header says, under limits of CPU time and memory."""
+    def convert(self, source: str, info: DiskInfo, target: str, check: Callable[[], None] = lambda: None) -> None:
+        """Convert to the raw file ``target``, no bigger than the header says, under limits of CPU time and memory.
+
+        ``check`` may cancel it by raising.
+        """
         limits = [f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", f"--fsize={info.virtual_size}"]
-        run("prlimit", *limits, "qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target)
+        command = ["qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target]
+        run_checked(check, "prlimit", *limits, *command)
 
     def encrypt(self, source: str, source_format: str, target: str, passphrase: str) -> None:
         """Write the content of a disk into ``target``, a LUKS file that is not smaller.
@@ -210,7 +214,8 @@ def run_checked(check: Callable[[], None], *command: str) -> None:
             errors.seek(0)
             lines = errors.read().decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"it ended with status {status}"
-            raise exceptions.VirtDriverError(reason=f"qemu-img: {reason}")
+            tool = "qemu-img" if "qemu-img" in command else command[0]
+            raise exceptions.VirtDriverError(reason=f"{tool}: {reason}")
 
 
 def qemu_format(image: Image) -> str:

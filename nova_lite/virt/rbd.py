@@ -10,7 +10,7 @@ import errno
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,26 +92,37 @@ class Rbd:
         if user:
             self._options += ["--id", user]
 
-    def run(self, verb: str, *arguments: str, timeout: float = SHORT) -> bytes:
-        """Run ``rbd``. Return its output. Raises `RbdFailure` with one line."""
-        command = self._command(verb, arguments)
+    def run(
+        self, verb: str, *arguments: str, timeout: float = SHORT, check: Callable[[], None] = lambda: None
+    ) -> bytes:
+        """Run ``rbd``. Return its output. Raises `RbdFailure` with one line.
+
+        ``check`` is called every second, and may end the program by raising.
+        """
+        deadline = time.monotonic() + timeout
         try:
-            result = subprocess.run(
-                command,
+            process = subprocess.Popen(
+                self._command(verb, arguments),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=timeout,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=_environment(),
                 umask=0o077,
             )
         except OSError as error:
             raise _cannot_run(error) from error
-        except subprocess.TimeoutExpired as error:
-            raise RbdFailure(f"rbd {verb}: no end within {timeout:g} s", errno.ETIMEDOUT) from error
-        if result.returncode != 0:
-            raise RbdFailure(f"rbd {verb}: {_last_line(result.stderr, result.returncode)}", result.returncode)
-        return result.stdout
+        with process:
+            try:
+                output, errors = _communicate(process, deadline, check)
+            except subprocess.TimeoutExpired as error:
+                process.kill()
+                raise RbdFailure(f"rbd {verb}: no end within {timeout:g} s", errno.ETIMEDOUT) from error
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode != 0:
+            raise RbdFailure(f"rbd {verb}: {_last_line(errors, process.returncode)}", process.returncode)
+        return output
 
     @contextmanager
     def output(self, verb: str, *arguments: str) -> Iterator[Any]:
@@ -176,6 +187,17 @@ class Rbd:
     def snapshots(self, image: str) -> list[Snapshot]:
         """Return the snapshots of an image."""
         return msgspec.json.decode(self.run("snap ls", "--format", "json", image), type=list[Snapshot])
+
+
+def _communicate(process: subprocess.Popen[bytes], deadline: float, check: Callable[[], None]) -> tuple[bytes, bytes]:
+    """Return the output and the errors of a program. Raises `subprocess.TimeoutExpired` at the deadline."""
+    while True:
+        try:
+            return process.communicate(timeout=min(1.0, max(0.0, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                raise
+        check()
 
 
 def moment_of(text: str) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
@@ -18,11 +19,13 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from nova_lite.base import exceptions, files
+from oslo_config import cfg
+
+from nova_lite.base import disk_room, exceptions, files
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
-from nova_lite.volume.driver import VolumeBackend
+from nova_lite.volume.driver import FetchImage, VolumeBackend
 
 GIB = 1024**3
 #: Bytes to read at a time.
@@ -37,9 +40,18 @@ OLD_SECONDS = 86400.0
 #: qemu runs as another user. It must be able to open the files, but not to list them.
 DIRECTORY_MODE = 0o711
 
+#: Request of Linux that lets a file share the blocks of another one.
+_FICLONE = 0x40049409
+#: Errors of a request to share blocks that a copy of them would have, too.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
 
 class BuiltInVolumes(VolumeBackend):
     """Volumes that this cloud keeps itself."""
+
+    def __init__(self, conf: cfg.ConfigOpts, fetch_image: FetchImage) -> None:
+        super().__init__(conf, fetch_image)
+        self.room = disk_room.of_host(conf)
 
     @abc.abstractmethod
     def has(self, volume_id: str) -> bool:
@@ -73,6 +85,7 @@ class BuiltInVolumes(VolumeBackend):
         """
         with tempfile.TemporaryDirectory(prefix=f"{os.path.basename(part)}.", dir=os.path.dirname(part)) as directory:
             path = os.path.join(directory, "image")
+            self.room.require(directory, image.size, f"the data of image {image.id}")
             self.fetch_image(image, path)
             disk_format = disk_images.qemu_format(image)
             if disk_format == "raw":
@@ -109,6 +122,22 @@ class BuiltInVolumes(VolumeBackend):
             check_backup(data_id, self.backup_path(data_id))
 
     # --- files
+
+    def room_kept(self, path: str) -> Callable[[], None]:
+        """Return the check to call while the file ``path`` is written. It raises when the disk is nearly full."""
+        return self.room.kept(os.path.dirname(path), lambda: None, "data of volumes")
+
+    def copy_sparse(self, source: str, target: str) -> None:
+        """Copy into an existing file. Blocks are copied only if the file system cannot share them, and if they fit."""
+        if _share_blocks(source, target):
+            return
+        self.require_room_of(source, target)
+        command = ("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all", source, target)
+        disk_images.run_checked(self.room_kept(target), *command)
+
+    def require_room_of(self, source: str, target: str) -> None:
+        """Raise `VirtDriverError` if the blocks of ``source`` do not fit beside ``target``."""
+        self.room.require(os.path.dirname(target), disk_room.data_in(source) or 0, "copies of a volume's data")
 
     def prepare_directory(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
@@ -211,9 +240,16 @@ def remove_part(path: str) -> None:
         files.remove(path)
 
 
-def copy_sparse(source: str, target: str) -> None:
-    """Copy a file, without copying blocks if the file system supports that."""
-    disk_images.run("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all", source, target)
+def _share_blocks(source: str, target: str) -> bool:
+    """Let the existing file ``target`` have the blocks of another one. Return whether the file system can do that."""
+    with open(source, "rb") as reader, open(target, "r+b") as writer:
+        try:
+            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+        except OSError as error:
+            if error.errno in _DISK_ERRORS:
+                raise
+            return False
+    return True
 
 
 @contextlib.contextmanager

@@ -33,7 +33,6 @@ from nova_lite.volume.builtin import (
     BuiltInVolumes,
     as_driver_errors,
     check_backup,
-    copy_sparse,
     remove_part,
     require_fits,
     sync,
@@ -97,7 +96,7 @@ class LocalVolumes(BuiltInVolumes):
             raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
 
         def fill(part: str) -> None:
-            copy_sparse(source, part)
+            self.copy_sparse(source, part)
             self._grow(target, part, work.size)
 
         self._make(target, fill)
@@ -127,11 +126,12 @@ class LocalVolumes(BuiltInVolumes):
         with self.fetched(image, part) as (fetched, info):
             require_fits(image, info.virtual_size, size)
             if key is not None:
+                self.room.require(os.path.dirname(part), info.virtual_size, "encrypted data of a volume")
                 qemu_img.encrypt(fetched, info.format, part, key.passphrase)
             elif info.format == "raw":
-                copy_sparse(fetched, part)
+                self.copy_sparse(fetched, part)
             else:
-                qemu_img.convert(fetched, info, part)
+                qemu_img.convert(fetched, info, part, self.room_kept(part))
         self._grow(target, part, size)
 
     def delete(self, volume_id: str) -> None:
@@ -150,7 +150,8 @@ class LocalVolumes(BuiltInVolumes):
         with contextlib.ExitStack() as stack:
             with as_driver_errors():
                 part = stack.enter_context(self.part(source))
-            disk_images.QemuImg(self.conf).flatten(source, "raw", part, lambda: None)
+                self.require_room_of(source, part)
+            disk_images.QemuImg(self.conf).flatten(source, "raw", part, self.room_kept(part))
             yield part
 
     def extend(self, volume_id: str, size: int) -> None:
@@ -165,7 +166,7 @@ class LocalVolumes(BuiltInVolumes):
         target = self._new_snapshot_path(snapshot_id, source)
         with as_driver_errors():
             self.prepare_directory(os.path.dirname(target))
-        self._make(target, lambda part: copy_sparse(source, part))
+        self._make(target, lambda part: self.copy_sparse(source, part))
 
     def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes, hold: HoldVolumes) -> None:
         found = [name for name in snapshots.values() if os.path.exists(self._snapshot_path(name))]
@@ -188,6 +189,7 @@ class LocalVolumes(BuiltInVolumes):
     def _prepare_copy(self, volume_id: str, part: str) -> None:
         """Prepare a file for the hypervisor to copy a volume in use into: of the same size and format."""
         source = self.require(volume_id)
+        self.require_room_of(source, part)
         if self.is_encrypted(source):
             self._write_blank(volume_id, source, part, 0)
         os.truncate(part, os.path.getsize(source))
@@ -217,7 +219,7 @@ class LocalVolumes(BuiltInVolumes):
                 raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
         else:
             source = self.require(work.volume_id)
-        self.back_up(str(work.backup_id), lambda part: copy_sparse(source, part))
+        self.back_up(str(work.backup_id), lambda part: self.copy_sparse(source, part))
 
     def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes, hold: HoldVolumes) -> None:
         def fill(part: str) -> None:
@@ -237,7 +239,7 @@ class LocalVolumes(BuiltInVolumes):
         def fill(part: str) -> None:
             if not os.path.exists(source):
                 raise exceptions.BackupDamaged(backup_id=data_id, reason="its file is missing")
-            copy_sparse(source, part)
+            self.copy_sparse(source, part)
             os.truncate(part, check_backup(data_id, part))
             self._grow(target, part, work.size)
 

@@ -166,7 +166,7 @@ class RbdVolumes(BuiltInVolumes):
         with self._scratch() as part, self.fetched(image, part) as (fetched, info):
             require_fits(image, info.virtual_size, size)
             if info.format != "raw":
-                disk_images.QemuImg(self.conf).convert(fetched, info, part)
+                disk_images.QemuImg(self.conf).convert(fetched, info, part, self.room_kept(part))
                 fetched = part
             self._import(fetched, name)
 
@@ -186,7 +186,8 @@ class RbdVolumes(BuiltInVolumes):
             self._export(_volume(volume_id), part)
             if disk_format != "raw":
                 target = stack.enter_context(self._scratch())
-                disk_images.QemuImg(self.conf).flatten(part, "raw", target, lambda: None)
+                self.require_room_of(part, target)
+                disk_images.QemuImg(self.conf).flatten(part, "raw", target, self.room_kept(target))
                 part = target
             yield part
 
@@ -508,7 +509,9 @@ class RbdVolumes(BuiltInVolumes):
         """Write the data of an image, or of a snapshot, into the existing file ``path``, without blocks of zeros."""
         exported = f"{path}.exported"
         try:
-            self._rbd.run("export", _QUIET, self._spec(name), exported, timeout=self._long)
+            check = self.room_kept(path)
+            check()
+            self._rbd.run("export", _QUIET, self._spec(name), exported, timeout=self._long, check=check)
             os.rename(exported, path)
         finally:
             files.remove(exported)

@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -144,7 +145,9 @@ def test_a_host_opens_none_as_what_it_says(
     directory.mkdir()
     instances.mkdir()
     qemu_img = images.QemuImg(conf)
-    cache = ImageCache(str(directory), qemu_img, lambda image, target: local.copy(image, image.name, target))
+    cache = ImageCache(
+        str(directory), qemu_img, lambda image, target: local.copy(image, image.name, target), DiskRoom(0)
+    )
     disks = DiskMaker(cache, qemu_img, drives(None))
     kept, wrong = 0, []
     for name, image in hostile.items():

@@ -79,7 +79,7 @@ class FakeRbd(Rbd):
 
     # --- the program
 
-    def run(self, verb: str, *arguments: str, timeout: float = 0.0) -> bytes:
+    def run(self, verb: str, *arguments: str, timeout: float = 0.0, check: Callable[[], None] = lambda: None) -> bytes:
         self.commands.append((verb, *arguments))
         self.before(verb, arguments)
         values, words = _parsed(arguments)

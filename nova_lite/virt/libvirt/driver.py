@@ -19,7 +19,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import hardware
-from nova_lite.base import cpu_sets, exceptions, files
+from nova_lite.base import cpu_sets, disk_room, exceptions, files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware import traits
 from nova_lite.objects import (
@@ -130,10 +130,10 @@ class LibvirtDriver(ComputeDriver):
         self._migration_peers = MigrationPeers(conf, host, self._records)
         self._routers = HostRouters(self._networks, host, self._records.instances_path)
         self._consoles = Consoles(conf, self._connection, timing)
-        qemu_img = images.QemuImg(conf)
-        self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
-        self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
-        self._backups = DiskBackups(self._connection, self._domains, qemu_img, self._snapshots)
+        qemu_img, room = images.QemuImg(conf), disk_room.of_host(conf)
+        self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image, room)
+        self._snapshots = Snapshotter(self._connection, self._domains, qemu_img, room)
+        self._backups = DiskBackups(self._connection, self._domains, qemu_img, self._snapshots, room)
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._marks = Marks(self._records.instances_path, host)
         self._left = LeftDisksFinder(self._records, self._marks)
@@ -142,7 +142,7 @@ class LibvirtDriver(ComputeDriver):
         self._secrets = VolumeSecrets(self._connection, host, lambda volume_id: self.volume_key(volume_id))
         self._volumes = VolumeDevices(self._connection, self._domains, self._secrets)
         self._volume_copies = VolumeCopies(
-            self._connection, self._domains, self._volumes, self._snapshots, self._secrets
+            self._connection, self._domains, self._volumes, self._snapshots, self._secrets, room
         )
         self._volume_files = VolumeFiles(self._connection, self._domains, self._volumes, self._snapshots, qemu_img)
         self._virt_type = conf.libvirt.virt_type

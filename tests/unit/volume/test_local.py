@@ -6,16 +6,18 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import MIB, DiskRoom
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
+from nova_lite.volume import builtin
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.support import make
 
@@ -409,3 +411,74 @@ def test_failed_backup_leaves_nothing(backups: LocalVolumes) -> None:
     with pytest.raises(exceptions.VirtDriverError):
         backups.create_backup_in_use(work, fails, contextlib.nullcontext)
     assert os.listdir(backups.conf.volume.backup_path) == []
+
+
+# --- room on the shared disk
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file system share no blocks."""
+    monkeypatch.setattr(builtin, "_share_blocks", lambda source, target: False)
+
+
+def filled(volumes: LocalVolumes, megabytes: int) -> str:
+    volume_id = create(volumes)
+    with Path(volumes.require(volume_id)).open("r+b") as file:
+        file.write(os.urandom(megabytes * MIB))
+    return volume_id
+
+
+def room(free: int, floor: int = MIB) -> DiskRoom:
+    return DiskRoom(floor, lambda directory: free)
+
+
+@pytest.mark.usefixtures("copied")
+def test_copies_of_a_volume_without_room_fail_and_leave_no_file(volumes: LocalVolumes) -> None:
+    volume_id, new, backup = filled(volumes, 4), new_id(), new_id()
+    volumes.room = room(5 * MIB - 1)
+    before = names(volumes)
+    works: list[Callable[[], Any]] = [
+        lambda: create(volumes, 1, source_volume=volume_id),
+        lambda: volumes.create_snapshot(volume_id, new),
+        lambda: volumes.create_snapshots_in_use({volume_id: new}, lambda parts: None, contextlib.nullcontext),
+        lambda: volumes.create_backup(_backup_work(volume_id, backup)),
+        lambda: volumes.create_backup_in_use(
+            _backup_work(volume_id, backup), lambda parts: None, contextlib.nullcontext
+        ),
+    ]
+    for work in works:
+        with pytest.raises(exceptions.VirtDriverError, match="need 4 MiB more, 4 MiB are free"):
+            work()
+    with pytest.raises(exceptions.VirtDriverError, match="need 4 MiB more"), volumes.exported(volume_id, "qcow2"):
+        pass
+    assert names(volumes) == before
+    volumes.room = room(5 * MIB + 65536)
+    for work in works[:1] + works[3:4]:
+        work()
+
+
+def test_image_of_a_new_volume_without_room_is_not_fetched(volumes: LocalVolumes) -> None:
+    volumes.room = room(2 * MIB)
+    big = Image(id=new_id(), name="image", disk_format="raw", size=4 * MIB)
+    with pytest.raises(exceptions.VirtDriverError, match="need 4 MiB more"):
+        create(volumes, image=big)
+    assert names(volumes) == []
+
+
+def test_copy_that_shares_blocks_needs_no_room(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[str] = []
+    volume_id = filled(volumes, 4)
+
+    def share(source: str, target: str) -> bool:
+        shared.append(source)
+        return True
+
+    monkeypatch.setattr(builtin, "_share_blocks", share)
+    volumes.room = room(MIB)
+    volumes.create_snapshot(volume_id, new_id())
+    assert shared == [volumes.require(volume_id)]
+
+
+def _backup_work(volume_id: str, backup_id: str) -> VolumeWork:
+    return VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=volume_id, size=1, backup_id=backup_id)

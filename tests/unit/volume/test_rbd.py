@@ -15,6 +15,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.base.timing import ClientTiming
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
@@ -451,6 +452,14 @@ def test_extension_that_fails_is_a_failure(volumes: RbdVolumes, ceph: FakeRbd) -
         volumes.extend(volume_id, 2)
 
 
+def test_export_without_room_fails_and_leaves_no_file(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    volume_id = small(ceph, DATA + bytes(-len(DATA) % 512))
+    volumes.room = DiskRoom(2, lambda directory: 1)
+    with pytest.raises(exceptions.VirtDriverError, match="have to stay free"), volumes.exported(volume_id, "raw"):
+        pass
+    assert not os.listdir(volumes.conf.volume.store_path)
+
+
 def test_exported_volume_has_the_requested_format(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     volume_id = small(ceph, DATA + bytes(-len(DATA) % 512))
     with volumes.exported(volume_id, "raw") as path:
@@ -657,3 +666,13 @@ def test_failure_of_the_program_is_one_line(program: Path, tmp_path: Path, monke
 def test_times_of_ceph_are_read() -> None:
     assert moment_of("Thu Jan  1 00:01:00 1970") == 60.0
     assert moment_of("soon") > 60.0
+
+
+def test_program_ends_when_its_check_raises(program: Path) -> None:
+    script(program, "exec sleep 60")
+
+    def refuse() -> None:
+        raise exceptions.VirtDriverError(reason="the disk is full")
+
+    with pytest.raises(exceptions.VirtDriverError, match="the disk is full"):
+        Rbd("/c", None).run("export", timeout=60.0, check=refuse)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from nova_lite.base import disk_room
 from nova_lite.image import qcow2
 from nova_lite.virt.libvirt import records
 from nova_lite.virt.libvirt.disks import disks
@@ -43,6 +44,32 @@ def _growth(path: str) -> int:
     header = qcow2.read(path) if os.path.basename(path) in OVERLAYS else None
     size = found.st_size if header is None else header.size
     return max(0, size - found.st_blocks * _SECTOR)
+
+
+def overlay_data(path: str) -> int:
+    """Return the most bytes of data that a copy of a guest's root disk has, with those of its image. Raises OSError.
+
+    An image in qcow2 format may be compressed, so it counts as large as its disk.
+    """
+    header = qcow2.read(path)
+    own = disk_room.data_in(path) or 0
+    if header is None:
+        return own
+    return min(header.size, own + (_image_data(header.backing) if header.backing else 0))
+
+
+def _image_data(path: str) -> int:
+    header = qcow2.read(path)
+    return (disk_room.data_in(path) or 0) if header is None else header.size
+
+
+def raw_data(path: str, capacity: int) -> int:
+    """Return the most bytes of data that a copy of a raw disk has. ``capacity``: the answer for a device."""
+    try:
+        found = disk_room.data_in(path)
+    except OSError:
+        return capacity
+    return capacity if found is None else min(found, capacity)
 
 
 def used_images(instances_path: str) -> set[str]:

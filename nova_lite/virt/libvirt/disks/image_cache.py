@@ -15,14 +15,13 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 
 import msgspec
 from oslo_concurrency import lockutils
 
-from nova_lite.base import exceptions, files, metrics
+from nova_lite.base import disk_room, exceptions, files, metrics
 from nova_lite.image import formats, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -44,10 +43,13 @@ class CachedImage(msgspec.Struct, frozen=True):
 
 
 class ImageCache:
-    def __init__(self, directory: str, qemu_img: images.QemuImg, fetch_image: FetchImage) -> None:
+    def __init__(
+        self, directory: str, qemu_img: images.QemuImg, fetch_image: FetchImage, room: disk_room.DiskRoom
+    ) -> None:
         self._directory = directory
         self._qemu_img = qemu_img
         self._fetch_image = fetch_image
+        self._room = room
 
     def get(self, image: Image) -> CachedImage:
         """Return the image's file, and fetch it if necessary. Raises `ImageUnacceptable` and errors of the fetch."""
@@ -116,6 +118,7 @@ class ImageCache:
     def _fetch(self, image: Image, path: str) -> None:
         part = path + _PART
         converted = path + _CONVERTED
+        self._room.require(self._directory, image.size, f"the data of image {image.id}")
         try:
             with metrics.timed(metrics.IMAGES):
                 self._fetch_image(image, part)
@@ -149,12 +152,11 @@ class ImageCache:
         Another host may have more space. So neither a lack of space nor a failed conversion counts as the image's
         fault.
         """
-        room = shutil.disk_usage(self._directory).free
-        if info.virtual_size > room:
-            LOG.warning("Image %s needs %d bytes, but only %d are free", image.id, info.virtual_size, room)
-            raise exceptions.VirtDriverError(reason=f"image {image.id} does not fit on this host")
+        purpose = f"the raw data of image {image.id}"
+        self._room.require(self._directory, info.virtual_size, purpose)
+        check = self._room.kept(self._directory, lambda: None, purpose)
         try:
-            self._qemu_img.convert(part, info, target)
+            self._qemu_img.convert(part, info, target, check)
         except exceptions.VirtDriverError as error:
             LOG.warning("Image %s (%s) cannot be converted: %s", image.id, image.disk_format, error)
             raise exceptions.VirtDriverError(reason=f"image {image.id} could not be converted here") from error

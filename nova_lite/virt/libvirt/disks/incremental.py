@@ -22,10 +22,11 @@ import msgspec
 
 from nova_lite.backups import disk_data, disk_parts
 from nova_lite.backups.disk_data import DiskHeader, DiskPart
-from nova_lite.base import exceptions, files
+from nova_lite.base import disk_room, exceptions, files
 from nova_lite.virt import images
 from nova_lite.virt.driver import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
@@ -38,6 +39,8 @@ POLL_SECONDS = 0.2
 PREFIX = "nova-lite-"
 #: Id of the server's own root disk among those of volumes.
 ROOT_DISK = ""
+#: Name of the files of a backup in an error about a lack of room.
+_PURPOSE = "copies of its disks"
 
 _METADATA_ONLY = libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY
 _REUSE = libvirt.VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL
@@ -56,22 +59,38 @@ class _MapEntry(msgspec.Struct):
 
 
 class _Disk(NamedTuple):
-    """Disk of a running guest. ``device``: its name there. ``records``: it records changes. ``copy``: the new file."""
+    """Disk of a running guest. ``device``: its name there. ``file``: its raw or root file, "" if it has another kind.
+
+    ``records``: it records changes. ``copy``: the new file.
+    """
 
     volume_id: str
     device: str
+    file: str
     records: bool
     copy: str
+
+    def data(self, capacity: int) -> int:
+        """Return the most bytes of data that its copy has."""
+        if self.volume_id == ROOT_DISK:
+            return disk_usage.overlay_data(self.file)
+        return disk_usage.raw_data(self.file, capacity) if self.file else capacity
 
 
 class DiskBackups:
     def __init__(
-        self, connection: Connection, domains: Domains, qemu_img: images.QemuImg, mirrors: Snapshotter
+        self,
+        connection: Connection,
+        domains: Domains,
+        qemu_img: images.QemuImg,
+        mirrors: Snapshotter,
+        room: disk_room.DiskRoom,
     ) -> None:
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
         self._mirrors = mirrors
+        self._room = room
 
     def back_up(
         self,
@@ -88,6 +107,8 @@ class DiskBackups:
         volume_ids = request.disks or [ROOT_DISK]
         copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]
         _remove(copies)
+        place = os.path.dirname(target)
+        check = self._room.kept(place, check, _PURPOSE)
         base = None
         try:
             if is_on(info.power_state):
@@ -99,16 +120,19 @@ class DiskBackups:
             else:
                 for volume_id, copy in zip(volume_ids, copies, strict=True):
                     self._flatten(disk, volume_id, copy, check, exported)
-            _write_stream(dict(zip(volume_ids, copies, strict=True)), target, base, bool(request.disks))
+            self._write_stream(dict(zip(volume_ids, copies, strict=True)), target, base, bool(request.disks), check)
         finally:
             _remove(copies)
 
     def _flatten(self, disk: str, volume_id: str, copy: str, check: Callable[[], None], exported: ExportVolume) -> None:
         """Copy a disk of a guest that is off."""
+        place = os.path.dirname(copy)
         if volume_id == ROOT_DISK:
+            self._room.require(place, disk_usage.overlay_data(disk), _PURPOSE)
             self._qemu_img.flatten(disk, "qcow2", copy, check)
             return
         with exported(volume_id) as path:
+            self._room.require(place, disk_usage.raw_data(path, os.path.getsize(path)), _PURPOSE)
             self._qemu_img.flatten(path, "raw", copy, check)
 
     def end_jobs(self) -> None:
@@ -169,6 +193,10 @@ class DiskBackups:
         check: Callable[[], None],
     ) -> None:
         """Copy the disks as they are at this moment, and record all later writes for the next increment."""
+        copied = [(disk, size) for disk, size in zip(disks, sizes, strict=True) if base is None or not disk.records]
+        # The size of an increment is unknown. The check during the copy ends the backup if it is too large.
+        data = [disk.data(size) for disk, size in copied]
+        self._room.require(os.path.dirname(disks[0].copy), sum(data) + max(data, default=0), _PURPOSE)
         for disk, size in zip(disks, sizes, strict=True):
             files.remove(disk.copy)
             images.run("qemu-img", "create", "-q", "-f", "qcow2", disk.copy, str(size))
@@ -214,13 +242,15 @@ class DiskBackups:
             LOG.info("The backup of %s has ended: %s", domain.UUIDString(), error.message)
         self._domains.wait_for_job(domain)
 
-    def _device(self, domain: Any, disk: str, volume_id: str) -> tuple[str, str, bool]:
-        """Return the volume's id, the name of the disk in the guest, and whether it records changes."""
+    def _device(self, domain: Any, disk: str, volume_id: str) -> tuple[str, str, str, bool]:
+        """Return the volume's id, the name of the disk in the guest, its file, and whether it records changes."""
         for element in self._disks(domain):
             source, driver = element.find("source"), element.find("driver")
-            is_root = not is_volume(element) and source is not None and source.get("file") == disk
+            file = "" if source is None else source.get("file", "")
+            is_qcow2 = driver is not None and driver.get("type") == "qcow2"
+            is_root = not is_volume(element) and file == disk
             if is_root if volume_id == ROOT_DISK else volume_of(element) == volume_id:
-                return volume_id, target_of(element), driver is not None and driver.get("type") == "qcow2" and is_root
+                return volume_id, target_of(element), "" if is_qcow2 and not is_root else file, is_qcow2 and is_root
         if volume_id == ROOT_DISK:
             raise exceptions.VirtDriverError(reason="the guest does not run with its root disk")
         raise exceptions.VirtDriverError(reason=f"the guest does not have volume {volume_id} any more")
@@ -228,6 +258,32 @@ class DiskBackups:
     def _disks(self, domain: Any) -> list[ET.Element]:
         xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
         return xml.findall("./devices/disk")
+
+    def _write_stream(
+        self, copies: Mapping[str, str], target: str, base: str | None, names_disks: bool, check: Callable[[], None]
+    ) -> None:
+        """Write the data of qcow2 files that qemu has written, by the ids of their volumes. They have no backing files.
+
+        Each file is removed when its data are in the stream.
+        """
+        maps = {
+            volume_id: msgspec.json.decode(
+                images.run("qemu-img", "map", "--output=json", "-f", "qcow2", copy), type=list[_MapEntry]
+            )
+            for volume_id, copy in copies.items()
+        }
+        headers = [_described(volume_id, entries, base) for volume_id, entries in maps.items()]
+        largest = max((header.length for _, header in headers), default=0)
+        self._room.require(os.path.dirname(target), largest, _PURPOSE)
+        header = disk_parts.joined(headers, base)
+        if not names_disks:
+            header = msgspec.structs.replace(header, parts=[])
+        with open(target, "wb", opener=files.private_opener) as writer:
+            disk_data.write_header(writer, header)
+            for volume_id, copy in copies.items():
+                with open(copy, "rb") as source:
+                    _write_data(source, maps[volume_id], writer, check)
+                files.remove(copy)
 
 
 def _backup_xml(disks: Sequence[_Disk], base: str | None) -> str:
@@ -261,25 +317,6 @@ def _remove(paths: Sequence[str]) -> None:
         files.remove(path)
 
 
-def _write_stream(copies: Mapping[str, str], target: str, base: str | None, names_disks: bool) -> None:
-    """Write the data of qcow2 files that qemu has written, by the ids of their volumes. They have no backing files."""
-    maps = {
-        volume_id: msgspec.json.decode(
-            images.run("qemu-img", "map", "--output=json", "-f", "qcow2", copy), type=list[_MapEntry]
-        )
-        for volume_id, copy in copies.items()
-    }
-    headers = [_described(volume_id, entries, base) for volume_id, entries in maps.items()]
-    header = disk_parts.joined(headers, base)
-    if not names_disks:
-        header = msgspec.structs.replace(header, parts=[])
-    with open(target, "wb", opener=files.private_opener) as writer:
-        disk_data.write_header(writer, header)
-        for volume_id, copy in copies.items():
-            with open(copy, "rb") as source:
-                _write_data(source, maps[volume_id], writer)
-
-
 def _described(volume_id: str, entries: Sequence[_MapEntry], base: str | None) -> tuple[DiskPart, DiskHeader]:
     """Return a disk and where it has data. A volume's copy is whole, so in an increment the rest of it is zero."""
     size = sum(entry.length for entry in entries)
@@ -293,7 +330,8 @@ def _described(volume_id: str, entries: Sequence[_MapEntry], base: str | None) -
     return DiskPart(volume_id=volume_id, size=size), header
 
 
-def _write_data(source: BinaryIO, entries: Sequence[_MapEntry], writer: BinaryIO) -> None:
+def _write_data(source: BinaryIO, entries: Sequence[_MapEntry], writer: BinaryIO, check: Callable[[], None]) -> None:
+    written = 0
     for entry in entries:
         if not (entry.present and entry.data):
             continue
@@ -305,5 +343,8 @@ def _write_data(source: BinaryIO, entries: Sequence[_MapEntry], writer: BinaryIO
             chunk = source.read(min(left, disk_data.CHUNK))
             # A file ends after its last cluster's data, whose rest is zero.
             chunk = chunk or bytes(min(left, disk_data.CHUNK))
+            if written % disk_room.STEP < len(chunk):
+                check()
             writer.write(chunk)
+            written += len(chunk)
             left -= len(chunk)

@@ -17,10 +17,11 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import disk_room, exceptions, files
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -29,6 +30,8 @@ LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 LOG_SECONDS = 10.0
+#: Name of the files of a snapshot in an error about a lack of room.
+_PURPOSE = "copies of its disk"
 #: Suffix of the copy of a running guest's overlay, after the image file's name.
 COPY = ".copy"
 
@@ -40,18 +43,25 @@ _COPY_FLAGS = (
 
 
 class Snapshotter:
-    def __init__(self, connection: Connection, domains: Domains, qemu_img: images.QemuImg) -> None:
+    def __init__(
+        self, connection: Connection, domains: Domains, qemu_img: images.QemuImg, room: disk_room.DiskRoom
+    ) -> None:
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
+        self._room = room
 
     def snapshot(self, instance_uuid: str, directory: str, target: str, check: Callable[[], None]) -> None:
         """Make an image of the disk in the instance's ``directory``. See `nova_lite.virt.driver.Snapshots`."""
-        disk = os.path.join(directory, ROOT)
+        disk, place = os.path.join(directory, ROOT), os.path.dirname(target)
         domain, info = self._domains.get(instance_uuid)
+        check = self._room.kept(place, check, _PURPOSE)
+        needed = disk_usage.overlay_data(disk)
         if info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
+            self._room.require(place, needed, _PURPOSE)
             self._qemu_img.flatten(disk, "qcow2", target, check)
             return
+        self._room.require(place, needed + (disk_room.data_in(disk) or 0), _PURPOSE)
         copy = target + COPY
         try:
             self._copy(domain, disk, copy, check)

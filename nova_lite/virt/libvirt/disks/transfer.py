@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import stat
 import subprocess
 import sys
@@ -26,7 +25,7 @@ import time
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files, key_files
+from nova_lite.base import disk_room, exceptions, files, key_files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
@@ -111,6 +110,7 @@ class Fetcher:
         timing: LibvirtTiming = TIMING.libvirt,
     ) -> None:
         self._conf = conf.libvirt
+        self._room = disk_room.of_host(conf)
         self._pause = timing.transfer_pause
         self._source = source
         self._directory = directory
@@ -157,8 +157,8 @@ class Fetcher:
         largest = max((file.size for file in offered if file.name == disks.ROOT), default=0)
         have = os.path.join(self._directory, disks.ROOT)
         missing = largest - (os.path.getsize(have) if os.path.exists(have) else 0)
-        if missing > shutil.disk_usage(self._directory).free:
-            raise exceptions.VirtDriverError(reason=f"no space for {largest} bytes in {self._directory}")
+        if missing > 0:
+            self._room.require(self._directory, missing, "its disks")
 
     def _fetch_file(self, remote: str, path: str) -> None:
         """Fetch one file. ``remote``: a path relative to the source's instances directory."""

@@ -11,7 +11,7 @@ from typing import Any
 import libvirt
 import msgspec
 
-from nova_lite.base import exceptions
+from nova_lite.base import disk_room, exceptions
 from nova_lite.objects import BlockDevice
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
@@ -50,8 +50,10 @@ class VolumeCopies:
         volumes: VolumeDevices,
         mirrors: Snapshotter,
         secrets: VolumeSecrets,
+        room: disk_room.DiskRoom,
     ) -> None:
         self._connection = connection
+        self._room = room
         self._secrets = secrets
         self._domains = domains
         self._volumes = volumes
@@ -77,6 +79,8 @@ class VolumeCopies:
         if is_on(info.power_state):
             devices = {volume_of(disk): target_of(disk) for disk in self._volumes.disks(domain, 0)}
             encrypted = set(self._volumes.encrypted(domain)) & copies.keys()
+        for place in {os.path.dirname(target) for _, target in copies.values()}:
+            check = self._room.kept(place, check, "copies of volumes")
         for volume_id, (source, target) in copies.items():
             if volume_id not in devices:
                 images.run_checked(check, *_COPY, source, target)

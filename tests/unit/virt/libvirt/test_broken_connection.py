@@ -14,6 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import BlockDevice, LiveDestination, VolumeKey
 from nova_lite.objects.block_device import DeviceSource
@@ -76,8 +77,8 @@ class Driver:
         self.domains = Domains(self.connection, HOST)
         secrets = VolumeSecrets(self.connection, "here", lambda volume_id: VolumeKey(passphrase=""))
         self.volumes = VolumeDevices(self.connection, self.domains, secrets)
-        self.mirrors = Snapshotter(self.connection, self.domains, None)  # type: ignore[arg-type]
-        self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors, secrets)
+        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0))  # type: ignore[arg-type]
+        self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors, secrets, DiskRoom(0))
         self.interfaces = InterfaceDevices(self.connection, 5)
 
     def domain(self) -> Any:

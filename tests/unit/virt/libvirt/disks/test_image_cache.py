@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.image import local, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -37,7 +38,7 @@ class World:
         self.records = Records(str(self.path), "host")
         self.records.prepare()
         self.qemu_img = qemu_img
-        self.cache = ImageCache(self.records.base_path, qemu_img, fetch_image)
+        self.cache = ImageCache(self.records.base_path, qemu_img, fetch_image, DiskRoom(0))
         self.source = tmp_path / "source"
         self.source.write_bytes(os.urandom(4096))
 
@@ -142,7 +143,7 @@ def test_image_that_is_being_fetched_is_skipped(world: World) -> None:
     holding, done = context.Event(), context.Event()
 
     def hold() -> None:
-        with ImageCache(world.records.base_path, world.qemu_img, fetch_image)._lock(image.id):
+        with ImageCache(world.records.base_path, world.qemu_img, fetch_image, DiskRoom(0))._lock(image.id):
             holding.set()
             done.wait(30)
 
@@ -209,7 +210,7 @@ def test_partial_files_of_a_killed_daemon_are_removed_at_the_next_start(
         Path(target).write_bytes(b"half")
         kill()
 
-    def half_converted(source: str, info: Any, target: str) -> None:
+    def half_converted(source: str, info: Any, target: str, check: Callable[[], None]) -> None:
         Path(target).write_bytes(b"half")
         kill()
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.compute.operations.create import is_request_error
 from nova_lite.image import local
 from nova_lite.objects import Image
@@ -39,7 +39,7 @@ def fetch_image(image: Image, target: str) -> None:
 def cache(tmp_path: Path, qemu_img: images.QemuImg) -> ImageCache:
     directory = tmp_path / "_base"
     directory.mkdir()
-    return ImageCache(str(directory), qemu_img, fetch_image)
+    return ImageCache(str(directory), qemu_img, fetch_image, DiskRoom(0))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_concurrent_requests_fetch_an_image_once(tmp_path: Path, qemu_img: image
         fetched.append(image.id)
         fetch_image(image, target)
 
-    caches = [ImageCache(str(tmp_path / "_base"), qemu_img, fetch_once) for _ in range(4)]
+    caches = [ImageCache(str(tmp_path / "_base"), qemu_img, fetch_once, DiskRoom(0)) for _ in range(4)]
     image = make_image(raw)
     threads = [threading.Thread(target=cache.get, args=(image,)) for cache in caches]
     for thread in threads:
@@ -138,13 +138,13 @@ def test_header_with_absurd_memory_is_harmless(tmp_path: Path, cache: ImageCache
 
 @pytest.mark.parametrize("what", ["room", "copy"])
 def test_failed_conversion_is_not_the_images_fault(
-    tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, qemu_img: images.QemuImg, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    if what == "room":
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=MIB))
-    else:
+    room = DiskRoom(0, lambda path: MIB) if what == "room" else DiskRoom(0)
+    cache = ImageCache(str(tmp_path / "_base"), qemu_img, fetch_image, room)
+    if what == "copy":
         monkeypatch.setattr(images, "FLATTEN_MEMORY", 1)
-    with pytest.raises(exceptions.VirtDriverError, match=r"does not fit on this host|not be converted here") as caught:
+    with pytest.raises(exceptions.VirtDriverError, match=r"need 3 MiB more|not be converted here") as caught:
         cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
     assert not is_request_error(caught.value)
     assert str(tmp_path) not in caught.value.message
@@ -187,13 +187,18 @@ def test_fifo_is_not_an_image(tmp_path: Path, cache: ImageCache) -> None:
 
 def test_qemu_img_never_guesses_a_format(tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
-    run = images.run
+    run, run_checked = images.run, images.run_checked
 
     def noted(*command: str) -> bytes:
         commands.append(command)
         return run(*command)
 
+    def noted_checked(check: Callable[[], None], *command: str) -> None:
+        commands.append(command)
+        run_checked(check, *command)
+
     monkeypatch.setattr(images, "run", noted)
+    monkeypatch.setattr(images, "run_checked", noted_checked)
     for name, disk_format in (("v", "vdi"), ("q", "qcow2"), ("r", "raw")):
         cache.get(make_image(create(tmp_path / name, disk_format, 3 * MIB), disk_format))
     assert len(commands) == 4

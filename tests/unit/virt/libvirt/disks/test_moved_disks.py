@@ -8,6 +8,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.image import local
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
@@ -23,7 +24,9 @@ def test_local_disks_are_read_without_a_program(
     (tmp_path / "image").write_bytes(bytes(1024**2))
     (tmp_path / "i").mkdir()
     (tmp_path / "_base").mkdir()
-    cache = ImageCache(str(tmp_path / "_base"), qemu_img, lambda image, path: local.copy(image, image.name, path))
+    cache = ImageCache(
+        str(tmp_path / "_base"), qemu_img, lambda image, path: local.copy(image, image.name, path), DiskRoom(0)
+    )
     maker = DiskMaker(cache, qemu_img, drives(False))
     image = make_image(tmp_path / "image")
     spec = make_spec(instance=make_instance(flavor=make_flavor(root_gb=2)), image=image)

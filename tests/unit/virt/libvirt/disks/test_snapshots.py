@@ -9,6 +9,7 @@ import libvirt
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.disk_room import DiskRoom
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.domain import guest_xml
@@ -47,7 +48,7 @@ class Domain:
 
 
 def snapshot(domain: Domain) -> None:
-    with Snapshotter(Connection(), None, None).quiesced(domain):  # type: ignore[arg-type]
+    with Snapshotter(Connection(), None, None, DiskRoom(0)).quiesced(domain):  # type: ignore[arg-type]
         domain.calls.append("snapshot")
 
 

@@ -64,6 +64,7 @@ from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_locks, disk_usage, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disk_server import DiskServer
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
@@ -132,7 +133,8 @@ class LibvirtDriver(ComputeDriver):
         self._consoles = Consoles(conf, self._connection, timing)
         qemu_img, room = images.QemuImg(conf), disk_room.of_host(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image, room)
-        self._snapshots = Snapshotter(self._connection, self._domains, qemu_img, room)
+        self._freezer = Freezer(self._connection, self._domains, self._records.instances_path, host)
+        self._snapshots = Snapshotter(self._connection, self._domains, qemu_img, room, self._freezer)
         self._backups = DiskBackups(self._connection, self._domains, qemu_img, self._snapshots, room)
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._marks = Marks(self._records.instances_path, host)
@@ -184,6 +186,8 @@ class LibvirtDriver(ComputeDriver):
             self._tunnels.prepare(interfaces, self._routers.active)
             self._migration_peers.prepare()
         self._secrets.remove_old()
+        with _files_errors():
+            self._freezer.thaw_left()
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
         self._volume_copies.end_copies()
         self._backups.end_jobs()

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -23,7 +23,7 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.disks import ROOT
-from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.domain.domains import Domains
 
 LOG = logging.getLogger(__name__)
@@ -44,12 +44,18 @@ _COPY_FLAGS = (
 
 class Snapshotter:
     def __init__(
-        self, connection: Connection, domains: Domains, qemu_img: images.QemuImg, room: disk_room.DiskRoom
+        self,
+        connection: Connection,
+        domains: Domains,
+        qemu_img: images.QemuImg,
+        room: disk_room.DiskRoom,
+        freezer: Freezer,
     ) -> None:
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
         self._room = room
+        self._freezer = freezer
 
     def snapshot(self, instance_uuid: str, directory: str, target: str, check: Callable[[], None]) -> None:
         """Make an image of the disk in the instance's ``directory``. See `nova_lite.virt.driver.Snapshots`."""
@@ -160,32 +166,6 @@ class Snapshotter:
         except LibvirtFailure as error:
             LOG.debug("No copy of %s of %s is running: %s", device, domain.UUIDString(), error.message)
 
-    def _requires_quiesce(self, domain: Any) -> bool:
-        metadata = self._connection.call(
-            domain.metadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, guest_xml.NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CURRENT
-        )
-        return guest_xml.needs_quiesce(metadata)
-
-    def _thawed(self, domain: Any) -> bool:
-        """End an interrupted freeze of file systems. Return False, so that the freeze is repeated."""
-        self._connection.call(domain.fsThaw, None, 0)
-        return False
-
-    @contextlib.contextmanager
-    def quiesced(self, domain: Any) -> Iterator[None]:
+    def quiesced(self, domain: Any) -> contextlib.AbstractContextManager[None]:
         """Freeze the guest's file systems inside the context, if its agent supports it."""
-        try:
-            self._connection.call_checked(lambda: self._thawed(domain), domain.fsFreeze, None, 0)
-        except LibvirtFailure as error:
-            if self._requires_quiesce(domain):
-                raise exceptions.VirtDriverError(
-                    reason="its image has os_require_quiesce, and its guest agent does not freeze its file systems: "
-                    f"{error.kwargs['reason']}"
-                ) from error
-            LOG.info("Domain %s cannot be quiesced: %s", domain.UUIDString(), error.kwargs["reason"])
-            yield
-            return
-        try:
-            yield
-        finally:
-            self._connection.call(domain.fsThaw, None, 0)
+        return self._freezer.frozen(domain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
 import xml.etree.ElementTree as ET
@@ -21,6 +22,7 @@ from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import connection as connections
 from nova_lite.virt.libvirt.connection import CALLS_PER_CONNECTION, Connection, ConnectionBroken, LibvirtFailure
+from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies, raw_disk
@@ -77,7 +79,8 @@ class Driver:
         self.domains = Domains(self.connection, HOST)
         secrets = VolumeSecrets(self.connection, "here", lambda volume_id: VolumeKey(passphrase=""))
         self.volumes = VolumeDevices(self.connection, self.domains, secrets)
-        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0))  # type: ignore[arg-type]
+        self.freezer = Freezer(self.connection, self.domains, str(path / "instances"), HOST)
+        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0), self.freezer)  # type: ignore[arg-type]
         self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors, secrets, DiskRoom(0))
         self.interfaces = InterfaceDevices(self.connection, 5)
 
@@ -231,6 +234,77 @@ def test_interrupted_freeze_is_thawed_and_repeated(
     driver.quiesce()
     assert not guest.frozen
     assert guest.effects[-3:] == ["fsThaw", "fsFreeze", "fsThaw"]
+
+
+def frozen_marks(path: Path) -> list[str]:
+    return [file.name for file in (path / "instances" / "_frozen" / HOST).iterdir()]
+
+
+def test_guest_that_a_killed_daemon_has_frozen_is_thawed_at_the_next_start(
+    guest: Guest, driver: Driver, conf: cfg.ConfigOpts, tmp_path: Path
+) -> None:
+    run(guest)
+    after = Driver(conf, tmp_path)
+    with driver.mirrors.quiesced(driver.domain()):
+        assert frozen_marks(tmp_path) == [UUID]
+        after.freezer.thaw_left()
+        after.quiesce()  # waits for the thaw
+        assert guest.effects[-4:] == ["fsFreeze", "fsThaw", "fsFreeze", "fsThaw"]
+        assert not guest.frozen
+        assert frozen_marks(tmp_path) == []
+
+
+def test_freeze_of_a_frozen_guest_thaws_it(guest: Guest, driver: Driver, tmp_path: Path) -> None:
+    """Its agent refuses a further freeze."""
+    run(guest)
+    guest.fsFreeze(None, 0)
+    driver.quiesce()
+    assert not guest.frozen
+    assert frozen_marks(tmp_path) == []
+
+
+def test_start_asks_no_agent_of_guests_that_were_not_frozen(
+    hypervisor: Hypervisor, guest: Guest, driver: Driver, tmp_path: Path
+) -> None:
+    run(guest)
+    driver.freezer.thaw_left()
+    driver.quiesce()
+    driver.freezer.thaw_left()
+    assert (hypervisor.calls["fsThaw"], hypervisor.calls["fsFreeze"]) == (1, 1)
+
+
+@pytest.mark.parametrize("state", ["off", "gone"])
+def test_mark_of_a_guest_that_does_not_run_is_removed_at_the_start(
+    hypervisor: Hypervisor, guest: Guest, driver: Driver, conf: cfg.ConfigOpts, tmp_path: Path, state: str
+) -> None:
+    run(guest)
+    after = Driver(conf, tmp_path)
+    with contextlib.suppress(exceptions.VirtDriverError), driver.mirrors.quiesced(driver.domain()):
+        if state == "off":
+            guest.destroyFlags(0)
+        else:
+            guest.exists = False
+        after.freezer.thaw_left()
+        assert after.freezer._thaws[UUID].wait(30)
+        assert frozen_marks(tmp_path) == []
+        assert hypervisor.calls["fsThaw"] == 0
+
+
+def test_mark_stays_while_the_guest_cannot_be_thawed(
+    hypervisor: Hypervisor, guest: Guest, driver: Driver, tmp_path: Path
+) -> None:
+    run(guest)
+
+    def refuse() -> None:
+        raise failure(libvirt.VIR_ERR_AGENT_UNRESPONSIVE)
+
+    hypervisor.hooks["fsThaw"] = refuse
+    with pytest.raises(exceptions.VirtDriverError):
+        driver.quiesce()
+    assert frozen_marks(tmp_path) == [UUID]
+    del hypervisor.hooks["fsThaw"]
+    driver.quiesce()
+    assert frozen_marks(tmp_path) == []
 
 
 def test_volume_that_stays_open_elsewhere_is_not_attached(guest: Guest, driver: Driver) -> None:

@@ -179,7 +179,7 @@ def test_snapshot_without_room_fails_before_the_floor(tmp_path: Path) -> None:
     run("convert", "-f", "raw", "-O", "qcow2", str(guest.volume), str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(4 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room)  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match=r"copies of its disk need 2\d MiB more"):
         snapshots.snapshot(GUEST, str(tmp_path), str(tmp_path / "stream"), lambda: None)
     assert not list(tmp_path.glob("stream*"))
@@ -191,6 +191,7 @@ def test_disk_with_an_image_below_counts_both(tmp_path: Path) -> None:
     guest.root.unlink()
     run("create", "-f", "qcow2", "-b", str(guest.volume), "-F", "raw", str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), DiskRoom(18 * MIB, guest.free_now))  # type: ignore[arg-type]
+    room = DiskRoom(18 * MIB, guest.free_now)
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match="18 MiB have to stay free"):
         snapshots.snapshot(GUEST, str(tmp_path), str(tmp_path / "stream"), lambda: None)

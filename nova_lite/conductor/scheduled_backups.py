@@ -134,6 +134,8 @@ class ScheduledBackups:
             if instance.host_status in _UNREACHABLE:
                 raise exceptions.ComputeHostUnavailable(host=instance.host)
             image = _image(backup, instance, self._engine)
+            if not self.images.has_local_rows and not self.db.write(server_backups.note_image, backup.id):
+                return False
             registered = self.images.register_for_owner(image)
             command = self.db.write(self._begin_backup, backup.id, registered or image, registered is not None)
         except (exceptions.Conflict, exceptions.ServiceUnavailable) as error:
@@ -264,7 +266,7 @@ class ScheduledBackups:
         if self.images.has_local_rows:
             self.db.write(server_backups.drop_backup_image, backup.image_id)
         self.images.discard(_call(backup))
-        self.db.write(server_backups.forget_backup, backup.id)
+        self.db.write(server_backups.forget_backup, backup)
 
 
 def _now(uow: UnitOfWork) -> datetime.datetime:

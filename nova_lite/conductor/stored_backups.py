@@ -65,8 +65,6 @@ class StoredBackups:
         self.images = engine.images
         self.repositories = repositories
         self._pruned = Interval(timing.backup_prune_interval)
-        #: Projects whose repositories have data that no backup has any more.
-        self._to_prune: set[str] = set()
 
     def run_if_first(self) -> None:
         """Do the work if this is the oldest conductor that is up."""
@@ -80,14 +78,15 @@ class StoredBackups:
         for backup in self.db.read(server_backups.with_status, BackupStatus.STORING):
             self.engine.guarded(functools.partial(self._store, backup))
         for backup in self.db.read(server_backups.with_needless_image):
-            self.engine.guarded(functools.partial(self._drop_image, backup))
+            self.engine.guarded(functools.partial(self._drop_upload, backup))
         for backup in self.db.read(server_backups.wanted_images):
             self.engine.guarded(functools.partial(self._make_images, backup))
         for backup in self.db.read(server_backups.to_forget):
             self.engine.guarded(functools.partial(self._forget, backup))
-        if self._to_prune and self._pruned.is_due():
-            for project_id in sorted(self._to_prune):
-                self.engine.guarded(functools.partial(self._prune, project_id))
+        unpruned = self.db.read(server_backups.unpruned)
+        if unpruned and self._pruned.is_due():
+            for project_id, removals in unpruned.items():
+                self.engine.guarded(functools.partial(self._prune, project_id, removals))
 
     def missing_link(self, backup_id: str) -> str | None:
         """Return which of a stored backup and its bases lacks its data, the oldest if there are several, else None.
@@ -185,12 +184,20 @@ class StoredBackups:
             metrics.SERVER_BACKUPS.labels(BackupStatus.FAILED).inc()
             LOG.warning("Backup %s has failed: %s", backup.id, reason)
 
+    def _drop_upload(self, backup: ServerBackup) -> None:
+        """Remove the uploaded data, which the repository has now, or nobody needs.
+
+        The repository may have data of a failed backup, too, which were refused or whose conductor died.
+        """
+        self._drop_image(backup)
+        if backup.status is BackupStatus.FAILED:
+            self._blocking(self._repository(backup.project_id).forget, backup.id)
+        self.db.write(server_backups.image_dropped, backup)
+
     def _drop_image(self, backup: ServerBackup) -> None:
-        """Remove the uploaded data, which the repository has now, or nobody needs."""
         if self.images.has_local_rows:
             self.db.write(server_backups.drop_backup_image, backup.image_id)
         self.images.discard(_call(backup, backup.image_id))
-        self.db.write(server_backups.image_dropped, backup.id)
 
     # --- restore
 
@@ -247,12 +254,12 @@ class StoredBackups:
         """Remove the data, and then the row."""
         self._blocking(self._repository(backup.project_id).forget, backup.id)
         self._drop_image(backup)
-        self.db.write(server_backups.forget_backup, backup.id)
-        self._to_prune.add(backup.project_id)
+        self.db.write(server_backups.forget_backup, backup)
 
-    def _prune(self, project_id: str) -> None:
+    def _prune(self, project_id: str, removals: int) -> None:
+        """Free the room of data that were removed from a repository. ``removals``: their number when this begins."""
         self._blocking(self._repository(project_id).prune)
-        self._to_prune.discard(project_id)
+        self.db.write(server_backups.pruned, project_id, removals)
 
     @contextlib.contextmanager
     def _temporary(self) -> Iterator[str]:

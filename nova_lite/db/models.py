@@ -744,6 +744,20 @@ class ServerBackup(Numbered, Created, Base):
     disks: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
+class BackupRepository(Base):
+    """Repository of a project's backups. ``is_made``: it has had a complete backup, so it is not made anew.
+
+    ``removals``: of data, since their room was freed.
+    """
+
+    __tablename__ = "backup_repositories"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    is_made: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    removals: Mapped[int] = mapped_column(default=0, server_default="0")
+
+
 class UsageAudit(Numbered, Base):
     """Audit of a period: ``instance.exists`` was sent for ``servers``, up to the row ``position`` of `Instance`."""
 

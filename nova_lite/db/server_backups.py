@@ -24,6 +24,7 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.db.models import ServerBackup as Row
 from nova_lite.db.rows import to_object
+from nova_lite.db.statements import insert_if_missing
 from nova_lite.objects import (
     BackupDisk,
     BackupEngine,
@@ -181,8 +182,15 @@ def plan(
 
 
 def drop_pending(uow: UnitOfWork, policy_id: str) -> None:
-    """Delete the backups of a policy that have not begun. They have no image."""
-    uow.change(sa.delete(Row).where(Row.policy_id == policy_id, Row.status == BackupStatus.PENDING))
+    """Delete the backups of a policy that have not begun."""
+    _drop_pending(uow, Row.policy_id == policy_id)
+
+
+def _drop_pending(uow: UnitOfWork, chosen: sa.ColumnElement[bool]) -> None:
+    """Delete pending backups. A backup for which an image may be registered is removed soon, with its image."""
+    is_pending = sa.and_(chosen, Row.status == BackupStatus.PENDING)
+    uow.change(sa.delete(Row).where(is_pending, Row.has_image.is_(False)))
+    uow.change(sa.update(Row).where(is_pending).values(status=BackupStatus.DELETING))
 
 
 def newest(uow: UnitOfWork, policy_id: str) -> dict[str, list[ServerBackup]]:
@@ -237,6 +245,16 @@ def lock(uow: UnitOfWork, backup_id: str, status: BackupStatus) -> Row | None:
     """Lock a backup of this status; None if it has left it."""
     query = sa.select(Row).where(Row.uuid == backup_id, Row.status == status).with_for_update()
     return uow.session.scalars(query.execution_options(populate_existing=True)).first()
+
+
+def note_image(uow: UnitOfWork, backup_id: str) -> bool:
+    """Record that an image is about to be registered for a pending backup. Return False if it waits no longer."""
+    row = lock(uow, backup_id, BackupStatus.PENDING)
+    if row is None:
+        return False
+    row.has_image = True
+    uow.session.flush()
+    return True
 
 
 def base_of(uow: UnitOfWork, row: Row, server: models.Instance, full_every: int) -> Row | None:
@@ -331,7 +349,7 @@ def put_backup_off(uow: UnitOfWork, backup_id: str, reason: str, seconds: float)
 
 def drop_backup(uow: UnitOfWork, backup_id: str) -> None:
     """Delete a pending backup, whose server is gone."""
-    uow.change(sa.delete(Row).where(Row.uuid == backup_id, Row.status == BackupStatus.PENDING))
+    _drop_pending(uow, Row.uuid == backup_id)
 
 
 def fail_backup(uow: UnitOfWork, backup_id: str, status: BackupStatus, reason: str) -> ServerBackup | None:
@@ -420,6 +438,7 @@ def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: 
     row.disks = msgspec.to_builtins(disks)
     row.reason, row.finished_at = None, uow.now
     uow.session.flush()
+    _change_repository(uow, row.project_id, is_made=True)
     return True
 
 
@@ -446,7 +465,10 @@ def _layout(disks: Sequence[BackupDisk]) -> list[tuple[str, int]]:
 
 
 def has_repository(uow: UnitOfWork, project_id: str) -> bool:
-    """Return whether a backup of the project was ever stored, as far as its rows are still there."""
+    """Return whether a backup of the project was ever stored. Older conductors recorded it in the backup alone."""
+    repository = uow.session.get(models.BackupRepository, project_id)
+    if repository is not None and repository.is_made:
+        return True
     query = sa.select(Row.id).where(Row.project_id == project_id, Row.snapshot.is_not(None)).limit(1)
     return uow.session.scalar(query) is not None
 
@@ -470,13 +492,41 @@ def put_storing_off(uow: UnitOfWork, backup_id: str, reason: str) -> bool:
 
 def with_needless_image(uow: UnitOfWork) -> list[ServerBackup]:
     """Return the backups whose uploaded data are in the repository, or will never be."""
-    query = sa.select(Row).where(Row.has_image.is_(True), Row.status.in_((BackupStatus.COMPLETE, BackupStatus.FAILED)))
+    query = sa.select(Row).where(Row.has_image.is_(True), Row.engine == BackupEngine.RESTIC)
+    query = query.where(Row.status.in_((BackupStatus.COMPLETE, BackupStatus.FAILED)))
     return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.id))]
 
 
-def image_dropped(uow: UnitOfWork, backup_id: str) -> None:
-    """Record that the uploaded data of a backup are removed."""
-    uow.change(sa.update(Row).where(Row.uuid == backup_id).values(has_image=False))
+def image_dropped(uow: UnitOfWork, backup: ServerBackup) -> None:
+    """Record that the uploaded data of a backup are removed, and those of a failed one from the repository as well."""
+    uow.change(sa.update(Row).where(Row.uuid == backup.id).values(has_image=False))
+    if backup.status is BackupStatus.FAILED:
+        _note_removal(uow, backup)
+
+
+def _note_removal(uow: UnitOfWork, backup: ServerBackup) -> None:
+    if backup.engine == BackupEngine.RESTIC:
+        _change_repository(uow, backup.project_id, removals=models.BackupRepository.removals + 1)
+
+
+def _change_repository(uow: UnitOfWork, project_id: str, **values: Any) -> None:
+    repository = models.BackupRepository
+    insert_if_missing(uow, repository, {"project_id": project_id, "is_made": False, "removals": 0})
+    uow.change(sa.update(repository).where(repository.project_id == project_id).values(values))
+
+
+def unpruned(uow: UnitOfWork) -> dict[str, int]:
+    """Return how often data were removed from repositories since their room was freed, by project."""
+    repository = models.BackupRepository
+    query = sa.select(repository.project_id, repository.removals).where(repository.removals > 0)
+    return {row.project_id: row.removals for row in uow.rows(query.order_by(repository.project_id))}
+
+
+def pruned(uow: UnitOfWork, project_id: str, removals: int) -> None:
+    """Record that the room of so many removals is free."""
+    repository = models.BackupRepository
+    changed = sa.update(repository).where(repository.project_id == project_id, repository.removals >= removals)
+    uow.change(changed.values(removals=repository.removals - removals))
 
 
 def chain(uow: UnitOfWork, backup_id: str) -> list[ServerBackup]:
@@ -619,9 +669,10 @@ def drop_backup_image(uow: UnitOfWork, image_id: str) -> None:
     images.drop(uow, [image_id])
 
 
-def forget_backup(uow: UnitOfWork, backup_id: str) -> None:
-    """Delete a backup whose image is removed."""
-    uow.change(sa.delete(Row).where(Row.uuid == backup_id, Row.status == BackupStatus.DELETING))
+def forget_backup(uow: UnitOfWork, backup: ServerBackup) -> None:
+    """Delete a backup whose image, or whose data in a repository, are removed."""
+    _note_removal(uow, backup)
+    uow.change(sa.delete(Row).where(Row.uuid == backup.id, Row.status == BackupStatus.DELETING))
 
 
 def expired(uow: UnitOfWork, days: int) -> list[int]:
@@ -633,8 +684,10 @@ def expired(uow: UnitOfWork, days: int) -> list[int]:
 
 
 def expire_backups(uow: UnitOfWork, keys: Sequence[int]) -> None:
-    """Delete these records."""
-    uow.change(sa.delete(Row).where(Row.id.in_(keys)))
+    """Delete these records. Data that a backup may have in a repository are removed first."""
+    has_data = sa.and_(Row.engine == BackupEngine.RESTIC, sa.or_(Row.snapshot.is_not(None), Row.has_image.is_(True)))
+    uow.change(sa.update(Row).where(Row.id.in_(keys), has_data).values(status=BackupStatus.DELETING))
+    uow.change(sa.delete(Row).where(Row.id.in_(keys), Row.status == BackupStatus.FAILED))
 
 
 def _report(uow: UnitOfWork, row: Row, server: models.Instance, reason: str) -> None:

@@ -100,7 +100,7 @@ ELSEWHERE = (
     # Backups by policies: each is repeated by the next run (tests/unit/conductor/test_scheduled_backups.py).
     *("plan_backups", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
     # Backups in repositories: likewise (tests/unit/conductor/test_stored_backups.py).
-    *("run", "want_image", "begin_storing", "put_storing_off"),
+    *("run", "want_image", "begin_storing", "put_storing_off", "note_image", "pruned"),
     *("retire_backups", "lose_backup", "drop_backup_image", "expire_backups"),
     # Replication to another site: likewise (tests/unit/conductor/test_replication.py).
     *("note_reason", "forget_deleted"),

@@ -29,11 +29,16 @@ SIZE = 4 * 65536
 
 
 class FakeRepository:
-    """Repositories of all projects in memory. ``broken``: the next operations fail. ``pruned``: their projects."""
+    """Repositories of all projects in memory.
+
+    ``broken``: number of the next operations that fail; ``broken_forgets`` and ``broken_prunes``: of these alone.
+    """
 
     def __init__(self) -> None:
         self.snapshots: dict[str, tuple[str, bytes]] = {}
         self.broken = 0
+        self.broken_forgets = 0
+        self.broken_prunes = 0
         self.pruned = 0
         self.project = ""
         self.may_be_missing = False
@@ -73,9 +78,15 @@ class FakeRepository:
 
     def forget(self, tag: str) -> None:
         self._may_fail()
+        if self.broken_forgets:
+            self.broken_forgets -= 1
+            raise exceptions.BackupRepositoryError(reason="it is locked")
         self.snapshots = {name: stored for name, stored in self.snapshots.items() if stored[0] != tag}
 
     def prune(self) -> None:
+        if self.broken_prunes:
+            self.broken_prunes -= 1
+            raise exceptions.BackupRepositoryError(reason="it is locked")
         self.pruned += 1
 
 

@@ -457,6 +457,30 @@ def test_image_is_registered_with_the_image_service(world: Backups) -> None:
     assert (world.row.status, world.row.size) == ("complete", 7)
 
 
+@pytest.mark.parametrize("end", ["policy is changed", "policy is deleted", "server is deleted"])
+def test_image_of_a_backup_that_never_begins_is_withdrawn(
+    world: Backups, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    registry = Registry(world)
+
+    def refuse(*_: Any) -> Any:
+        raise exceptions.ServerBackupRunning(backup_id="another")
+
+    monkeypatch.setattr(world.engine, "accept_in", refuse)
+    world.backups.run()
+    assert (world.row.status, registry.images) == ("pending", {world.row.image_id: "queued"})
+    if end == "policy is changed":
+        world.db.write(backup_policies.update, world.context(), world.policy.id, {"minute": 5})
+    elif end == "policy is deleted":
+        world.db.write(backup_policies.delete, world.context(), world.policy.id)
+    else:
+        world.age(due_at=HOUR)
+        world.db.write(lambda uow: uow.change(sa.update(models.Instance).values(deleted=True)))
+    for _ in range(2):
+        world.backups.run()
+    assert (world.rows(), registry.images) == ([], {})
+
+
 def test_image_that_was_registered_in_vain_is_withdrawn(world: Backups, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry(world)
 

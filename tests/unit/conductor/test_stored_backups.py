@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite.backups import chain, disk_data
-from nova_lite.backups.disk_data import DiskHeader
+from nova_lite.backups import chain, disk_data, disk_parts
+from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.base import exceptions
 from nova_lite.db import backup_policies, images, server_backups
 from nova_lite.objects import BackupStatus
@@ -110,6 +110,63 @@ def test_upload_that_does_not_fit_is_a_failed_backup(
     world.age(scheduled_for=HOUR, started_at=HOUR)
     assert world.make().base_id == first.id, "the failed one is no base"
     assert world.restored(world.row) == bytes(world.disk)
+
+
+def test_data_of_a_backup_that_is_refused_after_they_were_stored_are_forgotten(world: InRepository) -> None:
+    first = world.make()
+    set_backup(world.db, first.id, generation=99)
+    world.begin()
+    world.uploaded = stream_of_a_disk_too_many()
+    world.finish()
+    world.backups.run()
+    world.repository.broken_forgets = 1
+    world.stored.run()
+    assert (world.row.status, len(world.repository.snapshots)) == (BackupStatus.FAILED, 2)
+    assert world.files() == []
+    world.begin_anew()
+    world.stored.run()
+    assert [tag for tag, _ in world.repository.snapshots.values()] == [first.id]
+    assert world.repository.pruned == 1
+
+
+def stream_of_a_disk_too_many() -> bytes:
+    """Return a stream that is whole, and is refused only when its row is to name it."""
+    made = [(DiskPart(volume_id=name, size=SIZE), DiskHeader(size=SIZE, data=[])) for name in ("", "another")]
+    target = io.BytesIO()
+    disk_data.write_header(target, disk_parts.joined(made, None))
+    return target.getvalue()
+
+
+def test_data_of_a_failed_record_that_expires_are_forgotten(world: InRepository) -> None:
+    first, second = world.make(), world.make()
+    world.db.write(server_backups.lose_backup, first.id, "gone")
+    assert {row.id for row in world.rows(status="failed")} == {first.id, second.id}
+    world.age(finished_at=31 * 24 * HOUR)
+    for _ in range(3):
+        world.store_once()
+    assert ({row.id for row in world.rows()} & {first.id, second.id}, world.repository.snapshots) == (set(), {})
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_room_of_removed_backups_is_freed_after_a_restart(world: InRepository, is_pruned: bool) -> None:
+    made = world.make()
+    world.db.write(server_backups.delete, world.context(), made.id)
+    world.repository.broken_prunes = 0 if is_pruned else 1
+    world.stored.run()
+    assert (world.rows(), world.repository.pruned) == ([], int(is_pruned))
+    world.begin_anew()
+    world.stored.run()
+    world.stored.run()
+    assert world.repository.pruned == 1
+
+
+def test_repository_is_not_made_anew_after_its_last_backup_was_removed(world: InRepository) -> None:
+    made = world.make()
+    world.db.write(server_backups.delete, world.context(), made.id)
+    world.stored.run()
+    assert world.rows() == []
+    assert world.db.read(server_backups.has_repository, made.project_id)
+    assert not world.db.read(server_backups.has_repository, "another")
 
 
 def test_full_repository_is_tried_again(world: InRepository) -> None:

@@ -6,7 +6,6 @@ was decided about a host is void as soon as it has registered again.
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -167,7 +166,14 @@ def lost(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str | None = None) -> list
 
     A host that is disabled or forced down is in an operator's hands. The daemon of a host that has left was stopped.
     """
-    since = uow.now - datetime.timedelta(seconds=conf.service_down_time)
+    newest = uow.session.scalar(
+        sa.select(sa.func.max(Service.last_seen_up)).where(
+            Service.binary == services.COMPUTE, Service.up.is_(True), Service.forced_down.is_(False)
+        )
+    )
+    if newest is None:
+        return []
+    since = services.silent_before(uow, conf, newest)
     has_left = sa.exists().where(
         HostLease.host == Service.host, HostLease.boot_id == Service.boot_id, HostLease.fenced == LEFT
     )

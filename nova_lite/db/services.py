@@ -126,13 +126,27 @@ def is_silent(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
     return Service.up.is_(True), Service.last_seen_up < since
 
 
+def silent_before(uow: UnitOfWork, conf: cfg.ConfigOpts, newest: datetime.datetime) -> datetime.datetime:
+    """Return the time before which a silent daemon has reported last. ``newest``: time of the newest report of others.
+
+    Another daemon must have reported at the end of ``service_down_time``, or up to half an interval earlier. When the
+    broker stops, last reports are up to an interval apart, or two if ``service_down_time`` allows for a lost one. So no
+    daemon counts as silent then. While the broker works, others report once an interval: a daemon counts as silent at
+    most half an interval late.
+    """
+    down = uow.now - datetime.timedelta(seconds=conf.service_down_time)
+    return min(down, newest - datetime.timedelta(seconds=conf.service_down_time - conf.report_interval / 2))
+
+
 def expire(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
     """Set services whose lease lapsed down. Returns the names of the compute hosts among them.
 
     The search takes no lock: MariaDB would lock each examined row, and wait for all heartbeats in progress.
     """
-    latest = uow.now - datetime.timedelta(seconds=conf.service_down_time)
-    lapsed = is_silent(latest)
+    newest = uow.session.scalar(sa.select(sa.func.max(Service.last_seen_up)))
+    if newest is None:
+        return []
+    lapsed = is_silent(silent_before(uow, conf, newest))
     found = uow.session.scalars(sa.select(Service.id).where(*lapsed).order_by(Service.id)).all()
     if not found:
         return []

@@ -286,10 +286,12 @@ class World:
     def is_heard(self, host: str) -> None:
         self.db.write(hosts.report_state, self.conf, heartbeat(host))
 
-    def silence(self, host: str) -> None:
+    def silence(self, host: str, seconds: float = 3600.0, up: bool = False) -> None:
+        """Let the last report of a host be so old. ``up``: whether it counts as up."""
+
         def down(uow: UnitOfWork) -> None:
             for row in uow.session.scalars(sa.select(models.Service).where(models.Service.host == host)):
-                row.up = False
-                row.last_seen_up = uow.now - datetime.timedelta(hours=1)
+                row.up = up
+                row.last_seen_up = uow.now - datetime.timedelta(seconds=seconds)
 
         self.db.write(down)

@@ -48,17 +48,20 @@ class LeaseWatch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._looked_at = clock()
+        self.listened = 0.0
         self._ages: dict[Watched, float] = {}
 
     def ended(self, watched: list[Watched]) -> list[Watched]:
         """Note what was read from the rows just now, and return the leases that have ended."""
         passed = min(self._passed(), LONGEST_GAP)
+        self.listened += passed
         self._ages = {item: self._ages[item] + passed if item in self._ages else 0.0 for item in watched}
         return [item for item, age in self._ages.items() if age >= wait_of(item.seconds)]
 
     def forget(self) -> None:
         """Begin again, because this conductor may have missed renewals."""
         self._passed()
+        self.listened = 0.0
         self._ages.clear()
 
     def _passed(self) -> float:
@@ -99,9 +102,9 @@ class HostFencer:
     def sweep(self) -> None:
         """Fence the hosts that are lost. Call it about every second.
 
-        While no host reports, the broker or this conductor is cut off. Then no host is fenced, and each one gets a
-        whole lease afterwards: there would be no host to run its servers. A time without the database, or in which
-        this conductor stood still, makes no lease older than a late look does (`LONGEST_GAP`).
+        While no host reports, the broker or this conductor is cut off. Then no host is fenced: there would be no host
+        to run its servers. Afterwards each one gets a whole lease, and ``service_down_time`` before it is switched off.
+        A time without the database, or in which this conductor stood still, counts as a late look (`LONGEST_GAP`).
         """
         if not self._hears_hosts():
             self._watch.forget()
@@ -112,7 +115,7 @@ class HostFencer:
         if not self._db.read(services.is_first, services.CONDUCTOR, self._conf.host):
             self._unprotected = {}
             return
-        if self._methods:
+        if self._methods and self._has_listened():
             self._switch_off_lost()
         if time.monotonic() >= self._next_test:
             self._next_test = time.monotonic() + self._timing.fence_test_interval
@@ -120,6 +123,10 @@ class HostFencer:
 
     def _hears_hosts(self) -> bool:
         return self._db.read(services.hears_hosts, 2 * self._conf.report_interval + 1)
+
+    def _has_listened(self) -> bool:
+        """Check whether each host could report since this conductor hears hosts."""
+        return self._watch.listened >= float(self._conf.service_down_time)
 
     def _switch_off_lost(self) -> None:
         for item in self._db.read(leases.lost, self._conf):
@@ -131,7 +138,8 @@ class HostFencer:
 
     def _switch_off(self, item: Lost) -> None:
         """Switch a host off that is still lost. It may have reported while this task waited for a thread."""
-        if not self._hears_hosts() or item not in self._db.read(leases.lost, self._conf, item.host):
+        hears = self._has_listened() and self._hears_hosts()
+        if not hears or item not in self._db.read(leases.lost, self._conf, item.host):
             LOG.info("Host %s is not switched off: it has reported again, or no host reports", item.host)
             self._next_attempt.pop(item.host, None)
             return

@@ -89,9 +89,24 @@ def test_heartbeat_reply_follows_the_renewed_lease(db: Database, conf: cfg.Confi
     assert db.write(services.expire, conf) == [host for host in HOSTS if host != "h3"]
 
 
+@pytest.mark.parametrize(("interval", "down_time"), [(10, 30), (10, 20)])
+def test_hosts_whose_reports_a_broken_broker_keeps_back_do_not_count_as_down(
+    db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats, interval: int, down_time: int
+) -> None:
+    conf.set_override("report_interval", interval)
+    conf.set_override("service_down_time", down_time)
+    db.write(age, interval)
+    fleet.report_state(make.ADMIN, beat("h3"))
+    db.write(age, down_time - interval + 1)
+    assert db.write(services.expire, conf) == []
+    fleet.report_state(make.ADMIN, beat("h3"))
+    assert db.write(services.expire, conf) == [host for host in HOSTS if host != "h3"]
+
+
 def test_heartbeat_of_a_down_host_brings_it_up(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
     """Commands that were not sent to it meanwhile are due."""
     db.write(age, conf.service_down_time + 10)
+    db.write(services.report, "ctl", "nova-lite-scheduler", "scheduler", "1")
     assert db.write(services.expire, conf) == HOSTS
     waits = db.write(block_on_host, "h1")
     fleet.report_state(make.ADMIN, beat())

@@ -422,16 +422,17 @@ class Card:
         world.conf.set_override("fencing_file", str(file), "conductor")
         timing = ConductorTiming(fence_poll=0.01, fence_test_interval=float("inf"))
         world.fencer = HostFencer(world.db, world.conf, timing, LeaseWatch(world.clock))
+        world.fencer._executor.pool = AtOnce()
+        world.watch(world.conf.service_down_time)
+        assert not self.off.exists()
         world.fencer._executor.pool = pool
 
 
 def test_silent_host_is_switched_off_by_its_method_and_its_servers_run_elsewhere(
     world: Fencing, tmp_path: Path
 ) -> None:
-    card = Card(world, tmp_path, AtOnce())
+    Card(world, tmp_path, AtOnce())
     uuid, _, _ = world.built(metadata=ALWAYS)
-    world.fencer.sweep()
-    assert not card.off.exists()
     world.silence(HOST)
     world.fencer.sweep()
     assert world.lease().fenced_by == "1. script"
@@ -440,10 +441,9 @@ def test_silent_host_is_switched_off_by_its_method_and_its_servers_run_elsewhere
 
 
 def test_host_that_has_reported_before_its_turn_is_not_switched_off(world: Fencing, tmp_path: Path) -> None:
-    card, pool = Card(world, tmp_path, AtOnce()), Kept()
+    pool = Kept()
+    card = Card(world, tmp_path, pool)
     world.built(metadata=ALWAYS)
-    world.fencer.sweep()
-    world.fencer._executor.pool = pool
     world.silence(HOST)
     world.fencer.sweep()
     assert pool.tasks
@@ -457,15 +457,51 @@ def test_host_that_has_reported_before_its_turn_is_not_switched_off(world: Fenci
 
 
 def test_host_is_not_switched_off_at_its_turn_if_no_host_reports(world: Fencing, tmp_path: Path) -> None:
-    card, pool = Card(world, tmp_path, AtOnce()), Kept()
+    pool = Kept()
+    card = Card(world, tmp_path, pool)
     world.built(metadata=ALWAYS)
-    world.fencer.sweep()
-    world.fencer._executor.pool = pool
     world.silence(HOST)
     world.fencer.sweep()
     world.silence("host2")
     pool.run()
     assert not card.off.exists()
+
+
+@pytest.mark.parametrize(
+    ("interval", "down_time", "lost", "other"),
+    [(10, 30, 30.1, 20.3), (10, 30, 30.1, 10.3), (10, 20, 20.1, 10.3), (1, 2, 2.1, 1.1), (60, 180, 180.1, 60.3)],
+)
+def test_host_whose_reports_a_broken_broker_keeps_back_is_not_switched_off(
+    world: Fencing, tmp_path: Path, interval: int, down_time: int, lost: float, other: float
+) -> None:
+    world.conf.set_override("report_interval", interval)
+    world.conf.set_override("service_down_time", down_time)
+    pool = Kept()
+    Card(world, tmp_path, pool)
+    world.built(metadata=ALWAYS)
+    world.silence(HOST, lost)
+    world.silence("host2", other, up=True)
+    world.fencer.sweep()
+    assert pool.tasks == []
+    world.is_heard("host2")
+    world.fencer.sweep()
+    assert pool.tasks
+
+
+def test_host_is_not_switched_off_because_another_one_is_heard_first_after_an_outage(
+    world: Fencing, tmp_path: Path
+) -> None:
+    pool = Kept()
+    Card(world, tmp_path, pool)
+    world.built(metadata=ALWAYS)
+    for host in (HOST, "host2"):
+        world.silence(host)
+    world.watch(60)
+    world.is_heard("host2")
+    world.watch(world.conf.service_down_time - 1)
+    assert pool.tasks == []
+    world.watch(2)
+    assert pool.tasks
 
 
 def test_hosts_whose_protected_servers_would_not_come_back_are_counted(world: Fencing) -> None:

@@ -167,11 +167,12 @@ def test_lease(db: Database, conf: cfg.ConfigOpts) -> None:
     assert db.write(services.expire, conf) == []
     db.write(age, 10)
     before = state(db)
+    db.write(services.report, "c1", "nova-lite-conductor", "conductor", "1")
     assert db.write(services.expire, conf) == ["h1"]
     assert db.write(services.expire, conf) == []
     assert not state(db).up and state(db).generation == before.generation + 1
     assert not db.read(hosts.is_up, "h1")
-    assert [service.up for service in db.read(services.list_)] == [False, False]
+    assert [service.up for service in db.read(services.list_)] == [False, False, True]
     assert touched_by(db, hosts.record, conf, make.report()) == {before.id}
     assert state(db).up and db.read(hosts.is_up, "h1")
 

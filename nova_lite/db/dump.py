@@ -19,7 +19,7 @@ from sqlalchemy import exc
 
 from nova_lite.base import exceptions
 from nova_lite.db import engine
-from nova_lite.db.models import Base, Service
+from nova_lite.db.models import Base
 
 #: Rows that are fetched, or inserted, together.
 BATCH = 500
@@ -83,14 +83,6 @@ def clear(connection: sa.Connection) -> None:
     """Delete all rows."""
     for table in reversed(tables()):
         connection.execute(sa.delete(table))
-
-
-def reporting_conductor(connection: sa.Connection, seconds: float) -> str | None:
-    """Return the host of a conductor that has reported in the last seconds, or None."""
-    query = sa.select(Service.host).where(
-        Service.binary == "nova-lite-conductor", Service.last_seen_up > engine.later(-seconds)
-    )
-    return connection.scalar(query.limit(1))
 
 
 @contextlib.contextmanager

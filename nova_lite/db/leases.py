@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db import compute_nodes, crash_restarts, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import HostLease, Instance, Service
+from nova_lite.db.models import HostLease, Instance, Restart, Service
 from nova_lite.db.statements import insert_if_missing
 from nova_lite.objects import Lease, LeaseRequest, protection
 from nova_lite.objects.fencing import HostFencing
@@ -266,6 +266,28 @@ def fenced_hosts(uow: UnitOfWork) -> list[HostFencing]:
         .order_by(HostLease.host)
     )
     return [to_object(row) for row in uow.session.scalars(query)]
+
+
+def forget(uow: UnitOfWork, seconds: float) -> None:
+    """Do `forget_promises`. Raise `ConfigurationError` if a conductor has reported within so many seconds."""
+    connection = uow.session.connection()
+    services.require_no_conductor(connection, seconds)
+    forget_promises(connection)
+
+
+def forget_promises(connection: sa.Connection) -> None:
+    """Forget what hosts have promised, and which hosts are lost, because later commits are missing.
+
+    In these a host may have taken its promise back or registered, so that its guests run. Evacuations that were to be
+    repeated are forgotten, too: a server without a host may run at one. Each host makes its promise again with its next
+    request, and a fence agent reads the power again. A host that has left, or is forced down, stays so.
+    """
+    lease, plan = HostLease, Restart
+    is_decided = lease.fenced.in_((LEASE, OFF))
+    connection.execute(sa.update(lease).values(seconds=0.0, guests=[]))
+    connection.execute(sa.update(lease).where(is_decided).values(fenced="", fenced_at=None, fenced_by=None))
+    stays = sa.exists().where(Instance.uuid == plan.instance_uuid, Instance.host == plan.host)
+    connection.execute(sa.delete(plan).where(~stays))
 
 
 def to_object(row: HostLease) -> HostFencing:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.db import actions, compute_nodes
-from nova_lite.db.engine import Time, UnitOfWork
+from nova_lite.db.engine import Time, UnitOfWork, later
 from nova_lite.db.models import HostHealth, HostLease, HostLoad, HostStorage, Service, UnknownDomains
 from nova_lite.db.rows import to_object
 from nova_lite.db.statements import by_reference, insert_if_missing
@@ -108,6 +108,16 @@ def hears_hosts(uow: UnitOfWork, seconds: float) -> bool:
     query = sa.select(Service.id).where(Service.binary == COMPUTE, Service.up.is_(True), Service.forced_down.is_(False))
     query = query.where(Service.last_seen_up >= uow.now - datetime.timedelta(seconds=seconds)).limit(1)
     return uow.session.scalar(query) is not None
+
+
+def require_no_conductor(connection: sa.Connection, seconds: float) -> None:
+    """Raise `ConfigurationError` if a conductor has reported within so many seconds: it acts on what it has read."""
+    query = sa.select(Service.host).where(Service.binary == CONDUCTOR, Service.last_seen_up > later(-seconds))
+    host = connection.scalar(query.limit(1))
+    if host is not None:
+        raise exceptions.ConfigurationError(
+            reason=f"the conductor of {host} has reported in the last {seconds:.0f} s. Stop all conductors."
+        )
 
 
 def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:

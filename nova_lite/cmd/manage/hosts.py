@@ -14,7 +14,7 @@ from nova_lite.fence import methods
 
 _REASON_LENGTH = 255
 
-_TEST, _OFF, _STATUS = "test", "off", "status"
+_TEST, _OFF, _STATUS, _FORGET = "test", "off", "status", "forget"
 
 
 def register(commands: Commands) -> None:
@@ -66,13 +66,24 @@ def register(commands: Commands) -> None:
         help="accept the loss of its servers: they go to ERROR, except servers whose disks or image are elsewhere",
     )
     fence = commands.verb(
-        noun, "fence", "Test the fence methods of a host, switch it off, or show the state of fencing.", host_fence
+        noun,
+        "fence",
+        "Test the fence methods of a host, switch it off, or show or forget the state of fencing.",
+        host_fence,
     )
     fence.add_argument("host", metavar="HOST", nargs="?", help="default, for --status only: all hosts")
     what = fence.add_mutually_exclusive_group(required=True)
     what.add_argument("--test", dest="what", action="store_const", const=_TEST, help="read its power by each method")
     what.add_argument("--off", dest="what", action="store_const", const=_OFF, help="switch it off and force it down")
     what.add_argument("--status", dest="what", action="store_const", const=_STATUS, help="show what is known")
+    what.add_argument(
+        "--forget",
+        dest="what",
+        action="store_const",
+        const=_FORGET,
+        help="forget which hosts fence themselves and which are lost. Run it if the database has lost commits, before "
+        "conductors start again",
+    )
     commands.verb(noun, "health", "Show which hosts have signs that their machine will fail.", host_health)
     joining.register(commands, noun)
 
@@ -186,6 +197,9 @@ def host_fence(app: App, args: argparse.Namespace) -> int:
     if args.what == _STATUS:
         _fence_status(app, args.host)
         return 0
+    if args.what == _FORGET:
+        _fence_forget(app, args.host)
+        return 0
     if args.host is None:
         raise exceptions.ConfigurationError(reason=f"host fence --{args.what} needs the name of a host.")
     known = methods.load(app.conf.conductor.fencing_file).get(args.host)
@@ -216,6 +230,14 @@ def _fence_off(app: App, host: str, known: list[methods.Method]) -> int:
         "openstack --os-compute-api-version 2.11 compute service set --up"
     )
     return 0
+
+
+def _fence_forget(app: App, host: str | None) -> None:
+    """Forget the promises of all hosts. The rows of each host are older than the lost commits."""
+    if host is not None:
+        raise exceptions.ConfigurationError(reason="host fence --forget is for all hosts. Leave out the name.")
+    app.db.write(leases.forget, app.conf.service_down_time)
+    app.say("No host counts as fencing itself or as lost. Start the conductors: hosts make their promises again.")
 
 
 def _fence_status(app: App, host: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import io
@@ -19,11 +20,11 @@ import sqlalchemy as sa
 
 from nova_lite.base.exceptions import ConfigurationError
 from nova_lite.cmd.manage import backup, programs
-from nova_lite.db import dump, migration
+from nova_lite.db import dump, leases, migration, services
 from nova_lite.db.engine import utcnow
-from nova_lite.db.models import Service
+from nova_lite.db.models import HostLease, Service
 from tests.support import every_row, make
-from tests.support.manage import Tool
+from tests.support.manage import Tool, report
 
 
 @pytest.fixture
@@ -73,10 +74,30 @@ def test_database_and_files_of_a_backup_come_back_on_another_machine(tool: Tool,
         assert copy.read_text() == f"content of {path}\n"
         assert copy.stat().st_mode == (settings / path).stat().st_mode
     after = content(url)
-    assert {name: after[name] for name in after if name != "audit_events"} == {
-        name: before[name] for name in before if name != "audit_events"
+    others = {"audit_events", "host_leases", "restarts"}
+    assert {name: after[name] for name in after if name not in others} == {
+        name: before[name] for name in before if name not in others
     }
     assert len(after["audit_events"]) == len(before["audit_events"]) + 1, "the restore itself is in the audit log"
+
+
+def test_promises_of_hosts_are_not_restored(tool: Tool, settings: Path) -> None:
+    """A host may have taken its promise back since the backup. Then its guard has left, and its guests run."""
+    report(tool, "h1")
+    lease = {"host": "h1", "boot_id": "b", "number": 7, "seconds": 50.0, "guests": ["u"], "fenced": "", "checks": []}
+    with dump.writing(make.conf(tool.database)) as connection:
+        connection.execute(sa.update(Service).where(Service.host == "h1").values(boot_id="b"))
+        connection.execute(sa.insert(HostLease).values(lease))
+    (armed,) = watched_hosts(tool)
+    assert armed.host == "h1"
+    file = create(tool, settings)
+    tool("backup", "restore", str(file), "--only", "database", "--overwrite")
+    assert watched_hosts(tool) == []
+
+
+def watched_hosts(tool: Tool) -> list[leases.Watched]:
+    with contextlib.closing(tool.database_of()) as database:
+        return database.read(leases.watched)
 
 
 def test_encrypted_backup_shows_nothing_and_needs_its_passphrase(tool: Tool, settings: Path) -> None:
@@ -143,7 +164,7 @@ def test_database_with_rows_is_replaced_only_on_request_and_not_under_a_conducto
     restore = ("backup", "restore", str(file), "--only", "database")
     assert "--overwrite" in tool.fails(*restore)
     with dump.writing(make.conf(tool.database)) as connection:
-        row = {"uuid": "u", "host": "c9", "binary": "nova-lite-conductor", "topic": "conductor"}
+        row = {"uuid": "u", "host": "c9", "binary": services.CONDUCTOR, "topic": "conductor"}
         connection.execute(sa.insert(Service).values(**row, created_at=utcnow(), last_seen_up=utcnow()))
     assert "the conductor of c9 has reported" in tool.fails(*restore, "--overwrite")
     with dump.writing(make.conf(tool.database)) as connection:
@@ -197,7 +218,7 @@ def test_conductor_that_reports_seldom_is_not_overwritten(tool: Tool, settings: 
     file = create(tool, settings)
     tool.configure("report_interval = 100\nservice_down_time = 300")
     with dump.writing(make.conf(tool.database)) as connection:
-        row = {"uuid": "u", "host": "c9", "binary": "nova-lite-conductor", "topic": "conductor"}
+        row = {"uuid": "u", "host": "c9", "binary": services.CONDUCTOR, "topic": "conductor"}
         seen = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(seconds=90)
         connection.execute(sa.insert(Service).values(**row, created_at=seen, last_seen_up=seen))
     said = tool.fails("backup", "restore", str(file), "--only", "database", "--overwrite")

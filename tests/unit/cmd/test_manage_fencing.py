@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from nova_lite.db import services
+from nova_lite.db import models, services
 from tests.support.manage import Tool, placed, report
 
 ALWAYS = {"ha:restart": "always"}
@@ -56,10 +58,23 @@ def test_host_is_switched_off_and_forced_down(tool: Tool, hosts: Path) -> None:
     assert service.forced_down
 
 
+def test_promises_are_forgotten_while_no_conductor_runs(tool: Tool, hosts: Path) -> None:
+    tool("host", "fence", "h1", "--off")
+    with contextlib.closing(tool.database_of()) as database:
+        database.write(services.report, "c1", services.CONDUCTOR, "conductor", "")
+        said = tool.fails("host", "fence", "--forget")
+        assert "the conductor of c1 has reported in the last 30 s. Stop all conductors." in said
+        database.write(lambda uow: uow.change(sa.update(models.Service).values(last_seen_up=None)))
+    assert "hosts make their promises again" in tool("host", "fence", "--forget")
+    (status,) = tool.json("host", "fence", "h1", "--status")
+    assert status["fenced"] == "no"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("h2", "--test"), "no method of host h2"),
+        (("h1", "--forget"), "is for all hosts"),
         (("--off",), "needs the name of a host"),
         (("h3", "--status"), "h3 could not be found"),
     ],

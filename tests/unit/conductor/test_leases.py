@@ -191,6 +191,72 @@ def test_host_that_promises_nothing_any_more_is_not_fenced(world: Fencing, how: 
         evacuate(world, uuid, automatic=True)
 
 
+# --- a database that has lost its last commits
+
+
+def put_back(world: Fencing, uuid: str, **values: Any) -> None:
+    """Let the row of host1 be as in a backup that is older than what happened since."""
+    row = {"seconds": SECONDS, "guests": [uuid], "fenced": "", "fenced_at": None, "fenced_by": None}
+    world.db.write(lambda uow: uow.change(sa.update(models.HostLease).values(**row | values)))
+
+
+def test_host_whose_release_is_lost_is_not_fenced_once_promises_are_forgotten(world: Fencing) -> None:
+    """Its guard has left, and its guests run."""
+    uuid = world.protected()
+    world.renew(seconds=0.0, leaves=True)
+    put_back(world, uuid)
+    world.db.write(leases.forget, 0)
+    assert world.db.read(leases.watched) == []
+    world.lapse()
+    world.evacuator.sweep()
+    assert (world.lease().fenced, world.instance(uuid).host) == ("", HOST)
+
+
+def test_host_makes_its_promise_again_after_promises_were_forgotten(world: Fencing) -> None:
+    uuid = world.protected()
+    world.db.write(leases.forget, 0)
+    world.renew(uuid)
+    world.lapse()
+    world.evacuator.sweep()
+    assert world.rebuilt(uuid) == "host2"
+
+
+@pytest.mark.parametrize("fenced", [leases.LEASE, leases.OFF])
+def test_decision_about_a_host_is_forgotten_with_the_promises(world: Fencing, fenced: str) -> None:
+    """The host has registered in the lost time, and has started the guest again."""
+    uuid = world.protected()
+    if fenced == leases.OFF:
+        force_down(world, HOST)
+    put_back(world, uuid, fenced=fenced, fenced_by="test")
+    world.db.write(restarts.plan_restarts, world.conf)
+    assert world.count(models.Restart) == 1
+    world.db.write(leases.forget, 0)
+    world.evacuator.sweep()
+    assert (world.instance(uuid).host, world.count(models.Restart)) == (HOST, 0)
+    assert world.db.read(leases.fenced_hosts) == []
+
+
+def test_evacuation_that_was_to_be_repeated_is_forgotten_with_the_promises(world: Fencing) -> None:
+    """The next attempt has succeeded in the lost time."""
+    uuid = world.protected()
+    world.lapse()
+    world.evacuator.sweep()
+    world.scheduler.error = exceptions.NoValidHost(reason="full", details="")
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.scheduler.error = None
+    assert world.instance(uuid).host is None
+    world.db.write(leases.forget, 0)
+    sweep_when_due(world)
+    assert (world.instance(uuid).vm_state, world.open_actions()) == (states.ERROR, [])
+
+
+def test_start_that_was_to_be_repeated_is_not_forgotten_with_the_promises(world: Fencing) -> None:
+    off_on_its_host(world)
+    world.db.write(leases.forget, 0)
+    sweep_when_due(world)
+    assert world.open_actions() == [("start", "perform")]
+
+
 # --- evacuation
 
 

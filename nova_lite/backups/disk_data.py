@@ -137,7 +137,7 @@ def read_header(source: Source) -> DiskHeader:
         raise exceptions.BackupDataInvalid(reason="their header is too long")
     try:
         header = msgspec.json.decode(_exactly(source, length), type=DiskHeader)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise exceptions.BackupDataInvalid(reason=f"their header cannot be read: {error}") from error
     if bool(header.parts) != (magic == MAGIC_OF_PARTS):
         raise exceptions.BackupDataInvalid(reason="they do not begin as what they are")

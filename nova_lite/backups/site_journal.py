@@ -150,7 +150,7 @@ def _translated() -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or errno.errorcode.get(error.errno or 0, "")
         raise exceptions.SiteJournalUnavailable(reason=reason) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise exceptions.SiteJournalUnavailable(reason=f"a file cannot be read: {error}") from error
 
 

@@ -377,7 +377,7 @@ def _read(path: str) -> Record:
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=Record)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:  # text that is no UTF-8 is no error of msgspec
         raise exceptions.ConfigurationError(
             reason=f"The fencing record {path} cannot be read ({error}). Remove it if its instance has no domain here."
         ) from error

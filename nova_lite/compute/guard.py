@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import glob
 import json
+import logging
 import os
 import selectors
 import signal
@@ -26,6 +27,8 @@ import threading
 import time
 from collections.abc import Iterable
 from typing import Any, Protocol
+
+LOG = logging.getLogger(__name__)
 
 SOCKET = "guard.sock"
 STOPPED = "stopped.json"
@@ -105,7 +108,7 @@ class FakeGuests:
         for uuid in uuids:
             domain = self._read(uuid)
             if domain.get("power_state") in self.RUNNING:
-                _write(self._path(uuid), domain | {"power_state": self.OFF})
+                _write(self._path(uuid), domain | {"power_state": self.OFF}, durable=False)
 
     def _path(self, uuid: str) -> str:
         return os.path.join(self._directory, "domains", f"{os.path.basename(uuid)}.json")
@@ -250,10 +253,29 @@ class Guard:
 
 
 def read_stopped(directory: str) -> list[str]:
-    """Return the guests that a guard has stopped and that nobody has started again."""
-    with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, STOPPED), "rb") as file:
-        return [str(uuid) for uuid in json.load(file)]
-    return []
+    """Return the guests that a guard has stopped and that nobody has started again.
+
+    A damaged list counts as none, with one warning: neither guard nor daemon may end by it.
+    """
+    path = os.path.join(directory, STOPPED)
+    try:
+        with open(path, "rb") as file:
+            found = json.load(file)
+        if not isinstance(found, list) or not all(isinstance(uuid, str) for uuid in found):
+            raise ValueError("it is no list of names")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        if path not in _damaged:
+            _damaged.add(path)
+            LOG.warning("%s is damaged, so guests that were stopped here may stay off: %s", path, error)
+        return []
+    _damaged.discard(path)
+    return found
+
+
+#: Lists of stopped guests whose damage is in the log.
+_damaged: set[str] = set()
 
 
 def start_of(pid: int) -> int:
@@ -293,11 +315,25 @@ def _uuid_of(cmdline: str) -> str:
     return words[words.index(b"-uuid") + 1].decode("ascii", "replace") if b"-uuid" in words[:-1] else ""
 
 
-def _write(path: str, content: Any) -> None:
+def _write(path: str, content: Any, durable: bool = True) -> None:
+    """Replace a file. ``durable``: a power cut leaves the old or the new content. The watchdog may cut it soon."""
     temporary = f"{path}.new-guard"
     with open(temporary, "w", encoding="ascii") as file:
         json.dump(content, file)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(temporary, path)
+    if durable:
+        _sync_directory(os.path.dirname(path))
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def receive(connection: socket.socket) -> Any:

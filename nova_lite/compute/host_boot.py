@@ -6,9 +6,12 @@ The kernel's boot id is remembered on disk.
 
 from __future__ import annotations
 
+import logging
 import os
 
 from nova_lite.base import files
+
+LOG = logging.getLogger(__name__)
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -19,6 +22,7 @@ class HostBoot:
     def __init__(self, path: str) -> None:
         self._path = path
         self._host = os.path.basename(path)
+        self._has_warned = False
         files.remove_unfinished(files.private_directory(os.path.dirname(path)), self._host)
 
     def is_new(self) -> bool:
@@ -32,11 +36,18 @@ class HostBoot:
             files.write_atomically(self._path, current_boot_id().encode(), writer=self._host)
 
     def _remembered(self) -> str | None:
+        """Return the last reconciled boot, or None. A damaged file is one of an earlier boot: a power cut has damaged
+        it."""
         try:
             with open(self._path, encoding="ascii") as file:
                 return file.read()
         except FileNotFoundError:
             return None
+        except (OSError, ValueError) as error:
+            if not self._has_warned:
+                LOG.warning("%s is damaged, so this machine counts as started again: %s", self._path, error)
+            self._has_warned = True
+            return ""
 
 
 def current_boot_id() -> str:

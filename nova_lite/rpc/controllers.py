@@ -107,5 +107,5 @@ def read(path: Path, kind: type[T]) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (OSError, ValueError) as error:
         raise exceptions.ConfigurationError(reason=f"{path} cannot be read: {error}.") from error

@@ -231,11 +231,21 @@ def _with_directory(path: str) -> str:
 
 
 def _read(path: str) -> dict[str, Any] | None:
+    """Return the record of a connection, or None if there is none. Raises `VirtDriverError` for a damaged one.
+
+    Its volume may be connected, and nothing else knows how to disconnect it.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             record: dict[str, Any] = json.load(file)
+        if not isinstance(record["info"], dict):
+            raise TypeError("it has no connection data")
     except FileNotFoundError:
         return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise exceptions.VirtDriverError(
+            reason=f"{path} is damaged ({error}). Disconnect the volume from this host by hand, and remove the file"
+        ) from error
     return record
 
 

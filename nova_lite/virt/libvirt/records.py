@@ -309,7 +309,7 @@ class Records:
             try:
                 with open(os.path.join(self.instances_path, INTERFACES, name), "rb") as file:
                     msgspec.json.decode(file.read(), type=InterfaceRecord)
-            except (OSError, msgspec.MsgspecError):
+            except (OSError, ValueError):
                 found.append(instance_uuid)
         return found
 
@@ -360,7 +360,7 @@ def _decoded(path: str, kind: type[R]) -> R | None:
             return msgspec.json.decode(file.read(), type=kind)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         LOG.warning("%s cannot be read: %s", path, error)
         return None
 

@@ -200,10 +200,11 @@ def test_settled_action_id_is_on_disk_before_a_record_is_removed(
         again(store).check(UUID, 1)
 
 
-def test_corrupt_settled_action_id_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
+@pytest.mark.parametrize("content", [b"", b"what", b"\xff"])
+def test_corrupt_settled_action_id_stops_the_daemon_with_one_line(store: FencingTokenStore, content: bytes) -> None:
     store.prune([], 7)
     path = Path(store._directory, "settled")
-    path.write_text("what")
+    path.write_bytes(content)
     with pytest.raises(exceptions.ConfigurationError, match=str(path)):
         again(store)
 
@@ -216,10 +217,11 @@ def test_resources_of_completed_builds(store: FencingTokenStore) -> None:
     assert again(store).resources() == {}
 
 
-def test_corrupt_record_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"uuid": "\xff"}'])
+def test_corrupt_record_stops_the_daemon_with_one_line(store: FencingTokenStore, content: bytes) -> None:
     store.revoke(UUID, 1)
     path = Path(store._directory) / f"{UUID}.json"
-    path.write_bytes(b"{")
+    path.write_bytes(content)
     with pytest.raises(exceptions.ConfigurationError, match=str(path)):
         again(store)
 

@@ -98,6 +98,41 @@ def test_list_of_stopped_guests_is_written_before_they_are_killed(tmp_path: Path
     assert witness.seen == [ONE]
 
 
+DAMAGED = [b"", b'["a', b"what", b"\xff\xfe", b'{"a": 1}', b"7", b'["a", 1]']
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_damaged_list_of_stopped_guests_counts_as_none_with_one_warning(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / guard.STOPPED).write_bytes(content)
+    protecting = Guard(str(tmp_path), QemuGuests())
+    assert (protecting.stopped(), guard.read_stopped(str(tmp_path))) == ([], [])
+    assert [record.message.partition(",")[0] for record in caplog.records] == [f"{tmp_path}/stopped.json is damaged"]
+    protecting._write_stopped({ONE})
+    assert guard.read_stopped(str(tmp_path)) == [ONE]
+
+
+def test_list_of_stopped_guests_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is on the disk before it gets its name, and the name after that."""
+    steps: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def note_sync(descriptor: int) -> None:
+        steps.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def note_replace(source: str, target: str) -> None:
+        steps.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(guard.os, "fsync", note_sync)
+    monkeypatch.setattr(guard.os, "replace", note_replace)
+    protecting = Guard(str(tmp_path), QemuGuests(), write_seconds=20)
+    protecting._write_stopped({ONE})
+    assert steps == ["stopped.json.new-guard", "rename", tmp_path.name]
+
+
 @pytest.mark.parametrize("disk", ["full", "hung"])
 def test_guests_are_killed_although_the_disk_is(
     disk: str, tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,16 @@ def test_boot_is_new_until_it_is_reconciled(tmp_path: Path, boot: Path) -> None:
     assert not restarted().is_new()
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"o"])
+def test_damaged_boot_counts_as_an_earlier_one(tmp_path: Path, boot: Path, content: bytes) -> None:
+    remembered = HostBoot(str(tmp_path / "boots" / "host"))
+    remembered.mark_reconciled()
+    (tmp_path / "boots" / "host").write_bytes(content)
+    assert remembered.is_new()
+    remembered.mark_reconciled()
+    assert not remembered.is_new()
+
+
 def last_report(host: Host) -> DomainReport:
     reports: list[DomainReport] = host.conductor.of("reconcile_domains")[-1][0]
     return reports[0]

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, files
 from nova_lite.compute import guard, self_fencing
 from nova_lite.compute.lease_ways import LeaseWay
 from nova_lite.compute.self_fencing import SelfFencing
@@ -218,6 +218,15 @@ def test_comparison_that_another_stop_has_overtaken_decides_nothing(
         fencing(host).require_lease(UUID)
     host.manager.reconciler.run()
     fencing(host).require_lease(UUID)
+
+
+def test_host_starts_although_the_list_of_its_stopped_guests_is_damaged(tmp_path: Path, conductor: Leasing) -> None:
+    """A power cut has damaged it."""
+    host = Host(tmp_path, conductor, self_fencing=True)
+    directory = Path(files.private_directory(fencing(host)._guard.directory))
+    (directory / guard.STOPPED).write_bytes(b"")
+    assert fencing(host).stopped() == frozenset()
+    host.manager.clean_up()
 
 
 def test_guests_are_left_to_the_guard_while_a_command_is_in_progress(

@@ -261,6 +261,27 @@ def test_interrupted_connection_is_disconnected_after_a_crash(tmp_path: Path, br
     assert brick.calls[-1] == ("disconnect", "iqn.2026-11", None)
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"info": 1}', b'{"info": "\xff"}'])
+def test_damaged_record_of_a_connection_is_an_error_with_what_to_do(
+    tmp_path: Path, brick: Brick, content: bytes
+) -> None:
+    """No other file has what a disconnection needs."""
+    host = backend(tmp_path)
+    host.connect(SERVER, connection(ISCSI))
+    [record] = (tmp_path / "volumes-connected").rglob("*.json")
+    record.write_bytes(content)
+    calls = (
+        lambda: host.connect(SERVER, connection(ISCSI)),
+        lambda: host.disconnect(SERVER),
+        lambda: host.extend(VOLUME, 5),
+        lambda: host.is_in_file(SERVER, VOLUME),
+    )
+    for call in calls:
+        with pytest.raises(exceptions.VirtDriverError, match="Disconnect the volume from this host by hand"):
+            call()
+    assert record.read_bytes() == content
+
+
 def test_failed_disconnect_keeps_its_record_and_shows_no_secret(
     tmp_path: Path, brick: Brick, caplog: pytest.LogCaptureFixture
 ) -> None:

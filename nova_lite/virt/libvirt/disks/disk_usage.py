@@ -93,7 +93,7 @@ def _recorded(path: str) -> set[str]:
     with open(path, "rb") as file:
         try:
             return set(msgspec.json.decode(file.read(), type=_Images).images)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise OSError(f"{path} cannot be read: {error}") from error
 
 

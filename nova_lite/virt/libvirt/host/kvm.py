@@ -164,7 +164,7 @@ def _read(path: str) -> ProbeResult | None:
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=ProbeResult)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         LOG.debug("No usable probe result in %s: %s", path, error)
         return None
 

@@ -60,7 +60,7 @@ class FloatingAddresses:
                 stored = msgspec.json.decode(file.read(), type=list[str])
         except FileNotFoundError:
             return set()
-        except msgspec.MsgspecError as error:
+        except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read, so former addresses stay on %s: %s", self._path, self._interface, error)
             return set()
         return {address for address in stored if ip.is_address(address)}

@@ -92,7 +92,7 @@ class MigrationPeers:
                 return msgspec.json.decode(file.read(), type=dict[str, str])
         except FileNotFoundError:
             return {}
-        except msgspec.MsgspecError as error:
+        except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read; migrations to this host that are under way may fail: %s", self._path, error)
             return {}
 

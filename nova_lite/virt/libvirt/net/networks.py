@@ -405,10 +405,11 @@ def _write_settings(network: Network, host: str) -> bool:
     written = False
     for kind, text in settings(network, _name_servers(network) or _own_name_servers()).items():
         path = _settings_path(network, kind)
-        with contextlib.suppress(FileNotFoundError), open(path) as file:
-            if file.read() == text:
+        content = text.encode()
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if file.read() == content:
                 continue
-        files.write_atomically(path, text.encode(), mode=0o644, writer=host)
+        files.write_atomically(path, content, mode=0o644, writer=host)
         written = True
     return written
 
@@ -596,7 +597,7 @@ def _reserve(vif: VIF, hostname: str, host: str) -> None:
 
 def _keys(path: str) -> set[str]:
     """Return the MAC address and address of a reservation; empty if it has just been removed."""
-    with contextlib.suppress(FileNotFoundError), open(path) as file:
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
         return set(file.read().split(",")[:2])
     return set()
 

@@ -138,7 +138,7 @@ class HostRouters:
                 return msgspec.json.decode(file.read(), type=list[HostRouter])
         except FileNotFoundError:
             return []
-        except msgspec.MsgspecError as error:
+        except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return []
 

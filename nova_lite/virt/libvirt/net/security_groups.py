@@ -190,7 +190,7 @@ class PortFirewall:
                 return msgspec.json.decode(file.read(), type=PortFilters)
         except FileNotFoundError:
             return PortFilters()
-        except msgspec.MsgspecError as error:
+        except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return PortFilters()
 

@@ -218,7 +218,7 @@ class Tunnels:
                 return msgspec.json.decode(file.read(), type=dict[str, list[str]])
         except FileNotFoundError:
             return {}
-        except msgspec.MsgspecError as error:
+        except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return {}
 

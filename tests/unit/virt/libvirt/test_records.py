@@ -151,12 +151,20 @@ def test_directory_set_aside_by_another_host_is_ignored(tmp_path: Path, records:
     assert Path(aside).exists()
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"uuid": "\xff"}'])
+def test_damaged_records_are_not_this_hosts_and_end_no_daemon(tmp_path: Path, records: Records, content: bytes) -> None:
+    Path(records.create(UUID, 1), "instance.json").write_bytes(content)
+    (tmp_path / "_interfaces" / f"{UUID}.json").write_bytes(content)
+    records.prepare()
+    assert (records.uuids(), records.owns(UUID), records.read_interfaces(UUID)) == (set(), False, [])
+
+
 def test_unreadable_record_of_interfaces_is_found_by_the_owner_of_the_guest(tmp_path: Path, records: Records) -> None:
     others = [str(uuid.uuid4()) for _ in range(2)]
     for instance_uuid in (UUID, others[0]):
         records.create(instance_uuid, 1)
         records.write_interfaces(instance_uuid, [make_vif()])
     for instance_uuid in (UUID, others[1]):
-        (tmp_path / "_interfaces" / f"{instance_uuid}.json").write_text("{")
+        (tmp_path / "_interfaces" / f"{instance_uuid}.json").write_bytes(b'{"uuid": "\xff"}')
     assert records.unreadable_interfaces() == [UUID]
     assert prepared(tmp_path, "two").unreadable_interfaces() == []

@@ -99,8 +99,9 @@ def test_changed_machine_state_is_probed_again(
     assert len(probes) == 2
 
 
-def test_corrupt_result_is_probed_again(tmp_path: Path, probes: list[str], device: str) -> None:
-    (tmp_path / "answer").write_text("{")
+@pytest.mark.parametrize("content", [b"", b"{", b'{"key": ["\xff"]}'])
+def test_corrupt_result_is_probed_again(tmp_path: Path, probes: list[str], device: str, content: bytes) -> None:
+    (tmp_path / "answer").write_bytes(content)
     assert kvm.choose_virt_type(str(tmp_path / "answer"), 2.0, device) == "kvm"
     assert probes == ["kvm"]
 

@@ -114,6 +114,8 @@ class ComputeTiming:
     guard_start_poll: float = 0.1
     #: Interval between two starts of a guard that does not reply.
     guard_start_again: float = 2.0
+    #: Time that the guard may take for a reply: it may be killing guests.
+    guard_reply_timeout: float = 5.0
     #: Time that a stopping daemon waits for the conductor to know that its guests go on.
     release_timeout: float = 5.0
 

@@ -151,6 +151,7 @@ class ComputeManager:
         held = self.host.fencing.resources()
         self.host.claims.restore({uuid: amount for uuid, amount in held.items() if uuid in here})
         self.registration.register()
+        self.self_fencing.let_go()
 
     def clean_up(self) -> None:
         """Destroy domains that do not belong here. Call it right after `connect`, before any command is accepted.

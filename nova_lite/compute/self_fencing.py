@@ -41,9 +41,6 @@ LATE = 0.8
 #: Requests without a reply that are remembered one by one.
 MAX_OPEN = 100
 
-#: Seconds that the guard may take for a reply: it may be killing guests.
-_REPLY_TIMEOUT = 5.0
-
 
 def directory_of(conf: cfg.ConfigOpts, host: str) -> str:
     """Return the directory of the host's guard."""
@@ -86,7 +83,7 @@ class GuardClient:
             path, descriptor = guard.address(self.directory)
             try:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-                    connection.settimeout(_REPLY_TIMEOUT)
+                    connection.settimeout(self._timing.guard_reply_timeout)
                     connection.connect(path)
                     connection.sendall(json.dumps(message).encode())
                     connection.shutdown(socket.SHUT_WR)
@@ -96,6 +93,16 @@ class GuardClient:
         except (OSError, ValueError) as error:
             raise exceptions.ServiceUnavailable(f"The guard of host {self._host} does not reply: {error}") from error
         return reply
+
+    def leave(self) -> bool:
+        """End the guard, and return whether there was one. Raises `ServiceUnavailable` if it does not reply."""
+        try:
+            self.call(verb="leave")
+        except exceptions.ServiceUnavailable as error:
+            if isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError)):
+                return False
+            raise
+        return True
 
     def require(self) -> dict[str, Any]:
         """Return what the guard protects. Start it first if it does not run. Raises `ServiceUnavailable`."""
@@ -138,7 +145,8 @@ class SelfFencing:
     """The promise of this host.
 
     ``on_renewed`` is called after a lease was renewed that had ended, so that stopped guests are reported. Without
-    ``[compute] self_fencing`` nothing is promised, and no message is sent.
+    ``[compute] self_fencing`` nothing is promised, and no message is sent. `let_go` then ends the guard of an earlier
+    daemon, which fenced itself.
     """
 
     def __init__(
@@ -178,6 +186,8 @@ class SelfFencing:
         self.stops = 0
         self._compared: frozenset[str] = frozenset()
         self._must_compare = self.enabled
+        #: The list of guests that an earlier daemon or its guard has stopped, if this daemon does not fence itself.
+        self._left: guard.Guard | None = None
 
     # --- the lease
 
@@ -290,6 +300,20 @@ class SelfFencing:
         with contextlib.suppress(exceptions.ServiceUnavailable):  # A guard that is gone protects nothing.
             self._guard.call(verb="leave")
 
+    def let_go(self) -> None:
+        """End the guard of an earlier daemon if this one does not fence itself. Call it after a registration.
+
+        The registration has made the earlier promise void, and nobody else talks to that guard: it would kill its
+        guests again and again. The stopped guests are reported until they run. Raises `ServiceUnavailable` for a guard
+        that does not reply.
+        """
+        if self.enabled:
+            return
+        if self._guard.leave():
+            LOG.warning("This host does not fence itself any more: the guard of an earlier daemon ends")
+        if self._left is None and guard.read_stopped(self._guard.directory):
+            self._left = guard.Guard(self._guard.directory, guard.QemuGuests())
+
     @property
     def remaining(self) -> float:
         """Seconds until this daemon stops its protected guests."""
@@ -328,7 +352,7 @@ class SelfFencing:
     def stopped(self) -> frozenset[str]:
         """Return the guests that were stopped here and are to run again. The guard knows more than a full disk."""
         if not self.enabled:
-            return frozenset()
+            return frozenset() if self._left is None else frozenset(self._left.stopped())
         try:
             found: list[str] = self._guard.call(verb="look")["stopped"]
         except exceptions.ServiceUnavailable:
@@ -337,7 +361,8 @@ class SelfFencing:
 
     def forget_comparisons(self) -> None:
         """Note that guests may belong elsewhere from now on: they were stopped, or the host has registered again."""
-        self.stops, self._compared, self._must_compare = self.stops + 1, frozenset(), self.enabled
+        self.stops, self._compared = self.stops + 1, frozenset()
+        self._must_compare = self.enabled or self._left is not None
 
     def compared(self, stops: int, stopped: frozenset[str], decided: Iterable[str]) -> None:
         """Note that a comparison has ended. ``stops`` and ``stopped``: as it began.
@@ -362,6 +387,9 @@ class SelfFencing:
     def forget(self, instance_uuids: frozenset[str]) -> None:
         """Forget stopped guests that run again, or are gone. Until then, each comparison reports them."""
         if not instance_uuids:
+            return
+        if self._left is not None:
+            self._left.handle({"verb": "forget", "guests": sorted(instance_uuids)})
             return
         with contextlib.suppress(exceptions.ServiceUnavailable):  # The next comparison reports these guests again.
             self._guard.call(verb="forget", guests=sorted(instance_uuids))

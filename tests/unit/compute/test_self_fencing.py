@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import signal
@@ -370,6 +371,80 @@ def test_host_without_the_option_sends_no_request_and_starts_no_guard(tmp_path: 
     host.manager.stop()
     assert conductor.of("renew_lease") == []
     assert not (tmp_path / "guard").exists()
+
+
+# --- a host that does not fence itself any more
+
+
+def switched_off(host: Host, **timing: float) -> Host:
+    """Return the next run of the daemon, without the option. The guard of the last one may be there."""
+    again = Host(host.path, host.conductor, host.name, dataclasses.replace(host.timing, **timing))
+    fencing(host)._is_promised = False
+    return again
+
+
+def test_guard_of_an_earlier_daemon_is_let_go_when_the_option_is_switched_off(
+    host: Host, conductor: Leasing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The daemon was killed, or the broker was away when it stopped."""
+    protected(host, conductor)
+    fencing(host)._guard.hold(guard.now() - 1, [UUID])
+    eventually(lambda: host.power() == SHUTDOWN, "the end of the guest")
+    registered = len(conductor.of("register_host"))
+    again = switched_off(host)
+    assert len(conductor.of("register_host")) == registered + 1
+    assert "the guard of an earlier daemon ends" in caplog.text
+    process = fencing(host)._guard._process
+    assert process is not None
+    assert process.wait(20) == 0
+    again.manager.clean_up()
+    (reports, _) = conductor.of("reconcile_domains")[-1]
+    assert [(report.uuid, report.lost_power) for report in reports] == [(UUID, True)]
+    again.act(command("start"))
+    again.settle()
+    again.manager.reconciler.run()
+    assert (again.power(), fencing(again).stopped()) == (RUNNING, frozenset())
+    assert guard.read_stopped(fencing(again)._guard.directory) == []
+
+
+def test_guard_is_not_let_go_before_the_host_is_registered(host: Host, conductor: Leasing) -> None:
+    """The conductor counts on the promise before."""
+    protected(host, conductor)
+    conductor.errors["register_host"] = [exceptions.HostForcedDown(host="here")]
+    with pytest.raises(exceptions.HostForcedDown):
+        switched_off(host)
+    fencing(host)._is_promised = True
+    assert look(host)["guests"] == [UUID]
+
+
+def test_guests_that_were_stopped_before_a_reboot_start_again_without_the_option(
+    host: Host, conductor: Leasing
+) -> None:
+    """The guard has ended with the machine, and only its list is left."""
+    protected(host, conductor)
+    fencing(host)._guard.stop([UUID])
+    fencing(host)._guard.leave()
+    again = switched_off(host)
+    again.manager.clean_up()
+    (reports, _) = conductor.of("reconcile_domains")[-1]
+    assert [(report.uuid, report.lost_power) for report in reports] == [(UUID, True)]
+    with pytest.raises(exceptions.ServiceUnavailable, match="does not know who runs it"):
+        fencing(again).forget_comparisons()
+        fencing(again).require_lease(UUID)
+    again.manager.reconciler.run()
+    fencing(again).require_lease(UUID)
+
+
+def test_host_whose_guard_does_not_reply_is_not_ready_without_the_option(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    process = fencing(host)._guard._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    with pytest.raises(exceptions.ServiceUnavailable, match="does not reply"):
+        switched_off(host, guard_reply_timeout=0.05)
+    process.send_signal(signal.SIGCONT)
+    switched_off(host)
+    assert process.wait(20) == 0
 
 
 # --- requests by several connections

@@ -143,13 +143,17 @@ class ComputeManager:
     def connect(self) -> None:
         """Connect to the hypervisor, restore the claims of its domains, and register the host.
 
-        Raises `HypervisorUnavailable` or `ServiceUnavailable` (both: call it again), or `ConfigurationError`.
+        A host with jobs of an earlier registration is not registered yet. A registration would end what the conductor
+        has decided about it, so that its guests would wait for the jobs. No command may arrive meanwhile. Raises
+        `HypervisorUnavailable` or `ServiceUnavailable` (both: call it again), or `ConfigurationError`.
         """
         self.host.driver.init_host()
         self.heartbeat.refresh()
         here = {info.uuid for info in self.host.driver.list_domains()}
         held = self.host.fencing.resources()
         self.host.claims.restore({uuid: amount for uuid, amount in held.items() if uuid in here})
+        if self.jobs.building() or self.jobs.acting():
+            raise exceptions.ServiceUnavailable("Jobs of this host's earlier registration have not ended yet.")
         self.registration.register()
         self.self_fencing.let_go()
 
@@ -159,10 +163,6 @@ class ComputeManager:
         Raises `ServiceUnavailable` if that fails. The guest of an evacuated server may run elsewhere, so no late
         command may touch its remains here.
         """
-        if self.jobs.building() or self.jobs.acting():
-            raise exceptions.ServiceUnavailable(
-                "Jobs that started before this host was forced down have not ended yet."
-            )
         self.host.images.sweep_uploads(self.host.name)
         self.host.volumes.sweep()
         self.self_fencing.forget_comparisons()

@@ -112,8 +112,11 @@ def test_job_of_an_earlier_registration_has_to_end_first(host: Host) -> None:
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build()
     gate.wait()
+    registered = len(host.conductor.of("register_host"))
     with pytest.raises(exceptions.ServiceUnavailable, match="have not ended"):
-        host.manager.clean_up()
+        host.manager.connect()
+    assert len(host.conductor.of("register_host")) == registered
     gate.open()
     host.settle()
+    host.manager.connect()
     host.manager.clean_up()

@@ -30,6 +30,8 @@ MAX_ENDED = 1000
 #: Work that does no harm when its command comes after its end: it only reads files. A volume whose deletion has failed
 #: may be used again, so deletions are not among it.
 HARMLESS = frozenset({VolumeVerb.VERIFY_BACKUP})
+#: Work that makes data under a name.
+MAKING = frozenset({VolumeVerb.CREATE, VolumeVerb.RESTORE, VolumeVerb.SNAPSHOT, VolumeVerb.BACKUP})
 
 
 class VolumeWorker:
@@ -62,6 +64,9 @@ class VolumeWorker:
                         LOG.info(LATE, work.volume_id, work.verb)
                         return
                     error = self._do(work)
+                if work.verb in MAKING:
+                    what = f"Volume {work.volume_id}: removal of unneeded data"
+                    self._host.retrier.call_until_done(what, lambda: self._remove_unneeded(work))
                 self._report(work, error)
                 if work.verb not in HARMLESS:
                     with self._mutex:
@@ -99,6 +104,26 @@ class VolumeWorker:
             LOG.warning("Volume %s: %s failed: %s", work.volume_id, work.verb, error, exc_info=not expected)
             return exception_message(error, self._host.name)
         return None
+
+    def _remove_unneeded(self, work: VolumeWork) -> None:
+        """Remove the data that the work has made, if their volume, snapshot or backup was deleted meanwhile.
+
+        Another host may have had the work since. Its data were deleted, and these got their name afterwards.
+        """
+        host, backend = self._host, self._host.volumes
+        made = {VolumeVerb.SNAPSHOT: work.snapshot_id, VolumeVerb.BACKUP: work.backup_id}
+        made_id = made.get(work.verb) or work.volume_id
+        if host.conductor.is_volume_data_needed(get_admin_context(), host.name, work.verb, made_id):
+            return
+        LOG.warning(
+            "Volume %s: what %s has made is removed, because it was deleted meanwhile", work.volume_id, work.verb
+        )
+        if work.verb is VolumeVerb.SNAPSHOT:
+            backend.delete_snapshot(made_id)
+        elif work.verb is VolumeVerb.BACKUP:
+            backend.delete_backup(made_id)
+        else:
+            backend.delete(made_id)
 
     def _perform(self, work: VolumeWork) -> None:
         backend = self._host.volumes

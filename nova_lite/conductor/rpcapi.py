@@ -101,6 +101,7 @@ from nova_lite.objects import (
     VolumeTransfer,
     VolumeType,
     VolumeUse,
+    VolumeVerb,
 )
 from nova_lite.rpc.admission import Priority
 
@@ -113,7 +114,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.35"
+VERSION = "1.36"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1650,6 +1651,13 @@ class ConductorRPC(Protocol):
         """Check whether the conductor waits for this work on a volume.
 
         A late command of ended work must neither change what a guest has written since, nor make what was deleted.
+        """
+
+    @rpc.report(rpc.COMPUTE, own="host", since="1.36", replay_safe=True, fallback=rpc.result(True))
+    def is_volume_data_needed(self, context: RequestContext, host: str, verb: VolumeVerb, made_id: str) -> bool:
+        """Check whether the volume, snapshot or backup whose data the host has just made still exists.
+
+        Return False if it is deleted or being deleted, perhaps before its data had their name.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.29", replay_safe=True)

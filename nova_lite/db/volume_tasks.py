@@ -61,6 +61,24 @@ def makes_snapshot(uow: UnitOfWork, volume_id: str, snapshot_id: str) -> bool:
     return _is_under_way(uow, VolumeVerb.SNAPSHOT, volume_id, snapshot_id)
 
 
+def is_needed(uow: UnitOfWork, verb: VolumeVerb, made_id: str) -> bool:
+    """Check whether the thing that ``verb`` has made exists, and no deletion of it is under way."""
+    if verb is VolumeVerb.SNAPSHOT:
+        snapshot = uow.session.get(models.VolumeSnapshot, made_id)
+        return snapshot is not None and not deletes_snapshot(uow, snapshot.volume_id, made_id)
+    if verb is VolumeVerb.BACKUP:
+        backup = models.VolumeBackup
+        has_data = uow.session.scalar(sa.select(backup.id).where(backup.data_id == made_id).limit(1)) is not None
+        return has_data and not _deletes_backup(uow, made_id)
+    return uow.session.get(models.Volume, made_id) is not None and not deletes(uow, made_id)
+
+
+def _deletes_backup(uow: UnitOfWork, data_id: str) -> bool:
+    row = models.VolumeTask
+    query = sa.select(row.payload).where(row.verb == str(VolumeVerb.DELETE_BACKUP))
+    return any(payload.get("data_id") == data_id for payload in uow.session.scalars(query))
+
+
 def _is_under_way(uow: UnitOfWork, verb: VolumeVerb, volume_id: str, snapshot_id: str) -> bool:
     row = models.VolumeTask
     query = sa.select(row.payload).where(row.volume_id == volume_id, row.verb == str(verb))

@@ -175,7 +175,7 @@ class LocalVolumes(BuiltInVolumes):
         targets = {
             volume_id: self._new_snapshot_path(name, self.require(volume_id)) for volume_id, name in snapshots.items()
         }
-        # A killed daemon has named these. They are of another moment than those that are made now.
+        # A killed daemon has named these. The new ones are of another moment.
         for name in found:
             self.delete_snapshot(name)
         with as_driver_errors(), contextlib.ExitStack() as finish:

@@ -245,7 +245,7 @@ class RbdVolumes(BuiltInVolumes):
             return
         for volume_id in snapshots:
             self.require(volume_id)
-        # A killed daemon has named these. They are of another moment than those that are made now.
+        # A killed daemon has named these. The new ones are of another moment.
         for name in found:
             self.delete_snapshot(name)
         # The names come last, when all are complete.

@@ -117,7 +117,7 @@ DELETE_SEVERAL = "terminate_instances"
 VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK = "volume_work", "backup_volume", "encrypted_volume_work"
 UPLOAD_WORK = "upload_volume"
 #: A host asks whether work on a volume is still wanted.
-WORK_WANTED = "is_volume_work_open"
+WORK_WANTED, DATA_NEEDED = "is_volume_work_open", "is_volume_data_needed"
 #: A host's request for the key of an encrypted volume.
 KEY = "volume_key_get"
 
@@ -212,7 +212,10 @@ def of_undos(row: operations.Operation) -> Points:
 
 def of_volume() -> Points:
     """Return the points of work on a volume's file, from its request on."""
-    asked = {CONDUCTOR: around(f"handle/{WORK_WANTED}"), COMPUTE: around(f"send/{WORK_WANTED}")}
+    asked = {
+        CONDUCTOR: around(*(f"handle/{name}" for name in (WORK_WANTED, DATA_NEEDED))),
+        COMPUTE: around(*(f"send/{name}" for name in (WORK_WANTED, DATA_NEEDED))),
+    }
     return join(_of_work("volume_create", VOLUME_CREATE, VOLUME_WORK, "volume/create"), asked)
 
 

@@ -220,6 +220,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("fencing_records_settled", "1.19", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
     ("domain_lost", "1.4", {"host": VICTIM, "expected": ExpectedDomain(uuid="VICTIM", generation=1)}),
     ("is_volume_work_open", "1.26", {"host": VICTIM, "task_id": 1, "volume_id": "VICTIM"}),
+    ("is_volume_data_needed", "1.36", {"host": VICTIM, "verb": "create", "made_id": "VICTIM"}),
     ("finish_volume_work", "1.6", {"host": VICTIM, "task_id": 1, "error": "forged"}),
     (
         "finish_builds",

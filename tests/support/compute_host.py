@@ -34,6 +34,7 @@ from nova_lite.objects import (
     ReportNumber,
     SettledRecords,
     StorageReport,
+    VolumeVerb,
 )
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import fake
@@ -118,6 +119,8 @@ class FakeConductor:
         self.may_run = True
         self.open_requests: set[str] = set()
         self.ended_volume_work: set[tuple[int, str]] = set()
+        #: Volumes, snapshots and backups that were deleted while hosts made their data.
+        self.unneeded: set[str] = set()
         self.settled = SettledRecords()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
@@ -206,6 +209,9 @@ class FakeConductor:
 
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         return (task_id, volume_id) not in self.ended_volume_work
+
+    def is_volume_data_needed(self, context: RequestContext, host: str, verb: VolumeVerb, made_id: str) -> bool:
+        return made_id not in self.unneeded
 
     def fencing_records_settled(self, context: RequestContext, host: str, instance_uuids: list[str]) -> SettledRecords:
         self._called("fencing_records_settled", instance_uuids)

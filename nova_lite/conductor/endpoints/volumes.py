@@ -368,6 +368,10 @@ class VolumeEndpoints:
 
         return self.db.read(read)
 
+    def is_volume_data_needed(self, context: RequestContext, host: str, verb: VolumeVerb, made_id: str) -> bool:
+        """Check whether a volume, snapshot or backup exists, and is not being deleted."""
+        return self.db.read(volume_tasks.is_needed, verb, made_id)
+
     def _finish_volume_work(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
         task = volume_tasks.lock(uow, task_id)
         if task is not None and task.host == host:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nova_lite.base import exceptions
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.image import qcow2
 from nova_lite.objects import ActionCommand, BlockDevice, Image, VolumeVerb, VolumeWork
@@ -245,6 +246,53 @@ def test_late_command_makes_no_file_of_a_volume_or_snapshot_that_was_deleted(hos
         thread.join()
     store = Path(host.conf.volume.store_path)
     assert sorted(path.name for path in store.rglob("*") if path.is_file()) == sorted([OLD, NEW])
+
+
+def test_data_of_what_was_deleted_while_they_were_made_are_removed(host: Host) -> None:
+    """Another host has done the work meanwhile, and a user has deleted the result."""
+    host.conf.set_override("backup_path", os.path.join(host.conf.state_path, "backups"), "volume")
+    host.conductor.finish_volume_work = lambda *arguments: None  # type: ignore[attr-defined]
+    worker, source = VolumeWorker(host.manager.host), str(uuid.uuid4())
+    worker._run(VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=NEW, backup_id=source))
+    made, snapshot_id, backup_id, restored = (str(uuid.uuid4()) for _ in range(4))
+    restoration = {"backup_id": source, "data_id": source, "size": 2, "is_new": True}
+    for fields, kept in (
+        ({"verb": VolumeVerb.CREATE, "volume_id": made, "size": 1}, [made]),
+        ({"verb": VolumeVerb.SNAPSHOT, "volume_id": NEW, "snapshot_id": snapshot_id}, [snapshot_id]),
+        ({"verb": VolumeVerb.BACKUP, "volume_id": NEW, "backup_id": backup_id}, [backup_id]),
+        ({"verb": VolumeVerb.RESTORE, "volume_id": restored, **restoration}, [restored]),
+    ):
+        for is_needed in (False, True):
+            host.conductor.unneeded = set() if is_needed else set(kept)
+            worker._run(VolumeWork(id=2, **fields))
+            assert [name for name in files_of_volumes(host) if name not in (OLD, NEW, source)] == kept * is_needed
+            for path in Path(host.conf.state_path).rglob(kept[0]):
+                path.unlink()
+
+
+def files_of_volumes(host: Host) -> list[str]:
+    roots = (host.conf.volume.store_path, host.conf.volume.backup_path)
+    return sorted(path.name for root in roots for path in Path(root).rglob("*") if path.is_file())
+
+
+def test_removal_of_unneeded_data_is_repeated_while_they_are_unneeded(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.conductor.finish_volume_work = lambda *arguments: None  # type: ignore[attr-defined]
+    backend, made = host.manager.host.volumes, str(uuid.uuid4())
+    host.conductor.unneeded = {made}
+    attempts: list[str] = []
+
+    def fail(volume_id: str) -> None:
+        attempts.append(volume_id)
+        if len(attempts) == 2:
+            host.conductor.unneeded = set()
+        raise exceptions.VirtDriverError(reason="it is busy")
+
+    monkeypatch.setattr(backend, "delete", fail)
+    VolumeWorker(host.manager.host)._run(VolumeWork(id=2, verb=VolumeVerb.CREATE, volume_id=made, size=1))
+    assert attempts == [made, made]
+    assert backend.require(made)
 
 
 def test_late_deletion_leaves_what_an_admin_has_reset(host: Host) -> None:

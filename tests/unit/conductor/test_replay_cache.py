@@ -45,6 +45,7 @@ HARMLESS = {
     "is_command_open": "reads",
     "is_command_current": "reads",
     "is_volume_work_open": "reads",
+    "is_volume_data_needed": "reads",
     "renew_lease": "a request with its number: test_leases.py",
     "report_service": "a heartbeat; its time is the database's",
     "report_state": "a heartbeat with its number: test_reports_again.py",

@@ -38,6 +38,7 @@ READS = {
     "is_command_current",
     "is_command_open",
     "is_volume_work_open",
+    "is_volume_data_needed",
     "domains_expected",
     "fencing_records_settled",
     "interfaces_active",
@@ -57,7 +58,10 @@ class Recorder:
         self.functions: dict[str, Callable[..., Any]] = {
             "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
             "renew_lease": lambda request: world.db.write(hosts.renew_lease, world.conf, request),
-            "is_volume_work_open": self._of(world.reconciler.volumes, "is_volume_work_open"),
+            **{
+                name: self._of(world.reconciler.volumes, name)
+                for name in ("is_volume_work_open", "is_volume_data_needed")
+            },
             "interfaces_active": self._of(NetworkServiceEndpoints(world.engine), "interfaces_active"),
             "fencing_records_settled": lambda **arguments: world.db.read(fencing.settled, **arguments),
         }
@@ -130,6 +134,7 @@ def story(recorder: Recorder) -> Iterator[str]:
         else:
             recorder.say("finish_build", result=result)
         recorder.say("is_volume_work_open", host=host, task_id=1, volume_id=uuid)
+        recorder.say("is_volume_data_needed", host=host, verb="create", made_id=uuid)
         recorder.say("domains_expected", host=host)
         recorder.say("fencing_records_settled", host=host, instance_uuids=[uuid])
 

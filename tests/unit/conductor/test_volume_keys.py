@@ -33,9 +33,6 @@ class EncryptingHosts(Hosts):
         assert work.encrypted
         self.works.append((host, work))
 
-    def backup_volume(self, context: Any, host: str, work: VolumeWork) -> None:
-        self.works.append((host, work))
-
 
 class World(Volumes):
     def __init__(self, path: Path) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nova_lite.base import exceptions
 from nova_lite.db import action_log, audit, hosts, models, volumes
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeSnapshot
+from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeBackup, VolumeSnapshot, VolumeVerb
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations import states
 from tests.support.world_volumes import NEW, Volumes, blank, boot, volume
@@ -60,6 +60,56 @@ def test_volume_work_is_open_for_its_host_until_it_ends(world: Volumes) -> None:
     assert not is_open(host, work.id, "another")
     world.done()
     assert not is_open(host, work.id, volume_id)
+
+
+def test_data_of_a_volume_are_needed_until_its_deletion(world: Volumes) -> None:
+    volume_id = world.accept().id
+
+    def is_needed() -> bool:
+        return world.api.is_volume_data_needed(world.context(), "host1", VolumeVerb.CREATE, volume_id)
+
+    assert is_needed()
+    world.done()
+    assert is_needed()
+    world.api.volume_delete(world.context(), volume_id)
+    assert not is_needed(), "its file may be deleted already"
+    world.done("the file is busy")
+    assert is_needed(), "an admin may reset its state"
+    world.api.volume_delete(world.context(), volume_id)
+    world.done()
+    assert not is_needed()
+
+
+def test_data_of_a_snapshot_are_needed_until_its_deletion(world: Volumes) -> None:
+    snapshot = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.make(), project_id="")
+    world.api.snapshot_create(world.context(), snapshot)
+
+    def is_needed() -> bool:
+        return world.api.is_volume_data_needed(world.context(), "host1", VolumeVerb.SNAPSHOT, snapshot.id)
+
+    world.done()
+    assert is_needed()
+    world.api.snapshot_delete(world.context(), snapshot.id)
+    assert not is_needed()
+    world.done()
+    assert not is_needed()
+
+
+def test_data_of_a_backup_are_needed_until_its_deletion(world: Volumes) -> None:
+    backups = world.reconciler.backups
+    backup = VolumeBackup(id=str(uuid.uuid4()), volume_id=world.make())
+
+    def is_needed() -> bool:
+        return world.api.is_volume_data_needed(world.context(), "host1", VolumeVerb.BACKUP, backup.id)
+
+    assert not is_needed()
+    backups.backup_create(world.context(), backup, False)
+    world.done()
+    assert is_needed()
+    backups.backup_delete(world.context(), backup.id, False)
+    assert not is_needed()
+    world.done()
+    assert not is_needed()
 
 
 def test_volume_task_that_could_not_be_sent_is_sent_later(world: Volumes) -> None:

@@ -2,7 +2,8 @@
 
 Only this process and restic read the password's file. Neither the password nor data are in arguments or logs. A stream
 that this process does not write to its end is never stored: restic is killed, also if this process dies. Nobody takes a
-snapshot for complete whose id its caller has not recorded.
+snapshot for complete whose id its caller has not recorded. A restic that stands still is ended
+(`nova_lite.backups.watched_process`), and its repository counts as not reached.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.backups.disk_data import Digested, Source, Target
+from nova_lite.backups.watched_process import WatchedProcess
 from nova_lite.base import exceptions
 
 PROGRAM = "restic"
@@ -31,6 +32,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MISSING = "it is not at its place, although it has backups. Is its file system mounted?"
 #: Seconds within which restic ends after its output has ended.
 _END_SECONDS = 5.0
+#: Seconds after which a restic that moves no data is ended.
+STALL_SECONDS = 600.0
 #: restic ends with this process. It does not slow the daemons down.
 _WRAPPED = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19", PROGRAM, "--quiet")
 
@@ -55,8 +58,9 @@ class _Snapshot(msgspec.Struct):
 class Repositories:
     """The repositories at one location."""
 
-    def __init__(self, location: str, password_file: str, cache: str) -> None:
+    def __init__(self, location: str, password_file: str, cache: str, stall_seconds: float = STALL_SECONDS) -> None:
         self._location = location.rstrip("/")
+        self._stall_seconds = stall_seconds
         self._environment = {
             **os.environ,
             "RESTIC_PASSWORD_FILE": password_file,
@@ -71,35 +75,29 @@ class Repositories:
         """
         is_plain = _PLAIN_NAME.fullmatch(project_id) is not None
         name = project_id if is_plain else hashlib.sha256(project_id.encode()).hexdigest()
-        return Repository({**self._environment, "RESTIC_REPOSITORY": f"{self._location}/{name}"}, may_be_missing)
+        environment = {**self._environment, "RESTIC_REPOSITORY": f"{self._location}/{name}"}
+        return Repository(environment, may_be_missing, self._stall_seconds)
 
 
 class Repository:
     """Repository of a project. Its methods raise `BackupRepositoryError`, also if it is missing and may not be."""
 
-    def __init__(self, environment: dict[str, str], may_be_missing: bool = False) -> None:
+    def __init__(self, environment: dict[str, str], may_be_missing: bool, stall_seconds: float) -> None:
         self._environment = environment
         self.may_be_missing = may_be_missing
+        self._stall_seconds = stall_seconds
 
     def store(self, tag: str, write: Callable[[Target], None]) -> Stored:
         """Store the stream that ``write`` writes. If it raises, nothing is stored."""
         self._prepare()
         command = ("backup", "--stdin", "--stdin-filename", _STREAM, "--host", _HOST, "--tag", tag, "--json")
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            process = self._start(command, stdin=subprocess.PIPE, stdout=output, stderr=errors)
-            assert process.stdin is not None
-            target = Digested(process.stdin)
-            try:
-                write(target)
-                process.stdin.flush()
-            except BrokenPipeError:
-                pass  # restic has ended, and its errors say why
-            except BaseException:
-                _kill(process)
-                raise
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-            _require_success(process.wait(), errors)
+            with self._start(command, errors, output, has_input=True) as process:
+                target = Digested(process)
+                with contextlib.suppress(BrokenPipeError):  # restic has ended, and its errors say why
+                    write(target)
+                process.close_input()
+                _require_success(process.wait(), errors)
             output.seek(0)
             summary = msgspec.json.decode(output.read().strip().splitlines()[-1], type=_Summary)
         found = [name for name in self._snapshots(tag) if name.startswith(summary.snapshot_id)]
@@ -110,25 +108,19 @@ class Repository:
     @contextlib.contextmanager
     def read(self, snapshot: str, digest: str) -> Iterator[Source]:
         """Yield a stream. At the end, if it was read to its end, check its digest. Raises `BackupDataInvalid`."""
-        with tempfile.TemporaryFile() as errors:
-            process = self._start(("dump", snapshot, _STREAM), stdout=subprocess.PIPE, stderr=errors)
-            assert process.stdout is not None
+        with tempfile.TemporaryFile() as errors, self._start(("dump", snapshot, _STREAM), errors) as process:
+            source = Digested(process)
             try:
-                source = Digested(process.stdout)
-                try:
-                    yield source
-                    is_whole = not process.stdout.read(1)
-                except exceptions.BackupDataInvalid:
-                    # The stream may have ended early because restic has failed.
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        _require_success(process.wait(_END_SECONDS), errors)
-                    raise
-                if not is_whole:
-                    raise exceptions.BackupDataInvalid(reason="there are more of them than their header says")
-                _require_success(process.wait(), errors)
-            finally:
-                _kill(process)
-                process.stdout.close()
+                yield source
+                is_whole = not process.read(1)
+            except exceptions.BackupDataInvalid:
+                # The stream may have ended early because restic has failed.
+                if process.has_ended(_END_SECONDS):
+                    _require_success(process.wait(), errors)
+                raise
+            if not is_whole:
+                raise exceptions.BackupDataInvalid(reason="there are more of them than their header says")
+            _require_success(process.wait(), errors)
         if source.hexdigest() != digest:
             raise exceptions.BackupDataInvalid(reason="their digest is not the recorded one")
 
@@ -177,29 +169,19 @@ class Repository:
             self._run("init", "--repository-version", "2")
 
     def _run(self, *command: str) -> bytes:
-        with tempfile.TemporaryFile() as errors:
-            process = self._start(command, stdout=subprocess.PIPE, stderr=errors)
-            assert process.stdout is not None
-            try:
-                output: bytes = process.stdout.read()
-                _require_success(process.wait(), errors)
-            finally:
-                _kill(process)
-                process.stdout.close()
+        with tempfile.TemporaryFile() as errors, self._start(command, errors) as process:
+            output = process.read_all()
+            _require_success(process.wait(), errors)
         return output
 
-    def _start(self, command: tuple[str, ...], **streams: Any) -> subprocess.Popen[bytes]:
-        streams.setdefault("stdin", subprocess.DEVNULL)
+    def _start(
+        self, command: tuple[str, ...], errors: IO[bytes], output: IO[bytes] | None = None, has_input: bool = False
+    ) -> WatchedProcess:
+        wrapped = (*_WRAPPED, *command)
         try:
-            return subprocess.Popen((*_WRAPPED, *command), env=self._environment, **streams)
+            return WatchedProcess(wrapped, self._environment, self._stall_seconds, errors, output, has_input)
         except OSError as error:
             raise exceptions.BackupRepositoryError(reason=f"{PROGRAM} cannot be run: {error.strerror}") from error
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.wait()
 
 
 def _require_success(status: int, errors: IO[bytes]) -> None:

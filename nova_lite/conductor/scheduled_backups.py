@@ -63,6 +63,8 @@ class ScheduledBackups:
         self._lock = threading.Lock()
         self._statuses: list[PolicyStatus] = []
         self._retained = Interval(timing.backup_retention_interval)
+        #: The repository did not answer the last look at old backups.
+        self._is_stalled = False
         self._published = Interval(timing.backup_status_interval)
 
     def run_if_first(self) -> None:
@@ -79,7 +81,7 @@ class ScheduledBackups:
                 LOG.info("Backup policy %s: %d backups are due", policy_id, number)
         has_new = self._settle()
         self._begin_due()
-        if self._retained.is_due() or has_new:
+        if self._retained.is_due() or (has_new and not self._is_stalled):
             self._retain()
         for backup in self.db.read(server_backups.to_remove, _BATCH):
             self.engine.guarded(functools.partial(self._remove, backup))
@@ -232,8 +234,16 @@ class ScheduledBackups:
     # --- retention
 
     def _retain(self) -> None:
+        """Mark old backups for removal. If the repository does not answer, the rest waits for the next interval.
+
+        Otherwise each look would keep new backups from their beginning until restic is ended.
+        """
+        self._is_stalled = False
         for policy_id, instance_uuid in self.db.read(server_backups.groups):
             self.engine.guarded(functools.partial(self._retain_one, policy_id, instance_uuid))
+            if self._is_stalled:
+                self._retained.restart()
+                return
 
     def _retain_one(self, policy_id: str, instance_uuid: str) -> None:
         policy = self.db.read(backup_policies.by_id, policy_id)
@@ -251,7 +261,11 @@ class ScheduledBackups:
         """
         newest = backups[0]
         if newest.engine != BackupEngine.IMAGES:
-            missing = self.stored.missing_link(newest.id)
+            try:
+                missing = self.stored.missing_link(newest.id)
+            except exceptions.BackupRepositoryStalled:
+                self._is_stalled = True
+                raise
             if missing is not None:
                 self.stored.lose(missing)
             return missing is None

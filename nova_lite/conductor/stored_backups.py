@@ -52,6 +52,10 @@ class Interval:
             self._last = now
         return is_due
 
+    def restart(self) -> None:
+        """Count the time to the next one from now on."""
+        self._last = time.monotonic()
+
 
 class StoredBackups:
     """The conductor's periodic work for repositories of backups. ``repositories`` None: none are configured."""

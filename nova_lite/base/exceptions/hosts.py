@@ -110,6 +110,10 @@ class BackupRepositoryError(ServiceUnavailable):
     msg_fmt = "The repository of backups: %(reason)s"
 
 
+class BackupRepositoryStalled(BackupRepositoryError):
+    pass
+
+
 class SiteJournalUnavailable(ServiceUnavailable):
     msg_fmt = "The journal of replicated servers cannot be used: %(reason)s."
 

@@ -13,6 +13,8 @@ import pytest
 from nova_lite.backups import chain, disk_data, disk_parts
 from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.base import exceptions
+from nova_lite.base.timing import ConductorTiming
+from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.db import backup_policies, images, server_backups
 from nova_lite.objects import BackupStatus
 from tests.support.backup_world import HOUR, Killed
@@ -240,7 +242,33 @@ def test_retention_of_a_broken_chain_removes_no_older_backup(world: InRepository
 
 
 def keep(world: InRepository, number: int) -> None:
-    world.db.write(backup_policies.update, world.context(), world.policy.id, {"keep_hourly": number})
+    for policy in world.db.read(backup_policies.list_, world.context(), False, None):
+        world.db.write(backup_policies.update, world.context(), policy.id, {"keep_hourly": number})
+
+
+def test_retention_waits_for_its_next_interval_if_the_repository_does_not_answer(
+    world: InRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(world, 10)
+    made = [world.make() for _ in range(4)]
+    another = world.make_policy()
+    for backup in made[:2]:
+        set_backup(world.db, backup.id, policy_id=another.id)
+    keep(world, 1)
+    looks = []
+
+    def stall(tags: list[str]) -> set[str]:
+        looks.append(tags)
+        raise exceptions.BackupRepositoryStalled(reason="it moved no data for 600 seconds")
+
+    monkeypatch.setattr(world.repository, "present", stall)
+    world.backups = ScheduledBackups(world.engine, ConductorTiming(backup_retention_interval=3600.0), world.stored)
+    world.backups.run()
+    assert (len(looks), len(world.rows(status="complete"))) == (1, 4)
+    world.begin()
+    world.finish()
+    world.backups.run()
+    assert (world.row.status, len(looks)) == (BackupStatus.STORING, 1)
 
 
 def test_increment_whose_base_lacks_its_own_base_fails_and_the_next_backup_is_whole(world: InRepository) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite.backups import chain, repository
 from nova_lite.backups.repository import Repositories
-from nova_lite.db import server_backups
+from nova_lite.db import models, server_backups
 from nova_lite.objects import BackupStatus, ServerBackup
 from tests.support import make
 from tests.support.backup_world import HOUR
@@ -91,6 +92,7 @@ def test_backups_on_a_share_that_is_not_mounted_are_neither_lost_nor_forgotten(w
 def test_project_without_backups_gets_no_repository_while_those_of_others_are_not_reached(world: OnShare) -> None:
     first = world.make()
     set_backup(world.db, first.id, project_id="another")
+    world.db.write(lambda uow: uow.change(sa.update(models.BackupRepository).values(project_id="another")))
     world.place.joinpath(first.project_id).rename(world.place / "another")
     world.unmount()
     assert world.upload().status is BackupStatus.STORING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,12 +28,14 @@ CHANGEABLE = (
     *("name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly"),
     *("not_before", "not_after", "servers", "tags", "all_servers", "volumes"),
 )
-#: Statuses of a backup that exists, or is being made.
-_CURRENT = (BackupStatus.COMPLETE, BackupStatus.STORING, BackupStatus.RUNNING)
 #: States of servers without a disk that changes. A shelved server has its image.
 _WITHOUT_DISK = (states.BUILDING, states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
 #: Time within which backups that a user has requested have to begin.
 RUN_WINDOW = datetime.timedelta(hours=1)
+#: Time in which a backup that is still being made fulfils its policy: from its deadline until its upload ends, and from
+#: then until its data are in the repository. Servers that begin last in their window need some. A repository that is
+#: full or hangs takes longer, and is to be noticed before the next backup begins.
+OVERTIME = datetime.timedelta(hours=1)
 
 
 # --- for the API and operators
@@ -180,27 +182,52 @@ def targets(uow: UnitOfWork, policy: BackupPolicy, until: datetime.datetime) -> 
 def _status(uow: UnitOfWork, policy: BackupPolicy) -> PolicyStatus:
     since = schedule.required(policy, uow.now) if policy.enabled else None
     newest = server_backups.newest(uow, policy.id)
-    return PolicyStatus(
-        policy=policy,
-        servers=[_protection(server, newest.get(server.uuid, []), since) for server in targets(uow, policy, uow.now)],
-        required_since=since,
-    )
+    uploads = server_backups.oldest_uploads(uow, policy.id)
+    servers = []
+    for server in targets(uow, policy, uow.now):
+        backups = {backup.status: backup for backup in newest.get(server.uuid, [])}
+        is_required = since is not None and server.launched_at is not None and server.launched_at <= since
+        is_met = since is None or not is_required or _is_met(backups, uploads.get(server.uuid), since, uow.now)
+        servers.append(_protection(server, backups, is_met))
+    return PolicyStatus(policy=policy, servers=servers, required_since=since)
 
 
-def _protection(
-    server: models.Instance, backups: Iterable[ServerBackup], since: datetime.datetime | None
-) -> ServerProtection:
-    of_status = {backup.status: backup for backup in backups}
-    complete, failed = of_status.get(BackupStatus.COMPLETE), of_status.get(BackupStatus.FAILED)
-    current = [of_status.get(status) for status in _CURRENT]
-    is_required = since is not None and server.launched_at is not None and server.launched_at <= since
+def _is_met(
+    newest: Mapping[BackupStatus, ServerBackup],
+    uploaded_at: datetime.datetime | None,
+    since: datetime.datetime,
+    now: datetime.datetime,
+) -> bool:
+    """Return whether a server has a backup of ``since`` or later, or is about to have it.
+
+    ``newest``: its newest backup of each status. ``uploaded_at``: when the oldest data arrived that are not in the
+    repository yet. After a failure, and while old data wait, only a complete backup counts: a repository that is full
+    or hangs would else be noticed only between two backups.
+    """
+    complete, failed = newest.get(BackupStatus.COMPLETE), newest.get(BackupStatus.FAILED)
+    if complete is not None and complete.scheduled_for >= since:
+        return True
+    if _is_newer(failed, complete) or (uploaded_at is not None and uploaded_at + OVERTIME <= now):
+        return False
+    storing, running = newest.get(BackupStatus.STORING), newest.get(BackupStatus.RUNNING)
+    if storing is not None and storing.scheduled_for >= since:
+        return True
+    return running is not None and running.scheduled_for >= since and now < running.deadline + OVERTIME
+
+
+def _protection(server: models.Instance, newest: Mapping[BackupStatus, ServerBackup], is_met: bool) -> ServerProtection:
+    complete, failed = newest.get(BackupStatus.COMPLETE), newest.get(BackupStatus.FAILED)
     return ServerProtection(
         instance_uuid=server.uuid,
         name=server.display_name,
-        is_met=not is_required or any(backup and since and backup.scheduled_for >= since for backup in current),
+        is_met=is_met,
         complete=complete,
-        failed=failed if complete is None or (failed and failed.scheduled_for > complete.scheduled_for) else None,
+        failed=failed if _is_newer(failed, complete) else None,
     )
+
+
+def _is_newer(failed: ServerBackup | None, complete: ServerBackup | None) -> bool:
+    return failed is not None and (complete is None or failed.scheduled_for > complete.scheduled_for)
 
 
 def _with_volumes(uow: UnitOfWork, wanted: bool | None) -> bool:

@@ -202,6 +202,13 @@ def newest(uow: UnitOfWork, policy_id: str) -> dict[str, list[ServerBackup]]:
     return found
 
 
+def oldest_uploads(uow: UnitOfWork, policy_id: str) -> dict[str, datetime.datetime]:
+    """Return when the oldest data arrived that wait for their repository, by server."""
+    query = sa.select(Row.instance_uuid, sa.func.min(Row.finished_at)).group_by(Row.instance_uuid)
+    query = query.where(Row.policy_id == policy_id, Row.status == BackupStatus.STORING, Row.finished_at.is_not(None))
+    return dict(uow.rows(query).all())
+
+
 # --- for conductors
 
 

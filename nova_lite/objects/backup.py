@@ -157,7 +157,8 @@ class ServerProtection(msgspec.Struct, kw_only=True):
     """Protection of one server by a policy.
 
     ``complete``: its newest complete backup. ``failed``: its newest backup, if that failed. ``is_met``: the server has
-    a backup of the last time of the schedule that has passed, or one is being made.
+    a backup of the last time of the schedule that has passed, or gets it in time
+    (`nova_lite.db.backup_policies.OVERTIME`).
     """
 
     instance_uuid: str

@@ -7,10 +7,11 @@ from concurrent import futures
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import backup_policies, server_backups
+from nova_lite.db import backup_policies, models, server_backups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BackupPolicy, BackupQuery, BackupStatus, ServerBackup
 from nova_lite.objects.backup import Every
@@ -187,6 +188,76 @@ def test_status_names_servers_without_their_last_backup(db: Database, conf: cfg.
     status = db.read(backup_policies.status, make.context(), policy.id)
     assert (status.unmet, status.newest_at) == (0, None), "the fresh server has none"
     assert status.servers[0].complete is not None
+
+
+def unmet_with(db: Database, policy: BackupPolicy, uuid: str, *rows: dict[str, Any]) -> int:
+    """Return how many servers lack their last backup if a server has these. ``hours`` is the age of the deadline, and
+    ``uploaded`` that of the upload."""
+
+    def write(uow: UnitOfWork) -> None:
+        uow.change(sa.delete(models.ServerBackup))
+        instance = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == uuid)).unique().one()
+        for row in rows:
+            deadline = uow.now - datetime.timedelta(hours=row["hours"])
+            time = deadline - datetime.timedelta(days=1)
+            planned = server_backups.plan(uow, policy, instance, time, time, deadline)
+            found = server_backups.lock(uow, planned.id, BackupStatus.PENDING)
+            assert found is not None
+            found.status = row["status"]
+            if "uploaded" in row:
+                found.finished_at = uow.now - datetime.timedelta(hours=row["uploaded"])
+
+    db.write(write)
+    return db.read(backup_policies.status, make.context(), policy.id).unmet
+
+
+@pytest.fixture
+def daily(db: Database, conf: cfg.ConfigOpts) -> BackupPolicy:
+    """Policy without a window, whose last time was six hours ago."""
+    six_hours_ago = db.read(lambda uow: uow.now) - datetime.timedelta(hours=6)
+    values = {"hour": six_hours_ago.hour, "minute": six_hours_ago.minute}
+    policy = made(db, conf, every=Every.DAY, keep_daily=1, **values)
+    make_due(db, policy)
+    return policy
+
+
+YESTERDAY, TODAY = {"hours": 5.9}, {"hours": -18.1}
+
+
+@pytest.mark.parametrize(
+    ("unmet", "rows"),
+    [
+        pytest.param(0, [YESTERDAY | {"status": "storing", "uploaded": 0.9}], id="stored soon"),
+        pytest.param(1, [YESTERDAY | {"status": "storing", "uploaded": 1.1}], id="not stored for long"),
+        pytest.param(0, [{"hours": 0.9, "status": "running"}], id="copied a little longer than its window"),
+        pytest.param(1, [YESTERDAY | {"status": "running"}], id="copied for long after its window"),
+        pytest.param(0, [TODAY | {"status": "running"}], id="made up"),
+        pytest.param(
+            *(1, [YESTERDAY | {"status": "storing", "uploaded": 23}, TODAY | {"status": "running"}]), id="one stuck"
+        ),
+        pytest.param(
+            *(1, [YESTERDAY | {"status": "storing", "uploaded": 23}, TODAY | {"status": "storing", "uploaded": 0.1}]),
+            id="two stuck",
+        ),
+        *(
+            pytest.param(
+                *(1, [YESTERDAY | {"status": "failed"}, TODAY | {"status": "storing", "uploaded": age}]),
+                id=f"failed and not stored for {age} hours",
+            )
+            for age in (0.1, 1.1)
+        ),
+        pytest.param(1, [YESTERDAY | {"status": "failed"}, TODAY | {"status": "running"}], id="failed and begun again"),
+        pytest.param(0, [YESTERDAY | {"status": "failed"}, TODAY | {"status": "complete"}], id="failed and made"),
+        pytest.param(
+            *(0, [YESTERDAY | {"status": "complete"}, TODAY | {"status": "storing", "uploaded": 5}]),
+            id="the next one is stuck",
+        ),
+    ],
+)
+def test_backup_that_is_not_complete_fulfils_its_policy_only_for_a_while(
+    db: Database, daily: BackupPolicy, unmet: int, rows: list[dict[str, Any]]
+) -> None:
+    assert unmet_with(db, daily, server(db), *rows) == unmet
 
 
 def test_backup_that_is_being_made_cannot_be_deleted(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -76,6 +76,13 @@ class Trashed(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+class _Listed(msgspec.Struct, frozen=True):
+    """Line of the long list of a pool: an image, or a snapshot of it."""
+
+    image: str
+    snapshot: str = ""
+
+
 class _Watcher(msgspec.Struct, frozen=True):
     address: str
 
@@ -171,6 +178,12 @@ class Rbd:
     def images(self, pool: str) -> list[str]:
         """Return the names of a pool's images."""
         return msgspec.json.decode(self.run("ls", "--format", "json", pool), type=list[str])
+
+    def with_snapshots(self, pool: str, beginning: str, timeout: float) -> list[str]:
+        """Return the names of images that have snapshots whose names have this beginning. Ceph opens each image."""
+        text = self.run("ls", "--long", "--format", "json", pool, timeout=timeout)
+        listed = msgspec.json.decode(text, type=list[_Listed])
+        return sorted({found.image for found in listed if found.snapshot.startswith(beginning)})
 
     def trash(self, pool: str, timeout: float = SHORT) -> list[Trashed]:
         """Return the images in the pool's trash, also those whose removal goes on or was interrupted."""

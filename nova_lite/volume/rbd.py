@@ -22,6 +22,7 @@ import contextlib
 import errno
 import logging
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -311,15 +312,24 @@ class RbdVolumes(BuiltInVolumes):
     # --- leftovers
 
     def sweep(self) -> None:
+        """Remove abandoned files, and start to remove abandoned images (`sweep_pool`), which may take long."""
+        for directory in (self.conf.volume.store_path, self.conf.volume.backup_path):
+            for path in files.abandoned_parts(os.path.abspath(directory), PART, OLD_SECONDS):
+                remove_part(path)
+        threading.Thread(target=self.sweep_pool, name="rbd-sweep", daemon=True).start()
+
+    def sweep_pool(self) -> None:
         """Remove abandoned images of any host, and images of the image service that no volume is a clone of.
 
         Hosts share the pool, so a newer image may be in use. A host that does not reach Ceph says so.
         """
-        for directory in (self.conf.volume.store_path, self.conf.volume.backup_path):
-            for path in files.abandoned_parts(os.path.abspath(directory), PART, OLD_SECONDS):
-                remove_part(path)
         try:
-            for name in self._rbd.images(self._pool):
+            names = self._rbd.images(self._pool)
+            with _logged("Old RBD snapshots were not removed"):
+                for name in self._rbd.with_snapshots(self._pool, UNFINISHED, self._long):
+                    if name.startswith((VOLUME, SNAPSHOT, BASE, OLD)):
+                        self._drop_old(name)
+            for name in names:
                 if name.startswith((UNFINISHED, OLD, BASE)):
                     self._sweep(name)
             for trashed in self._rbd.trash(self._pool, self._long):
@@ -407,10 +417,14 @@ class RbdVolumes(BuiltInVolumes):
         """Remove an RBD snapshot, and what killed daemons have left there a day ago."""
         with _but(errno.ENOENT):
             self._rbd.run("snap rm", _QUIET, self._spec(moment))
-        name = moment.partition("@")[0]
+        self._drop_old(moment.partition("@")[0])
+
+    def _drop_old(self, name: str) -> None:
+        """Remove the RBD snapshots of an image that killed daemons have left a day ago."""
         for found in self._rbd.snapshots(self._spec(name)):
             if found.name.startswith(UNFINISHED) and moment_of(found.timestamp) < time.time() - OLD_SECONDS:
-                self._rbd.run("snap rm", _QUIET, self._spec(f"{name}@{found.name}"))
+                with _but(errno.ENOENT):
+                    self._rbd.run("snap rm", _QUIET, self._spec(f"{name}@{found.name}"))
 
     def _clone(self, moment: str, name: str) -> None:
         self._rbd.run("clone", "--rbd-default-clone-format", "2", *_FEATURES, self._spec(moment), self._spec(name))

@@ -135,8 +135,13 @@ class FakeRbd(Rbd):
             shown["parent"] = {"pool": "pool", "id": image.parent[0], "trash": image.parent[0] not in known}
         return shown
 
-    def _ls(self, names: list[str], words: list[str], values: dict[str, str]) -> list[str]:
-        return self.names()
+    def _ls(self, names: list[str], words: list[str], values: dict[str, str]) -> list[Any]:
+        if "--long" not in words:
+            return self.names()
+        images: list[Any] = [{"image": name, "size": 1} for name in self.names()]
+        return images + [
+            {"image": name, "snapshot": snapshot} for name in self.names() for snapshot in self.found[name].snapshots
+        ]
 
     def _status(self, names: list[str], words: list[str], values: dict[str, str]) -> dict[str, Any]:
         return {"watchers": [{"address": address, "client": 1} for address in self._get(names[0]).watchers]}

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -396,7 +397,7 @@ def test_sweep_after_an_interrupted_rename_keeps_the_data(
     volumes: RbdVolumes, ceph: FakeRbd, caplog: pytest.LogCaptureFixture
 ) -> None:
     volume_id = half_renamed(ceph, age=DAYS)
-    volumes.sweep()
+    swept(volumes)
     assert ceph.read(f"volume-{volume_id}", 9) == b"a guest's"
     assert [text for text in caplog.messages if f"volume-{volume_id}" in text and "interrupted rename" in text]
 
@@ -488,6 +489,38 @@ def test_volumes_of_a_new_server_are_made(volumes: RbdVolumes, ceph: FakeRbd) ->
     assert ceph.read(f"volume-{volume_id}", len(DATA)) == DATA
 
 
+def swept(volumes: RbdVolumes) -> None:
+    """Sweep, and wait for the end."""
+    volumes.sweep()
+    for thread in [thread for thread in threading.enumerate() if thread.name == "rbd-sweep"]:
+        thread.join()
+
+
+def test_sweep_does_not_delay_its_caller(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """A daemon starts although Ceph does not answer, or removes a large image."""
+    is_started = threading.Event()
+    ceph.before = lambda verb, arguments: None if is_started.wait(60.0) else pytest.fail("the caller waits")
+    ceph.add(f"part-volume-{new_id()}-00000001", age=DAYS)
+    volumes.sweep()
+    is_started.set()
+    swept(volumes)
+    assert ceph.names() == []
+
+
+def test_sweep_removes_old_rbd_snapshots_of_killed_daemons(volumes: RbdVolumes, ceph: FakeRbd) -> None:
+    """An image of the image service would stay forever with them, and a volume would keep old blocks."""
+    base, volume_id, foreign = f"image-{new_id()}", small(ceph), ceph.add("foreign")
+    for found in (ceph.add(base, age=DAYS), ceph.found[f"volume-{volume_id}"], foreign):
+        for name, at in (("part-old", 0.0), ("mine", 0.0), ("part-new", 1e12)):
+            found.snapshots[name], found.snapshot_times[name] = found.path, at
+    for name in ("mine", "part-new"):
+        del ceph.found[base].snapshots[name]
+    swept(volumes)
+    assert ceph.names() == sorted([f"volume-{volume_id}", "foreign"])
+    assert sorted(ceph.found[f"volume-{volume_id}"].snapshots) == ["mine", "part-new"]
+    assert len(foreign.snapshots) == 3
+
+
 def test_sweep_removes_what_killed_daemons_left_a_day_ago(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     one, two, three = new_id(), new_id(), new_id()
     for volume_id in (one, two):
@@ -502,7 +535,7 @@ def test_sweep_removes_what_killed_daemons_left_a_day_ago(volumes: RbdVolumes, c
     ceph.found[f"volume-{two}"].parent = (ceph.found[f"image-{used}"].id, "")
     both = ceph.found[f"part-volume-{two}-00000003"] = ceph.found[f"volume-{two}"]
     trash(ceph, f"volume-{new_id()}")
-    volumes.sweep()
+    swept(volumes)
     assert ceph.names() == sorted(
         [
             f"volume-{one}",
@@ -583,7 +616,7 @@ def test_sweep_completes_interrupted_removals_and_leaves_the_trash_of_others(
     trash(ceph, ours, source="REMOVING", is_opened=False)
     kept = [trash(ceph, ours, source=source) for source in ("MIRRORING", "MIGRATION")]
     kept += [trash(ceph, "backup", source=source) for source in ("USER", "REMOVING")]
-    volumes.sweep()
+    swept(volumes)
     assert [name for name, _ in ceph.trashed.values()] == kept
 
 
@@ -604,7 +637,7 @@ def test_host_that_does_not_reach_ceph_says_so_once(
 
     ceph.before = lost
     with caplog.at_level(logging.ERROR):
-        volumes.sweep()
+        swept(volumes)
     assert caplog.messages == [
         "[volume] rbd_pool pool cannot be used by this host: rbd ls: couldn't connect to the cluster!"
     ]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import collections
 import datetime
 import functools
+import heapq
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.stored_backups import Interval, StoredBackups
 from nova_lite.db import backup_policies, images, instances, server_backups, services
 from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.server_backups import Waiting
 from nova_lite.image import snapshots
 from nova_lite.image.driver import ImageCall
 from nova_lite.objects import (
@@ -110,8 +112,10 @@ class ScheduledBackups:
 
     def _begin_due(self) -> None:
         limits = self.conf.server_backups
-        by_host = collections.Counter(self.db.read(server_backups.running).values())
-        for waiting in self.db.read(server_backups.startable):
+        running = self.db.read(server_backups.running)
+        by_host = collections.Counter(backup.host for backup in running)
+        by_project = collections.Counter(backup.project_id for backup in running)
+        for waiting in _in_turn(self.db.read(server_backups.startable), by_project):
             is_full = (
                 sum(by_host.values()) >= limits.max_running or by_host[waiting.host] >= limits.max_running_per_host
             )
@@ -122,6 +126,7 @@ class ScheduledBackups:
                 self._fail(waiting.backup_id, BackupStatus.PENDING, f"its window has passed: {reason}")
             elif not is_full and self._begin(waiting.backup_id):
                 by_host[waiting.host] += 1
+                by_project[waiting.project_id] += 1
 
     def _begin(self, backup_id: str) -> bool:
         """Begin a backup. Return False if it did not begin."""
@@ -281,6 +286,27 @@ class ScheduledBackups:
             self.db.write(server_backups.drop_backup_image, backup.image_id)
         self.images.discard(_call(backup))
         self.db.write(server_backups.forget_backup, backup)
+
+
+def _in_turn(waiting: Iterable[Waiting], running: Mapping[str, int]) -> Iterator[Waiting]:
+    """Yield the late backups, and then always the next one of the project with the fewest in ``running``.
+
+    The caller counts there what it begins. Among equal projects, and within a project, the order stays as it was.
+    """
+    queues: dict[str, collections.deque[tuple[int, Waiting]]] = {}
+    for position, backup in enumerate(waiting):
+        if backup.is_late:
+            yield backup
+        else:
+            queues.setdefault(backup.project_id, collections.deque()).append((position, backup))
+    projects = [(running[project_id], queue[0][0], project_id) for project_id, queue in queues.items()]
+    heapq.heapify(projects)
+    while projects:
+        project_id = heapq.heappop(projects)[-1]
+        queue = queues[project_id]
+        yield queue.popleft()[1]
+        if queue:
+            heapq.heappush(projects, (running[project_id], queue[0][0], project_id))
 
 
 def _now(uow: UnitOfWork) -> datetime.datetime:

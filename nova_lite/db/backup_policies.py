@@ -106,11 +106,17 @@ def delete(uow: UnitOfWork, context: RequestContext, policy_id: str) -> None:
 
 
 def run(uow: UnitOfWork, context: RequestContext, policy_id: str) -> list[ServerBackup]:
-    """Plan a backup of each target for now, and return the backups. They count as any other of the policy."""
+    """Plan a backup of each target for now, and return the backups. They count as any other of the policy.
+
+    A target whose backup by this policy waits or is being made gets no second one. A backup that waits for its moment
+    may begin at once.
+    """
     policy = _object(_visible(uow, context, policy_id, lock=True))
     now = uow.now.replace(microsecond=0)
+    found = server_backups.hastened(uow, policy.id)
     return [
-        server_backups.plan(uow, policy, server, now, now, now + RUN_WINDOW) for server in targets(uow, policy, uow.now)
+        found.get(server.uuid) or server_backups.plan(uow, policy, server, now, now, now + RUN_WINDOW)
+        for server in targets(uow, policy, uow.now)
     ]
 
 

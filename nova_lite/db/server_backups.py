@@ -181,6 +181,20 @@ def plan(
     return to_backup(row)
 
 
+def hastened(uow: UnitOfWork, policy_id: str) -> dict[str, ServerBackup]:
+    """Return the newest backup of a policy that waits or is being made, by server, after moving its moment to now.
+
+    A backup that was put off keeps its moment. A backup whose window has passed is left out: it does not begin. The
+    policy's row is locked.
+    """
+    waits = sa.and_(Row.policy_id == policy_id, Row.status == BackupStatus.PENDING, Row.deadline > uow.now)
+    uow.change(sa.update(Row).where(waits, Row.attempts == 0, Row.due_at > uow.now).values(due_at=uow.now))
+    is_made = sa.and_(Row.policy_id == policy_id, Row.status.in_((BackupStatus.RUNNING, BackupStatus.STORING)))
+    query = sa.select(Row).where(sa.or_(waits, is_made)).order_by(Row.id)
+    rows = uow.session.scalars(query.execution_options(populate_existing=True))
+    return {row.instance_uuid: to_backup(row) for row in rows}
+
+
 def drop_pending(uow: UnitOfWork, policy_id: str) -> None:
     """Delete the backups of a policy that have not begun."""
     _drop_pending(uow, Row.policy_id == policy_id)
@@ -216,26 +230,34 @@ class Waiting(NamedTuple):
     """Pending backup whose moment has come. ``host``: of its server, "" without one. ``reason``: why it was put off."""
 
     backup_id: str
+    project_id: str
     host: str
     is_late: bool
     reason: str | None
 
 
+class Running(NamedTuple):
+    """Backup that is being made. ``host``: of its server, "" without one."""
+
+    project_id: str
+    host: str
+
+
 def startable(uow: UnitOfWork) -> list[Waiting]:
     """Return the pending backups whose moment has come, those with the earliest deadlines first."""
-    query = sa.select(Row.uuid, Instance.host, Row.deadline, Row.reason)
+    query = sa.select(Row.uuid, Row.project_id, Instance.host, Row.deadline, Row.reason)
     query = query.join(Instance, Instance.uuid == Row.instance_uuid, isouter=True)
     query = query.where(Row.status == BackupStatus.PENDING, Row.due_at <= uow.now)
     return [
-        Waiting(backup_id, host or "", deadline <= uow.now, reason)
-        for backup_id, host, deadline, reason in uow.rows(query.order_by(Row.deadline, Row.due_at, Row.id))
+        Waiting(backup_id, project_id, host or "", deadline <= uow.now, reason)
+        for backup_id, project_id, host, deadline, reason in uow.rows(query.order_by(Row.deadline, Row.due_at, Row.id))
     ]
 
 
-def running(uow: UnitOfWork) -> dict[str, str]:
-    """Return the hosts of the backups that are being made, by the backups' uuids."""
-    query = sa.select(Row.uuid, Row.host).where(Row.status == BackupStatus.RUNNING)
-    return {backup_id: host or "" for backup_id, host in uow.rows(query)}
+def running(uow: UnitOfWork) -> list[Running]:
+    """Return the backups that are being made."""
+    query = sa.select(Row.project_id, Row.host).where(Row.status == BackupStatus.RUNNING)
+    return [Running(project_id, host or "") for project_id, host in uow.rows(query)]
 
 
 def candidate(uow: UnitOfWork, backup_id: str) -> tuple[ServerBackup, objects.Instance | None] | None:

@@ -112,7 +112,10 @@ class BackupPolicies(Extension):
 
     @declares(policies.RUN, status=202, response="server_backups")
     def run(self, req: Request, id: str) -> Response:
-        """Back up all servers of a policy now, within an hour, whatever its window."""
+        """Back up all servers of a policy now, within an hour, whatever its window.
+
+        A server whose backup by the policy waits or is being made gets no second one.
+        """
         planned = self.conductor.backup_policy_run(req.context, id)
         return Response({"server_backups": [server_backups.view(backup) for backup in planned]}, 202)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.conductor import scheduled_backups
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.db import backup_policies, images, models, server_backups, services
+from nova_lite.db.server_backups import Waiting
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import BackupStatus, Image, ServerBackup
+from nova_lite.objects import BackupPolicy, BackupStatus, Image, ServerBackup
+from nova_lite.objects.backup import Every
 from nova_lite.operations import states
 from tests.support.backup_world import DATA, HOUR, Backups, Killed
 from tests.support.statements import counting
@@ -187,6 +190,37 @@ def test_limits_of_running_backups_hold(world: Backups) -> None:
     world.age(deadline=2 * HOUR)
     world.backups.run()
     assert world.row.reason == "its window has passed: other backups took all of its slots"
+
+
+def test_project_with_many_backups_leaves_slots_to_others(world: Backups) -> None:
+    world.conf.set_override("max_running_per_host", 9, "server_backups")
+    world.conf.set_override("max_running", 2, "server_backups")
+    for _ in range(4):
+        world.built()
+    world.make_due()
+    world.backups.run()
+    assert len(world.rows(status="running")) == 2, "all slots are of a project that is alone"
+    (other,) = world.create(world.context(project="p2"))
+    built = sa.update(models.Instance).where(models.Instance.uuid == other)
+    built = built.values(host=world.host, vm_state="active", task_state=None)
+    world.db.write(lambda uow: uow.change(built))
+    wanted = BackupPolicy(name="p", every=Every.HOUR, keep_hourly=2, all_servers=True)
+    policy = world.db.write(backup_policies.create, world.conf, world.context(project="p2"), wanted)
+    world.make_due(policy)
+    world.finish()
+    world.backups.run()
+    assert sorted(row.project_id for row in world.rows(status="running")) == ["p1", "p2"]
+
+
+def test_backups_of_projects_begin_in_turn() -> None:
+    running = Counter({"a": 2})
+    waiting = [Waiting(f"{name}{number}", name, "h", False, None) for name in "ab" for number in range(4)]
+    late = Waiting("late", "a", "h", True, None)
+    begun = []
+    for backup in scheduled_backups._in_turn([*waiting, late], running):
+        begun.append(backup.backup_id)
+        running[backup.project_id] += not backup.is_late
+    assert begun == ["late", "b0", "b1", "a0", "b2", "a1", "b3", "a2", "a3"]
 
 
 class Killer:

@@ -166,6 +166,53 @@ def test_change_of_a_policy_drops_what_waits_and_delete_keeps_what_is_complete(
     assert [item.id for item in backups(db)] == [first.id]
 
 
+@pytest.mark.parametrize("status", ["pending", "running", "storing"])
+def test_backup_that_waits_or_is_made_is_returned_instead_of_a_second_one(
+    db: Database, conf: cfg.ConfigOpts, status: str
+) -> None:
+    policy, other = made(db, conf), made(db, conf)
+    uuids = [server(db) for _ in range(2)]
+    first = db.write(backup_policies.run, make.context(), policy.id)
+    for backup in first:
+        set_backup(db, backup.id, status=status, scheduled_for=backup.scheduled_for - datetime.timedelta(minutes=5))
+    again = db.write(backup_policies.run, make.context(), policy.id)
+    assert [(item.id, item.instance_uuid) for item in again] == [
+        (item.id, uuid) for item, uuid in zip(first, uuids, strict=True)
+    ]
+    assert len(backups(db)) == 2
+    of_other = db.write(backup_policies.run, make.context(), other.id)
+    assert not {item.id for item in first} & {item.id for item in of_other}
+
+
+@pytest.mark.parametrize(
+    "values", [{"status": "complete"}, {"status": "failed"}, {"deadline": datetime.datetime(2020, 1, 1)}]
+)
+def test_ended_or_late_backup_is_followed_by_a_new_one(
+    db: Database, conf: cfg.ConfigOpts, values: dict[str, Any]
+) -> None:
+    policy = made(db, conf)
+    server(db)
+    (first,) = db.write(backup_policies.run, make.context(), policy.id)
+    set_backup(db, first.id, scheduled_for=first.scheduled_for - LONG_AGO, **values)
+    (second,) = db.write(backup_policies.run, make.context(), policy.id)
+    assert second.id != first.id
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_backup_that_waits_for_its_moment_may_begin_at_once_unless_it_was_put_off(
+    db: Database, conf: cfg.ConfigOpts, attempts: int
+) -> None:
+    policy = made(db, conf)
+    server(db)
+    (first,) = db.write(backup_policies.run, make.context(), policy.id)
+    later = first.due_at + datetime.timedelta(minutes=9)
+    set_backup(db, first.id, due_at=later, attempts=attempts)
+    (second,) = db.write(backup_policies.run, make.context(), policy.id)
+    assert second.id == first.id
+    assert (second.due_at == later) == bool(attempts)
+    assert bool(db.read(server_backups.startable)) != bool(attempts)
+
+
 def test_status_names_servers_without_their_last_backup(db: Database, conf: cfg.ConfigOpts) -> None:
     policy, uuid = made(db, conf), server(db)
     fresh = server(db, launched_at=db.read(lambda uow: uow.now))

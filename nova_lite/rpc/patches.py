@@ -194,9 +194,13 @@ def _give_up_during_alarms() -> None:
 
 
 def _reset(used: Any) -> None:
-    """Reset the connection: with a linger of 0 seconds, a close discards unread data at both ends (socket(7))."""
+    """Reset the connection: with a linger of 0 seconds, a close discards unread data at both ends (socket(7)).
+
+    Nothing waits for the broker: neither a channel that is closed later, nor the end of TLS.
+    """
     with contextlib.suppress(AttributeError, OSError):  # the connection may be lost already
         sock = used.channel.connection.transport.sock
+        sock.settimeout(0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     used.connection.collect()
 
@@ -205,29 +209,34 @@ def _reset(used: Any) -> None:
 
 
 def _leave_stalled_connections() -> None:
-    """Use no connection again on which the broker has not confirmed a message in time.
+    """Reset a connection on which the broker has not confirmed a message in time.
 
     oslo.messaging keeps it for the next message. TCP waits twice as long after each lost packet, so a connection may
-    stand still for minutes, while a new one works at once.
-    """
-    publish, reset = impl_rabbit.Connection._publish, impl_rabbit.Connection.reset
+    stand still for minutes, while a new one works at once. It is reset before oslo.messaging and kombu close its
+    channels, since they would wait for the broker as long again.
 
-    def publish_in_time(used: Any, *arguments: Any, **options: Any) -> None:
+    The first message to an exchange over a connection declares it. oslo.messaging waits for that as long as for
+    heartbeats, so the message's own time limit is set before.
+    """
+    publish = impl_rabbit.Connection._publish
+
+    def publish_in_time(
+        used: Any,
+        exchange: Any,
+        msg: Any,
+        routing_key: str | None = None,
+        timeout: float | None = None,
+        transport_options: Any = None,
+    ) -> None:
         try:
-            publish(used, *arguments, **options)
+            if not (exchange.passive or exchange.name in used._declared_exchanges):
+                used.set_transport_socket_timeout(timeout)
+            publish(used, exchange, msg, routing_key, timeout, transport_options)
         except TimeoutError:
-            used.nova_lite_stalled = True
+            _reset(used)
             raise
 
-    def reset_or_leave(used: Any) -> None:
-        if getattr(used, "nova_lite_stalled", False):
-            used.nova_lite_stalled = False
-            _reset(used)
-            used._set_current_channel(None)
-        reset(used)
-
     impl_rabbit.Connection._publish = publish_in_time
-    impl_rabbit.Connection.reset = reset_or_leave
 
 
 # --- refused-messages: a queue has no leader for a moment
@@ -635,11 +644,7 @@ PATCHES = (
     Patch(
         "stalled-connections",
         "a connection on which a message was not confirmed in time is replaced",
-        (
-            Target(_RABBIT, "_publish", ("self", "exchange", "msg", "routing_key", "timeout", "transport_options")),
-            Target(_RABBIT, "reset", ("self",)),
-            Target(_RABBIT, "_set_current_channel", ("self", "new_channel")),
-        ),
+        (Target(_RABBIT, "_publish", ("self", "exchange", "msg", "routing_key", "timeout", "transport_options")),),
         _leave_stalled_connections,
         essential=True,
     ),

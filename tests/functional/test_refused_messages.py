@@ -4,12 +4,17 @@ on a connection that stands still.
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import amqp.channel
+import amqp.spec
+import amqp.transport
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
@@ -35,9 +40,10 @@ class Bus:
 
     proxy: Proxy
 
-    def __init__(self, conf: cfg.ConfigOpts, vhost: str, port: int) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, vhost: str, port: int, brokers: int = 1) -> None:
         self._vhost = vhost
-        self._transport = messaging.get_rpc_transport(conf, f"rabbit://guest:guest@127.0.0.1:{port}/{vhost}")
+        addresses = ",".join([f"guest:guest@127.0.0.1:{port}"] * brokers)
+        self._transport = messaging.get_rpc_transport(conf, f"rabbit://{addresses}/{vhost}")
         target = messaging.Target(topic=TOPIC, server="here")
         self._server = messaging.get_rpc_server(self._transport, target, [Endpoint()])
         self._server.start()
@@ -62,13 +68,14 @@ class Bus:
 
 
 @pytest.fixture
-def bus(tmp_path: Path) -> Iterator[Bus]:
+def bus(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bus]:
+    """Return a bus. The parameter is the number of its brokers, by default one."""
     patches.install()
     vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
     rabbitmqctl("add_vhost", vhost)
     rabbitmqctl("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
     with Proxy(5672) as proxy:
-        made = Bus(make_conf(tmp_path), vhost, proxy.port)
+        made = Bus(make_conf(tmp_path), vhost, proxy.port, getattr(request, "param", 1))
         made.proxy = proxy
         try:
             yield made
@@ -124,35 +131,58 @@ def _soon(call: Callable[[], int]) -> int:
     raise AssertionError("the broker goes on to refuse")
 
 
-def test_connection_on_which_a_message_was_not_confirmed_in_time_is_not_used_again(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_first", [False, True], ids=["later message", "first message"])
+@pytest.mark.parametrize("bus", [1, 2], indirect=True, ids=["one broker", "two brokers"])
+def test_connection_on_which_a_message_was_not_confirmed_in_time_is_reset_and_not_used_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
     assert bus.call(1) == 1
-    senders: list[Any] = []
+    held = Held(monkeypatch)
     publish = impl_rabbit.Connection._publish
 
-    def publish_and_note(used: Any, exchange: Any, *arguments: Any, **options: Any) -> None:
-        if exchange.name:  # the default exchange leads to a caller's own queue: such a message is a reply
-            senders.append(used)
+    def hold_and_publish(used: Any, exchange: Any, *arguments: Any, **options: Any) -> None:
+        if exchange.name and held.port is None:  # the default exchange leads to a caller's own queue: this is no reply
+            held.port = port_of(used.channel.connection.transport)
+            bus.proxy.hold(held.port)
+            used._declared_exchanges = set() if is_first else {exchange.name}
         publish(used, exchange, *arguments, **options)
 
-    monkeypatch.setattr(impl_rabbit.Connection, "_publish", publish_and_note)
+    monkeypatch.setattr(impl_rabbit.Connection, "_publish", hold_and_publish)
+    with pytest.raises(messaging.MessageDeliveryFailure):
+        bus.call(2, timeout=1)
+    assert held.lingers == [(1, 0)], "the connection is reset"
+    assert held.waits == ([(amqp.spec.Exchange.Declare, 1.0)] if is_first else []), "its channels wait for nothing else"
     assert [bus.call(value) for value in range(4)] == [0, 1, 2, 3]
-    held = {local_port(used) for used in senders}
-    for port in held:
-        bus.proxy.hold(port)
-    failed = 0
-    while failed <= len(held):
-        try:
-            assert bus.call(4, timeout=1) == 4
-            break
-        except messaging.MessageDeliveryFailure:
-            failed += 1
-    assert 0 < failed <= len(held), "each of them fails once"
-    assert local_port(senders[-1]) not in held
     bus.proxy.cut()  # else the end of the transport waits for held connections
     bus.proxy.restore()
 
 
-def local_port(used: Any) -> int:
-    return int(used.channel.connection.transport.sock.getsockname()[1])
+def port_of(used: Any) -> int:
+    return int(used.sock.getsockname()[1])
+
+
+class Held:
+    """The connection from ``port``. ``lingers``: with which it was closed. ``waits``: methods after which its channels
+    wait for a reply, each with its time limit.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.port: int | None = None
+        self.lingers: list[tuple[int, ...]] = []
+        self.waits: list[tuple[Any, float]] = []
+        close, send = amqp.transport._AbstractTransport.close, amqp.channel.Channel.send_method
+
+        def close_and_note(used: Any) -> None:
+            if used.sock is not None and port_of(used) == self.port:
+                linger = used.sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+                self.lingers.append(struct.unpack("ii", linger))
+            close(used)
+
+        def send_and_note(used: Any, method: Any, *arguments: Any, **options: Any) -> Any:
+            transport = used.connection.transport
+            if options.get("wait") and port_of(transport) == self.port:
+                self.waits.append((method, transport.sock.gettimeout()))
+            return send(used, method, *arguments, **options)
+
+        monkeypatch.setattr(amqp.transport._AbstractTransport, "close", close_and_note)
+        monkeypatch.setattr(amqp.channel.Channel, "send_method", send_and_note)

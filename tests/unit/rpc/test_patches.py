@@ -7,12 +7,16 @@ import contextlib
 import errno
 import importlib.metadata
 import logging
+import socket
+import ssl
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
+import amqp.transport
 import pytest
 from packaging.requirements import Requirement
 
@@ -137,6 +141,33 @@ class LostConnection:
     def _transport_socket_timeout(self, timeout: float) -> Iterator[None]:
         self.timeouts.append(timeout)
         yield
+
+
+def tls_pair() -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    """Return the ends of a TLS connection without certificates."""
+    contexts = [ssl.SSLContext(side) for side in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER)]
+    for context in contexts:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("aNULL:@SECLEVEL=0")
+    contexts[0].check_hostname, contexts[0].verify_mode = False, ssl.CERT_NONE
+    mine, other = socket.socketpair()
+    with futures.ThreadPoolExecutor(1) as pool:
+        served = pool.submit(contexts[1].wrap_socket, other, server_side=True)
+        return contexts[0].wrap_socket(mine), served.result(60)
+
+
+def test_reset_of_a_tls_connection_does_not_wait_for_a_broker_that_stands_still() -> None:
+    mine, broker = tls_pair()
+    transport = amqp.transport.SSLTransport("nowhere")
+    transport.sock = mine
+    channel = types.SimpleNamespace(connection=types.SimpleNamespace(transport=transport))
+    used = types.SimpleNamespace(channel=channel, connection=types.SimpleNamespace(collect=transport.close))
+    with futures.ThreadPoolExecutor(1) as pool:
+        try:
+            pool.submit(patches._reset, used).result(10)
+        finally:
+            broker.close()
+    assert transport.sock is None
 
 
 def test_server_stops_although_its_connection_is_lost() -> None:

@@ -91,8 +91,9 @@ class QemuImg:
         command = ["qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target]
         run_checked(check, "prlimit", *limits, *command)
 
-    def encrypt(self, source: str, source_format: str, target: str, passphrase: str) -> None:
-        """Write the content of a disk into ``target``, a LUKS file that is not smaller.
+    def encrypt(self, source: str, source_format: str, target: str, passphrase: str, check: Callable[[], None]) -> None:
+        """Write the content of a disk into ``target``, a LUKS file that is not smaller. ``check`` may cancel it by
+        raising.
 
         qemu-img reads the passphrase from an anonymous file, so that neither a disk nor its command line has it.
         """
@@ -101,7 +102,8 @@ class QemuImg:
         descriptor = os.memfd_create("key")
         try:
             os.write(descriptor, passphrase.encode())
-            run(
+            run_checked(
+                check,
                 *("prlimit", f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", "qemu-img", "convert", "-n"),
                 *("--object", f"secret,id=key,file=/proc/self/fd/{descriptor}", "--image-opts", "--target-image-opts"),
                 *(reading, writing),
@@ -176,10 +178,10 @@ def _option(value: str) -> str:
     return value.replace(",", ",,")
 
 
-def run(*command: str, pass_fds: Sequence[int] = ()) -> bytes:
+def run(*command: str) -> bytes:
     """Run a program and return its standard output. Raises `VirtDriverError` with the last line of its errors."""
     try:
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=pass_fds)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
         raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     if result.returncode != 0:
@@ -190,14 +192,16 @@ def run(*command: str, pass_fds: Sequence[int] = ()) -> bytes:
     return result.stdout
 
 
-def run_checked(check: Callable[[], None], *command: str) -> None:
+def run_checked(check: Callable[[], None], *command: str, pass_fds: Sequence[int] = ()) -> None:
     """Run a program that may take long. ``check`` is called every second, and may end it by raising.
 
     Raises as `run`.
     """
     with tempfile.TemporaryFile() as errors:
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=pass_fds
+            )
         except OSError as error:
             raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
         try:

@@ -9,6 +9,7 @@ import calendar
 import errno
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,8 +133,11 @@ class Rbd:
         return output
 
     @contextmanager
-    def output(self, verb: str, *arguments: str) -> Iterator[Any]:
-        """Yield the output of ``rbd`` as a stream, which the caller reads to its end. Raises `RbdFailure`."""
+    def output(self, verb: str, *arguments: str, timeout: float) -> Iterator[Any]:
+        """Yield the output of ``rbd`` as a stream, which the caller reads to its end. Raises `RbdFailure`.
+
+        After ``timeout`` the program is killed. So the stream ends, and the failure replaces any error of the caller.
+        """
         try:
             process = subprocess.Popen(
                 self._command(verb, arguments),
@@ -144,18 +148,31 @@ class Rbd:
             )
         except OSError as error:
             raise _cannot_run(error) from error
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            process.kill()
+
+        timer = threading.Timer(timeout, end)
+        timer.daemon = True
+        timer.start()
+        too_late = RbdFailure(f"rbd {verb}: no end within {timeout:g} s", errno.ETIMEDOUT)
         try:
             yield process.stdout
-            status = process.wait(SHORT)
-        except BaseException:
+            status = process.wait()
+        except BaseException as error:
             process.kill()
             process.wait()
+            if is_late.is_set() and isinstance(error, Exception):
+                raise too_late from error
             raise
         finally:
+            timer.cancel()
             assert process.stdout is not None
             process.stdout.close()
         if status != 0:
-            raise RbdFailure(f"rbd {verb}: it ended with status {status}", status)
+            raise too_late if is_late.is_set() else RbdFailure(f"rbd {verb}: it ended with status {status}", status)
 
     def _command(self, verb: str, arguments: tuple[str, ...]) -> list[str]:
         return ["rbd", *self._options, *verb.split(), *arguments]

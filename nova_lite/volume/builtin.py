@@ -16,6 +16,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -52,6 +53,8 @@ class BuiltInVolumes(VolumeBackend):
     def __init__(self, conf: cfg.ConfigOpts, fetch_image: FetchImage) -> None:
         super().__init__(conf, fetch_image)
         self.room = disk_room.of_host(conf)
+        #: Seconds in which a copy has to end.
+        self.copy_seconds = float(conf.volume.task_deadline)
 
     @abc.abstractmethod
     def has(self, volume_id: str) -> bool:
@@ -124,8 +127,17 @@ class BuiltInVolumes(VolumeBackend):
     # --- files
 
     def room_kept(self, path: str) -> Callable[[], None]:
-        """Return the check to call while the file ``path`` is written. It raises when the disk is nearly full."""
-        return self.room.kept(os.path.dirname(path), lambda: None, "data of volumes")
+        """Return the check to call while the file ``path`` is written.
+
+        It raises when the disk is nearly full, and after `copy_seconds`: the storage may not answer.
+        """
+        end = time.monotonic() + self.copy_seconds
+
+        def require_time() -> None:
+            if time.monotonic() >= end:
+                raise exceptions.VirtDriverError(reason=f"data of volumes: no end within {self.copy_seconds:g} s")
+
+        return self.room.kept(os.path.dirname(path), require_time, "data of volumes")
 
     def copy_sparse(self, source: str, target: str) -> None:
         """Copy into an existing file. Blocks are copied only if the file system cannot share them, and if they fit."""

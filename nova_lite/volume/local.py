@@ -127,7 +127,7 @@ class LocalVolumes(BuiltInVolumes):
             require_fits(image, info.virtual_size, size)
             if key is not None:
                 self.room.require(os.path.dirname(part), info.virtual_size, "encrypted data of a volume")
-                qemu_img.encrypt(fetched, info.format, part, key.passphrase)
+                qemu_img.encrypt(fetched, info.format, part, key.passphrase, self.room_kept(part))
             elif info.format == "raw":
                 self.copy_sparse(fetched, part)
             else:

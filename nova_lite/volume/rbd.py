@@ -304,7 +304,7 @@ class RbdVolumes(BuiltInVolumes):
 
     def _sum_of(self, name: str, size: int) -> str:
         """Return the sum of an image's data, as backups have it."""
-        with self._rbd.output("export", _QUIET, self._spec(name), "-") as stream:
+        with self._rbd.output("export", _QUIET, self._spec(name), "-", timeout=self._long) as stream:
             return content_sum(
                 size, ((start, stream.read(min(CHUNK, size - start))) for start in range(0, size, CHUNK))
             )

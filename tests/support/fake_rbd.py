@@ -89,7 +89,7 @@ class FakeRbd(Rbd):
         return json.dumps(result).encode()
 
     @contextlib.contextmanager
-    def output(self, verb: str, *arguments: str) -> Iterator[Any]:
+    def output(self, verb: str, *arguments: str, timeout: float) -> Iterator[Any]:
         self.before(verb, arguments)
         with self._data(_parsed(arguments)[1][0].partition("/")[2]).open("rb") as file:
             yield file

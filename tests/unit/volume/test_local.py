@@ -466,6 +466,17 @@ def test_image_of_a_new_volume_without_room_is_not_fetched(volumes: LocalVolumes
     assert names(volumes) == []
 
 
+def test_copy_that_takes_too_long_is_ended(volumes: LocalVolumes) -> None:
+    """The storage does not answer. Otherwise two such copies would stop all work on volumes of a host."""
+    check = volumes.room_kept(volumes.path(new_id()))
+    volumes.copy_seconds = -1.0
+    late = volumes.room_kept(volumes.path(new_id()))
+    volumes.prepare_directory(volumes.conf.volume.store_path)
+    check()
+    with pytest.raises(exceptions.VirtDriverError, match="data of volumes: no end within"):
+        late()
+
+
 def test_copy_that_shares_blocks_needs_no_room(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[str] = []
     volume_id = filled(volumes, 4)

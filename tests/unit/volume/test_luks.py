@@ -38,8 +38,8 @@ def test_data_are_written_and_read_with_the_passphrase_of_the_header_alone(tmp_p
     write(path, "secret")
     qemu_img = QemuImg(make.conf("sqlite://", tmp_path))
     with pytest.raises(exceptions.VirtDriverError, match="Invalid password"):
-        qemu_img.encrypt(str(plain), "raw", str(path), "another")
-    qemu_img.encrypt(str(plain), "raw", str(path), "secret")
+        qemu_img.encrypt(str(plain), "raw", str(path), "another", lambda: None)
+    qemu_img.encrypt(str(plain), "raw", str(path), "secret", lambda: None)
     assert b"a guest's data" not in path.read_bytes()
     secret = tmp_path / "passphrase"
     secret.write_text("secret")

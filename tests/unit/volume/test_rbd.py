@@ -689,11 +689,44 @@ def test_failure_of_the_program_is_one_line(program: Path, tmp_path: Path, monke
     with pytest.raises(RbdFailure, match=r"rbd ls: no end within 0\.01 s"):
         Rbd("/c", None).run("ls", timeout=0.01)
     script(program, "echo some; exit 5")
-    with pytest.raises(RbdFailure, match="ended with status 5"), Rbd("/c", None).output("export", "x") as stream:
+    with (
+        pytest.raises(RbdFailure, match="ended with status 5"),
+        Rbd("/c", None).output("export", "x", timeout=60.0) as stream,
+    ):
         assert stream.read() == b"some\n"
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     with pytest.raises(RbdFailure, match=r"rbd cannot be run: .*ceph-common"):
         Rbd("/c", None).run("ls")
+
+
+@pytest.mark.timeout(50)
+@pytest.mark.parametrize("stops_at", ["its output", "its end"])
+def test_program_whose_output_is_read_is_ended_in_time(program: Path, stops_at: str) -> None:
+    """A placement group is inactive. What the reader makes of the short output does not matter."""
+    script(program, "exec sleep 60" if stops_at == "its output" else "echo all; exec sleep 60 >&-")
+    with (
+        pytest.raises(RbdFailure, match=r"rbd export: no end within 0\.01 s$") as caught,
+        Rbd("/c", None).output("export", "x", timeout=0.01) as stream,
+    ):
+        read = stream.read()
+        if not read:
+            raise exceptions.BackupDamaged(backup_id="x", reason="the copy differs")
+    assert caught.value.status == errno.ETIMEDOUT
+
+
+def test_restoration_that_ceph_does_not_answer_is_ended(
+    volumes: RbdVolumes, ceph: FakeRbd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume_id, limits = small(ceph), list[float]()
+    backup, output = backup_of(volumes, volume_id), ceph.output
+
+    def limited(verb: str, *arguments: str, timeout: float) -> Any:
+        limits.append(timeout)
+        return output(verb, *arguments, timeout=timeout)
+
+    monkeypatch.setattr(ceph, "output", limited)
+    restore(volumes, backup, volume_id)
+    assert limits == [volumes.conf.volume.task_deadline]
 
 
 def test_times_of_ceph_are_read() -> None:

@@ -13,6 +13,7 @@ import enum
 import errno
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -27,7 +28,7 @@ _GENERATION = re.compile(r"(\d{8})\.json")
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _PUBLISHED, _JOINED = "{:08}.backups", "site-"
 #: Files and directories are for the conductors of both sites, which share a group.
-_MODE, _DIRECTORY_MODE = 0o660, 0o770
+_MODE, _DIRECTORY_MODE = 0o660, 0o2770
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class SiteJournal:
         directory = os.path.join(self._directory, _checked(server_id))
         path = os.path.join(directory, f"{generation.number:08}.json")
         with _translated():
-            os.makedirs(directory, mode=_DIRECTORY_MODE, exist_ok=True)
+            _prepare(directory)
             descriptor, temporary = tempfile.mkstemp(prefix=files.TEMPORARY, dir=directory)
             try:
                 with os.fdopen(descriptor, "wb") as file:
@@ -118,8 +119,10 @@ class SiteJournal:
 
     def join(self, server_id: str) -> None:
         """Record that this site has a server for the replica."""
-        path = os.path.join(self._directory, _checked(server_id), f"{_JOINED}{self.site}")
+        directory = os.path.join(self._directory, _checked(server_id))
+        path = os.path.join(directory, f"{_JOINED}{self.site}")
         with _translated():
+            _prepare(directory)
             files.write_atomically(path, b"", mode=_MODE)
 
     def other_site(self, server_id: str) -> str | None:
@@ -139,6 +142,18 @@ class SiteJournal:
     def _read(self, server_id: str, name: str, kind: type[T]) -> T:
         with open(os.path.join(self._directory, _checked(server_id), name), "rb") as file:
             return msgspec.json.decode(file.read(), type=kind)
+
+
+def _prepare(directory: str) -> None:
+    """Make a server's directory. Its mode does not follow the umask, and a cut mode is repaired by the owner or root.
+
+    Raises `FileNotFoundError` without the journal's own directory, which may not be mounted.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory)
+    found = os.stat(directory)
+    if stat.S_IMODE(found.st_mode) != _DIRECTORY_MODE and os.geteuid() in (0, found.st_uid):
+        os.chmod(directory, _DIRECTORY_MODE)
 
 
 @contextlib.contextmanager

@@ -95,8 +95,13 @@ def insert(
     policy_id: str,
     role: SiteRole,
     generation: int,
+    known: Sequence[ServerBackup] | None = None,
 ) -> None:
-    """Make a server a replicated one. Raises as `check`."""
+    """Make a server a replicated one. Raises as `check`.
+
+    ``known``: last backups of a generation that the journal had before. Earlier backups of the site may be of another
+    line, so only later ones are published. In a new journal, backups count since the server's disk was last built.
+    """
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     check(uow, context, instance_uuid, policy_id, off=role is SiteRole.REPLICA)
     uow.session.add(
@@ -106,6 +111,8 @@ def insert(
             policy_id=policy_id,
             generation=generation,
             backups=[],
+            published=known[-1].id if known else None,
+            since=instance.launched_at if known is None else uow.now,
             updated_at=uow.now,
         )
     )
@@ -164,19 +171,24 @@ def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration
     if found is None or found.row.generation >= newest.number:
         return
     row, instance = found
+    is_next = newest.number == row.generation + 1
     row.generation, row.updated_at, row.reason = newest.number, uow.now, None
-    # The other site may not have restored the last backup yet, so its data stay.
-    row.published = (row.backup_id or row.published) if newest.site != site else None
+    # The next site begins with these backups until others are published, so their data stay.
+    row.published = newest.backups[-1].id if newest.backups else None
     row.backup_id = row.action_id = row.image_id = None
     row.backups = []
     if newest.site != site:
         instance.site_role = SiteRole.REPLICA
     elif newest.reason is Reason.ROLLED_BACK:
-        instance.site_role, row.since = SiteRole.PRIMARY, uow.now
+        instance.site_role = SiteRole.PRIMARY
+        if not is_next:  # Backups of generations that this site has missed may be of another line.
+            row.since = uow.now
     else:
         instance.site_role = SiteRole.ARRIVING
         row.backups = [msgspec.to_builtins(backup) for backup in newest.backups]
-        row.image_id = str(uuid.uuid5(_NAMESPACE, f"{row.server_id}/{newest.number}"))
+        # A journal that was made anew counts from 1 again, and its images differ by their backup.
+        last = newest.backups[-1].id if newest.backups else ""
+        row.image_id = str(uuid.uuid5(_NAMESPACE, f"{row.server_id}/{newest.number}/{last}"))
     uow.session.flush()
 
 

@@ -62,8 +62,10 @@ def enable(app: App, args: argparse.Namespace) -> None:
     """Write the first generation, unless an interrupted attempt has done so, and then the row."""
     journal = _journal(app)
     app.db.read(replicated_servers.check, app.context, args.server, args.policy, off=False)
-    newest = journal.find(args.server)
-    if newest is None:
+    newest, known = journal.find(args.server), None
+    if newest is not None:
+        known = journal.last_backups(args.server, newest)
+    else:
         newest = _generation(app, journal, 1, Reason.ENABLED)
         if not journal.write(args.server, newest):
             raise exceptions.InvalidInput(reason="the journal has just got a generation of it: try again")
@@ -71,7 +73,8 @@ def enable(app: App, args: argparse.Namespace) -> None:
         raise exceptions.InvalidInput(reason=f"the journal says that site {newest.site} runs this server")
     journal.join(args.server)
     app.db.write(
-        replicated_servers.insert, app.context, args.server, args.server, args.policy, SiteRole.PRIMARY, newest.number
+        replicated_servers.insert,
+        *(app.context, args.server, args.server, args.policy, SiteRole.PRIMARY, newest.number, known),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,9 @@ from nova_lite.backups import disk_data
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
 from nova_lite.base import exceptions
 from nova_lite.conductor.replication import Replication, SiteRights
-from nova_lite.db import models, replicated_servers, server_backups
+from nova_lite.db import backup_policies, models, replicated_servers, server_backups
 from nova_lite.image import store
-from nova_lite.objects import BuildOutcome, BuildResult
+from nova_lite.objects import BackupStatus, BuildOutcome, BuildResult, ServerBackup
 from nova_lite.objects.replication import ReplicatedServer, SiteRole
 from nova_lite.operations.states import PowerState
 from tests.support.backup_world import Killed
@@ -65,9 +67,19 @@ class Site(InRepository):
         self.insert(server_id, REPLICA, 1)
         self.journal.join(server_id)
 
-    def insert(self, server_id: str, role: SiteRole, generation: int) -> None:
+    def insert(self, server_id: str, role: SiteRole, generation: int, known: list[ServerBackup] | None = None) -> None:
         context = self.context(admin=True)
-        self.db.write(replicated_servers.insert, context, self.uuid, server_id, self.policy.id, role, generation)
+        arguments = (context, self.uuid, server_id, self.policy.id, role, generation, known)
+        self.db.write(replicated_servers.insert, *arguments)
+
+    def roll_back(self) -> None:
+        """Do as the operator's command does."""
+        newest = self.journal.newest(self.uuid)
+        following = SiteGeneration(
+            number=newest.number + 1, site=self.name, reason=Reason.ROLLED_BACK, written_at=newest.written_at
+        )
+        following.backups = self.journal.last_backups(self.uuid, newest)
+        assert self.journal.write(self.uuid, following)
 
     def fail_over(self) -> None:
         self.db.write(replicated_servers.leave, self.uuid)
@@ -302,6 +314,99 @@ def test_failover_that_is_taken_back_leaves_the_server_where_it_is(sites: Sites)
     sites.first.user_wants("start")
     sites.first.obey()
     assert sites.guests == (True, False)
+
+
+def test_failover_that_is_taken_back_keeps_the_data_that_the_replica_begins_with(sites: Sites) -> None:
+    """Retention keeps one backup of a day. The last backup is a whole disk, because the guest is off."""
+    first = sites.first
+    retention = {"keep_hourly": 0, "keep_daily": 7}
+    first.db.write(backup_policies.update, first.context(), first.policy.id, retention)
+    published = first.make()
+    sites.live(1)
+    first.fail_over()
+    for _ in range(3):
+        first.replication.run()
+        first.obey()
+        first.backups.run()
+        first.obey()
+    first.disk[-3:] = b"off"
+    last = first.server.backup_id
+    first.stored.run()
+
+    def make_whole(uow: Any) -> None:
+        row = uow.session.query(models.ServerBackup).filter_by(uuid=last).one()
+        assert row.status == BackupStatus.COMPLETE
+        row.base_id, row.increments = None, 0
+
+    first.db.write(make_whole)
+    first.roll_back()
+    first.replication._follow(first.server)
+    first.backups.run()
+    first.stored.run()
+    assert str(published.snapshot) in first.repository.snapshots
+    first.replication.run()
+    offered = first.journal.last_backups(first.uuid, first.journal.newest(first.uuid))
+    assert [backup.id for backup in offered] == [last], "the last backup is of the same line"
+    assert first.server.published == last
+
+
+def test_replication_enabled_again_publishes_no_backup_of_another_line(sites: Sites) -> None:
+    first, second = sites.first, sites.second
+    first.make()
+    sites.live(1)
+    first.fail_over()
+    sites.live()
+    second.disk[:6] = b"abroad"
+    second.fail_over()
+    sites.live()
+    newest = first.journal.newest(first.uuid)
+    begun = first.journal.last_backups(first.uuid, newest)
+    first.db.write(replicated_servers.remove, first.uuid)
+    first.insert(first.uuid, PRIMARY, newest.number, begun)
+    first.replication.run()
+    assert first.journal.last_backups(first.uuid, newest) == begun
+    assert first.server.published == begun[-1].id
+    newer = first.make()
+    sites.live(1)
+    assert first.server.published == newer.id
+
+
+def test_journal_made_anew_restores_no_image_of_an_earlier_generation(sites: Sites) -> None:
+    first, second = sites.first, sites.second
+    for site in (first, second):
+        site.make()
+        site.fail_over()
+        sites.live()
+    first.directory.rename(first.directory.with_name("gone"))
+    first.directory.mkdir()
+    for site in (first, second):
+        site.db.write(replicated_servers.remove, site.uuid)
+    first.enable()
+    second.insert(first.uuid, REPLICA, 1)
+    second.journal.join(first.uuid)
+    first.disk[:5] = b"newer"
+    first.make()
+    sites.live(1)
+    first.fail_over()
+    sites.live()
+    assert (sites.roles, sites.guests) == ((REPLICA, PRIMARY), (False, True))
+    assert bytes(second.disk).startswith(b"newer")
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_directory_of_a_server_is_for_the_group_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    journal = SiteJournal(str(tmp_path), "a")
+    server_id = "00000000-0000-4000-8000-000000000000"
+    first = SiteGeneration(number=1, site="a", reason=Reason.ENABLED, written_at=datetime.datetime(2026, 1, 1))
+    before = os.umask(umask)
+    try:
+        assert journal.write(server_id, first)
+        assert stat.S_IMODE((tmp_path / server_id).stat().st_mode) == 0o2770
+        (tmp_path / server_id).chmod(0o2750)
+        journal.join(server_id)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / server_id).stat().st_mode) == 0o2770, "enable repairs it"
 
 
 def test_generation_is_written_by_one_site(sites: Sites) -> None:

@@ -98,8 +98,8 @@ make_directories() {
     install -d -m 0755 "$HOSTS/$ADDRESS"
     install -d -m 0750 -o libvirt-qemu -g libvirt-qemu "$BASE/lib/qemu"
     cp -a /etc/libvirt/. "$BASE/etc/"
-    # Definitions are this machine's; the filters are everybody's.
-    rm -rf "$BASE"/etc/qemu/*.xml "$BASE"/etc/qemu/autostart "$BASE"/etc/qemu/networks "$BASE"/etc/{storage,secrets}
+    # Definitions are this machine's; the filters are everybody's, and so are the secrets of kinds of storage (Ceph).
+    rm -rf "$BASE"/etc/qemu/*.xml "$BASE"/etc/qemu/autostart "$BASE"/etc/qemu/networks "$BASE"/etc/storage
     printf 'host_uuid = "%s"\n' "$(cat /proc/sys/kernel/random/uuid)" >>"$BASE/etc/libvirtd.conf"
     # Certificates of this host: `nova-lite-manage certificates create --output` writes them to $HOST_CERTIFICATES, or there.
     install -d -m 0755 "$BASE/lib/pki"

@@ -11,7 +11,8 @@ done
 
 packages() {
     local wanted=("${BASE_PACKAGES[@]}" $(database_packages "$DATABASE"))
-    [[ $VOLUMES != cinder ]] || wanted+=("${CEPH_PACKAGES[@]}" $(database_packages mariadb))
+    [[ $VOLUMES == local ]] || wanted+=("${CEPH_PACKAGES[@]}")
+    [[ $VOLUMES != cinder ]] || wanted+=($(database_packages mariadb))
     [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
     if [[ $NETWORK == neutron ]]; then
         note_ovn
@@ -75,7 +76,7 @@ if [[ $AUTH == keystone ]]; then
     step "Setting up Glance" set_up_glance
 fi
 [[ $AUTH != standalone ]] || step "Creating users" create_users
-[[ $VOLUMES != cinder ]] || step "Setting up Ceph" start_ceph
+[[ $VOLUMES == local ]] || step "Setting up Ceph" start_ceph
 if [[ $NETWORK == neutron ]]; then
     step "Setting up Open vSwitch and OVN" set_up_ovn
     step "Setting up Neutron" set_up_neutron
@@ -83,7 +84,7 @@ fi
 if [[ $VIRT_DRIVER == libvirt ]]; then
     open_kvm
     step "Starting libvirt" start_libvirt
-    [[ $VOLUMES != cinder ]] || step "Giving libvirt the key to Ceph" define_ceph_secret
+    [[ $VOLUMES == local ]] || step "Giving libvirt the key to Ceph" define_ceph_secret
     ((COMPUTES == 1)) || step "Starting a libvirt host for each further compute daemon" start_libvirt_hosts
     step "Building the guest image" build_guest
     step "Registering the guest image" import_guest

@@ -1,25 +1,40 @@
-# The Ceph that VOLUMES=cinder keeps volumes in: devstack/ceph.sh, installed, and the secret by which guests open their
-# volumes. Sourced, never run.
+# The Ceph that VOLUMES=rbd and VOLUMES=cinder keep volumes in: devstack/ceph.sh, installed, and the secret by which guests
+# open their volumes. Sourced, never run.
+
+# For VOLUMES=rbd: what hosts and guests read, where AppArmor lets guests read it.
+CEPH_CONFIG=/etc/ceph/nova-lite.conf
+# Where Ceph listens if several libvirt hosts are to reach it. The machine answers for each address that it has.
+CEPH_HOSTS_ADDRESS=$HOSTS_NETWORK.100
 
 # ceph_host start|stop
 ceph_host() {
     [[ $1 == start || -x $CEPH ]] || return 0
-    "$CEPH" "$1" "$ETC/ceph" "$STATE/ceph"
+    CEPH_ADDRESS=$(ceph_address) "$CEPH" "$1" "$ETC/ceph" "$STATE/ceph"
+}
+
+ceph_address() {
+    if [[ $VOLUMES == rbd ]] && ((COMPUTES > 1)); then echo "$CEPH_HOSTS_ADDRESS"; else echo 127.0.0.1; fi
 }
 
 start_ceph() {
+    local group=root address
+    address=$(ceph_address)
+    [[ $VOLUMES != cinder ]] || group=$(service_user cinder)
     install -m 0755 "$TOP/devstack/ceph.sh" "$CEPH"
-    install -d -m 0750 -g "$(service_user cinder)" "$ETC/ceph"
+    install -d -m 0750 -g "$group" "$ETC/ceph"
     install -d -m 0755 "$STATE/ceph"
+    [[ $address == 127.* ]] || ip address replace "$address/32" dev lo
     if has_systemd; then
         install -m 0644 /dev/stdin /etc/systemd/system/nova-lite-ceph.service <<UNIT
 [Unit]
-Description=Ceph of one node for nova_lite's Cinder
+Description=Ceph of one node for nova_lite's volumes
 After=network-online.target
 Wants=network-online.target
 
 [Service]
 Type=forking
+Environment=CEPH_ADDRESS=$address
+$([[ $address == 127.* ]] || echo "ExecStartPre=ip address replace $address/32 dev lo")
 ExecStart=$CEPH start $ETC/ceph $STATE/ceph
 ExecStop=$CEPH stop $ETC/ceph $STATE/ceph
 TimeoutStartSec=180
@@ -32,6 +47,25 @@ UNIT
     else
         ceph_host start
     fi
+    if [[ $VOLUMES == cinder ]]; then
+        open_ceph_to_cinder
+    else
+        describe_ceph
+    fi
+}
+
+# No secret is in it. The keyring is root's, as whom the compute daemons run.
+describe_ceph() {
+    install -d -m 0755 "$(dirname "$CEPH_CONFIG")"
+    {
+        echo "# Written by devstack/stack.sh."
+        echo "[global]"
+        sed -n '/^mon host = /p' "$ETC/ceph/ceph.conf"
+        printf '%s\n' "[client]" "keyring = $ETC/ceph/\$name.keyring"
+    } | install -m 0644 /dev/stdin "$CEPH_CONFIG"
+}
+
+open_ceph_to_cinder() {
     chgrp "$(service_user cinder)" "$ETC/ceph/client.cinder.keyring"
     chmod 0640 "$ETC/ceph/client.cinder.keyring"
     # Ceph's bindings are the distribution's: of no other version than its libraries.
@@ -68,5 +102,7 @@ SECRET
 
 remove_ceph() {
     ceph_host stop
+    rm -f "$CEPH_CONFIG"
+    [[ $(ceph_address) == 127.* ]] || ip address delete "$(ceph_address)/32" dev lo 2>/dev/null || true # it may be gone
     [[ ! -s $SECRETS/ceph-secret-uuid ]] || virsh_system secret-undefine "$(ceph_secret_uuid)" || true # it may be gone
 }

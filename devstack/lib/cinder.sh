@@ -56,11 +56,14 @@ CONFIG
     echo "$VOLUME_PORT" | install -m 0644 /dev/stdin "$ETC/cinder/port"
 }
 
-# What our daemons are told: all of them that volumes are Cinder's, or where the files are that all hosts share; API and
-# conductor, and no host, as whom to drive Cinder.
+# What our daemons are told: all of them that volumes are Cinder's or in Ceph, or where the files are that all hosts share; API
+# and conductor, and no host, as whom to drive Cinder.
 volume_config() {
     echo "[volume]"
-    if [[ $VOLUMES == cinder ]]; then echo "backend = cinder"; else printf '%s\n' "store_path = $STATE/volumes" "backup_path = $STATE/backups"; fi
+    [[ $VOLUMES == local ]] || echo "backend = $VOLUMES"
+    [[ $VOLUMES == cinder ]] || printf '%s\n' "store_path = $STATE/volumes" "backup_path = $STATE/backups"
+    [[ $VOLUMES != rbd ]] || printf '%s\n' "rbd_pool = volumes" "rbd_user = cinder" "rbd_ceph_conf = $CEPH_CONFIG" \
+        "rbd_secret_uuid = $(ceph_secret_uuid)"
 }
 
 cinder_config() {

@@ -104,7 +104,9 @@ check_settings() {
     [[ $AUTH =~ ^(standalone|keystone|noauth2)$ ]] || die "AUTH=$AUTH: must be standalone, keystone or noauth2."
     [[ $AUTH != keystone || $VIRT_DRIVER != libvirt || $COMPUTES == 1 ]] ||
         die "COMPUTES=$COMPUTES: with AUTH=keystone there can be one libvirt host only, as Keystone and Glance serve this machine's loopback."
-    [[ $VOLUMES =~ ^(local|cinder)$ ]] || die "VOLUMES=$VOLUMES: must be local or cinder."
+    [[ $VOLUMES =~ ^(local|rbd|cinder)$ ]] || die "VOLUMES=$VOLUMES: must be local, rbd or cinder."
+    [[ $VOLUMES != rbd || ($AUTH == standalone && $VIRT_DRIVER == libvirt) ]] ||
+        die "VOLUMES=rbd: needs AUTH=standalone and VIRT_DRIVER=libvirt."
     [[ $VOLUMES != cinder || ($AUTH == keystone && $VIRT_DRIVER == libvirt) ]] ||
         die "VOLUMES=cinder: needs AUTH=keystone and VIRT_DRIVER=libvirt."
     [[ $NETWORK =~ ^(local|neutron)$ ]] || die "NETWORK=$NETWORK: must be local or neutron."

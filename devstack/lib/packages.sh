@@ -10,7 +10,7 @@ CONSOLE_PACKAGES=(novnc)
 # What devstack/guest/build.sh needs, except for a kernel (see guest.sh).
 GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common xz-utils zstd)
 
-# For VOLUMES=cinder: a Ceph of one node, its Python bindings, and qemu's way to open its images.
+# For VOLUMES=rbd and VOLUMES=cinder: a Ceph of one node, its Python bindings, and qemu's way to open its images.
 CEPH_PACKAGES=(ceph-common ceph-mgr ceph-mon ceph-osd python3-rados python3-rbd qemu-block-extra uuid-runtime)
 
 database_packages() {

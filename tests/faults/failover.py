@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults import failover_report, guards, real_failover
+from tests.faults import failover_report, guards, real_disks, real_failover
 from tests.faults.storm import run as storm
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
@@ -172,6 +172,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--parallel", type=int, default=1, metavar="N", help="of real guests: clouds at the same time")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of real guests: no run begins later")
     parser.add_argument("--results", type=Path, metavar="FILE", help="of real guests: a line of JSON for each run")
+    parser.add_argument("--disks", choices=real_disks.KINDS, help="of real guests: where they have their disks")
     parser.add_argument("--page", action="store_true", help="print the table of the results, and lose nothing")
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
     parser.add_argument("--alarms", type=float, metavar="MINUTES", help="instead: stress that no host is lost by")
@@ -183,9 +184,11 @@ def main(arguments: list[str]) -> int:
     for name in ("minutes", "nemesis", "alarms"):
         if (minutes := getattr(args, name)) is not None and not minutes > 0:
             parser.error(f"--{name} takes a number above 0; it was given {minutes:g}")
-    of_real = args.how or args.parallel != 1 or args.results or args.minutes != float("inf")
+    of_real = args.how or args.parallel != 1 or args.results or args.disks or args.minutes != float("inf")
     if of_real and not args.page and (args.nemesis or args.guests != "real"):
-        parser.error("--how, --parallel, --minutes and --results are of real guests only: add --guests real.")
+        parser.error("--how, --disks, --parallel, --minutes and --results are of real guests only: add --guests real.")
+    if args.disks == "rbd" and args.parallel != 1:
+        parser.error("--disks rbd takes no --parallel: one Ceph runs at a time.")
     if args.page:
         if args.results is None:
             parser.error("--page needs --results FILE.")
@@ -200,7 +203,16 @@ def main(arguments: list[str]) -> int:
 
         return alarms.main(args.alarms, args.computes, args.load, args.seed)
     if args.guests == "real":
-        return real_failover.main(args.runs, 2, args.computes, args.how, args.parallel, args.minutes, args.results)
+        return real_failover.main(
+            args.runs,
+            2,
+            args.computes,
+            args.how,
+            args.parallel,
+            args.minutes,
+            args.results,
+            args.disks or "directory",
+        )
     chance = random.Random(args.seed)
     print(
         f"Seed {args.seed}. Real daemons, broker and database; fake hypervisors; one guard for each host.", flush=True

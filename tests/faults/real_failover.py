@@ -1,8 +1,9 @@
 """Hosts with real guests are lost, and the guests run again elsewhere with their disks: ``failover.sh --guests real``.
 
 Each host has a libvirtd with qemu, a compute daemon and a guard, in namespaces of its own for mounts, host name and
-processes. All hosts see one directory of disks, by bind mounts at different paths. Each guest counts once a second, on
-its disk and on its console. It also looks whether anybody else has changed its disk.
+processes. All hosts see one directory of disks, by bind mounts at different paths, or the volumes of a Ceph
+(`tests.faults.real_disks`). Each guest counts once a second, on its disk and on its console. It also looks whether
+anybody else has changed its disk.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 
-from nova_lite import objects
 from nova_lite.compute import guard
-from nova_lite.db import host_storage, images, leases
+from nova_lite.db import leases
 from nova_lite.db.engine import Database
-from tests.faults import matrix
+from tests.faults import matrix, real_disks
 from tests.faults.failover_report import HEAD, Outcome, Report
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
@@ -241,7 +241,8 @@ class Observer(Watch):
 class RealCloud:
     """A cloud whose hosts are machines of their own, with a link to the broker each.
 
-    ``host_config``: further configuration of each host, in which ``{number}`` is its number.
+    ``host_config``: further configuration of each host, in which ``{number}`` is its number. ``disks``: where guests
+    have theirs.
     """
 
     def __init__(
@@ -251,9 +252,10 @@ class RealCloud:
         config: str = CONFIG,
         host_config: str = "",
         machine: type[Machine] = Machine,
+        disks: type[real_disks.Directory] | type[real_disks.Pool] = real_disks.Directory,
     ) -> None:
-        self.shared = path / "disks"
-        self.shared.mkdir()
+        self.disks: real_disks.Disks = disks(path)
+        config += self.disks.config
         self.cloud = cloud.Cloud(path, computes=computes, quota=-1, patient=True, extra_config=config)
         self._host_config, self._machine = host_config, machine
         self.cloud.memory_mb_of_flavor = 96
@@ -262,22 +264,25 @@ class RealCloud:
         self._db: Database | None = None
 
     def start(self, guest: Path) -> None:
+        self.disks.start()
         self.cloud.make()
-        self._add_image(guest)
+        self.disks.add_image(self.cloud, self.db, guest)
         for number, (host, link) in enumerate(self.links.items(), 1):
             link.restore()
             config = self.cloud.path / f"{host}.conf"
             text, own = config.read_text(), f"@127.0.0.1:{self.cloud.broker_port}/"
             assert own in text
             config.write_text(text.replace(own, f"@127.0.0.1:{link.port}/") + self._host_config.format(number=number))
-            self.machines[host] = self._machine(self.cloud, host, self.shared)
+            self.machines[host] = self._machine(self.cloud, host, self.disks.directory(host))
+            self.disks.prepare(self.machines[host].base / "etc")
             self.machines[host].boot()
             self.cloud.prefixes[host] = self.machines[host].enter
         self.cloud.start_all()
-        cloud.wait_for("hosts know that they share the disks", self._share, LIMIT, 1.0)
+        cloud.wait_for("guests may move", lambda: self.disks.is_ready(self.cloud, self.db), LIMIT, 1.0)
 
     def stop(self) -> None:
         with contextlib.ExitStack() as stack:
+            stack.callback(self.disks.stop)
             if self._db is not None:
                 stack.callback(self._db.close)
             stack.callback(self.cloud.destroy)
@@ -289,32 +294,11 @@ class RealCloud:
                 if host in self.cloud.processes:  # A stopped parent would keep a dead process, and its host with it.
                     self.cloud.signal(host, signal.SIGCONT)
 
-    def _add_image(self, guest: Path) -> None:
-        kernel, ramdisk = str(uuid.uuid4()), str(uuid.uuid4())
-        files = {kernel: ("vmlinuz", "aki"), ramdisk: ("initrd.img", "ari"), str(uuid.uuid4()): ("root.img", "ami")}
-        words = {"kernel_id": kernel, "ramdisk_id": ramdisk, "os_command_line": (guest / "cmdline").read_text().strip()}
-        for number, (name, kind) in files.items():
-            shutil.copyfile(guest / name, self.cloud.path / "shared/images" / number)
-            image = objects.Image(
-                id=number,
-                name=name,
-                disk_format=kind,
-                container_format=kind,
-                size=(guest / name).stat().st_size,
-                properties=words if kind == "ami" else {},
-            )
-            self.db.write(images.create, image)
-            self.cloud.image_id = number
-
     @property
     def db(self) -> Database:
         if self._db is None:
             self._db = Database(self.cloud.conductor_conf())
         return self._db
-
-    def _share(self) -> bool:
-        others = len(self.cloud.computes) - 1
-        return all(len(self.db.read(host_storage.sharing, host)) == others for host in self.cloud.computes)
 
     def confirmed(self, ids: list[str]) -> bool:
         """Check whether the hosts protect all these guests."""
@@ -357,9 +341,7 @@ class RealCloud:
 
     def console(self, guest: str) -> str:
         """Return the console of a guest, from its first boot."""
-        for path in self.shared.glob(f"{guest}*/console.log"):
-            return path.read_text(errors="replace")
-        return ""
+        return self.disks.console(guest)
 
     def ticks(self, guest: str) -> list[int]:
         return [int(number) for word, number in LINE.findall(self.console(guest)) if word == "tick"]
@@ -384,10 +366,10 @@ def run(real: RealCloud, observer: Observer, count: int, outcome: Outcome, host:
     """Lose a host that has a guest, and record the outcome."""
     running = real.cloud
     data = base64.b64encode(COUNT.encode()).decode()
-    ids = [
-        *running.create(metadata=PROTECTED, user_data=data, config_drive=True, availability_zone=f"nova:{host}"),
-        *(running.create(count=count - 1, metadata=PROTECTED, user_data=data, config_drive=True) if count > 1 else []),
-    ]
+    request = {"metadata": PROTECTED, "user_data": data, "config_drive": True, **real.disks.request}
+    ids = running.create(availability_zone=f"nova:{host}", **request)
+    if count > 1:
+        ids += running.create(count=count - 1, **request)
     running.wait_active(ids, LIMIT, POLL)
     cloud.wait_for("guests count", lambda: all(len(real.ticks(guest)) >= 5 for guest in ids), LIMIT, POLL)
     cloud.wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
@@ -425,7 +407,7 @@ def run(real: RealCloud, observer: Observer, count: int, outcome: Outcome, host:
         outcome.twice = len(observer.twice & set(ids))
         outcome.wrong = sum(map(real.is_wrong, ids))
     running.delete_all(LIMIT)
-    cloud.wait_for("no disks are left", lambda: not any(list(real.shared.glob(f"{guest}*")) for guest in ids), LIMIT)
+    cloud.wait_for_none("no disks are left", lambda: real.disks.left(ids), LIMIT, POLL)
 
 
 class Runs:
@@ -435,12 +417,19 @@ class Runs:
     """
 
     def __init__(
-        self, directory: Path, waiting: list[str], report: Report, guests: int, computes: int, seconds: float
+        self,
+        directory: Path,
+        waiting: list[str],
+        report: Report,
+        guests: int,
+        computes: int,
+        seconds: float,
+        disks: str,
     ) -> None:
         self._directory = directory
         self._waiting = collections.deque(waiting)
         self._report = report
-        self._guests, self._computes = guests, computes
+        self._guests, self._computes, self._disks = guests, computes, real_disks.KINDS[disks]
         self._end = time.monotonic() + seconds
         self._logs = Path(tempfile.gettempdir(), "nova-lite-failover-logs")
         #: Clouds start one after another: each needs both cores for a while.
@@ -498,7 +487,7 @@ class Runs:
         with tempfile.TemporaryDirectory(prefix="cloud-", dir=self._directory) as directory:
             path = Path(directory)
             path.chmod(0o755)
-            real = RealCloud(path, self._computes)
+            real = RealCloud(path, self._computes, disks=self._disks)
             try:
                 with self._starting:
                     real.start(guest)
@@ -507,17 +496,27 @@ class Runs:
                 real.stop()
 
 
-def main(runs: int, guests: int, computes: int, how: str, parallel: int, minutes: float, results: Path | None) -> int:
+def main(
+    runs: int,
+    guests: int,
+    computes: int,
+    how: str,
+    parallel: int,
+    minutes: float,
+    results: Path | None,
+    disks: str,
+) -> int:
     ways = [way for way in WAYS if how in way]
     if not ways:
         print(f"No loss has {how!r} in its name: {'; '.join(WAYS)}", flush=True)
         return 2
-    print("Real daemons, broker and database; real qemu guests with their disks in one directory.", flush=True)
+    where = {"directory": "their disks in one directory", "rbd": "root volumes in a Ceph"}[disks]
+    print(f"Real daemons, broker and database; real qemu guests with {where}.", flush=True)
     report = Report(results)
     waiting = report.missing(ways, runs)
     print(f"{len(waiting)} of {runs} runs remain, {parallel} at a time.\n{HEAD}", flush=True)
     with tempfile.TemporaryDirectory(prefix="failover-", dir="/var/tmp") as directory:
         Path(directory).chmod(0o755)
-        Runs(Path(directory), waiting, report, guests, computes, 60 * minutes).work(parallel)
+        Runs(Path(directory), waiting, report, guests, computes, 60 * minutes, disks).work(parallel)
     print(report.summary(), flush=True)
     return 0 if report.is_good else 1

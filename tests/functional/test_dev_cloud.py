@@ -229,6 +229,7 @@ def test_sdk_finds_every_service_on_one_port() -> None:
             headers={"X-Forwarded-For": server.private_v4},
             timeout=30,
         )
+        assert metadata.status_code == 200, (metadata.status_code, metadata.text)
         assert metadata.json()["uuid"] == server.id
         serial = demo.compute.create_console(server, console_type="serial")["url"]
         with console(serial) as client:

@@ -69,6 +69,7 @@ def test_a_stacked_machine_keeps_what_is_not_said_again(devstack: pathlib.Path) 
         ("COMPUTES", "0"),
         ("COMPUTES", "many"),
         ("AUTH", "ldap"),
+        ("VOLUMES", "nfs"),
         ("API_WORKERS", ""),
         ("API_PORT", "99999"),
         ("IDENTITY_PORT", "x"),
@@ -133,3 +134,29 @@ def test_hosts_share_the_files_of_volumes(devstack: pathlib.Path, volumes: str, 
     script = f"source lib/common.sh; source $TOP/devstack/lib/cinder.sh; STATE=/state VOLUMES={volumes}; volume_config"
     done = subprocess.run(["bash", "-c", script], cwd=devstack, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[volume]", said]
+
+
+def test_volumes_in_ceph_are_configured_with_the_files_that_backups_need(devstack: pathlib.Path) -> None:
+    """No key is in it: that is libvirt's."""
+    script = (
+        f"source lib/common.sh; source {TOP}/devstack/lib/cinder.sh; source {TOP}/devstack/lib/ceph.sh; "
+        "ceph_secret_uuid() { echo some-uuid; }; STATE=/state VOLUMES=rbd; volume_config"
+    )
+    done = subprocess.run(["bash", "-c", script], cwd=devstack, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "[volume]",
+        "backend = rbd",
+        "store_path = /state/volumes",
+        "backup_path = /state/backups",
+        "rbd_pool = volumes",
+        "rbd_user = cinder",
+        "rbd_ceph_conf = /etc/ceph/nova-lite.conf",
+        "rbd_secret_uuid = some-uuid",
+    ]
+
+
+@pytest.mark.parametrize(("computes", "address"), [("1", "127.0.0.1"), ("2", "169.254.76.100")])
+def test_ceph_listens_where_all_libvirt_hosts_reach_it(devstack: pathlib.Path, computes: str, address: str) -> None:
+    script = f"source lib/common.sh; source {TOP}/devstack/lib/ceph.sh; VOLUMES=rbd COMPUTES={computes}; ceph_address"
+    done = subprocess.run(["bash", "-c", script], cwd=devstack, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{address}\n"

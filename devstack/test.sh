@@ -2,6 +2,7 @@
 # Check everything, as root, from a clean checkout:
 #
 #   test.sh [--fast] [--once] [lint|unit|functional|security|faults|integration]...
+#   test.sh run PATH_OR_OPTION_OF_PYTEST...     these tests alone, with the services and databases that they may need
 #
 # Without names all stages run, each to its end. What failed is shown again in the last lines, and told by the status.
 # Integration and then security run beside unit, functional and faults; their output comes last.
@@ -14,11 +15,16 @@ for component in packages python rabbitmq database config libvirt guest services
 done
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$TOP/devstack/test.sh" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$TOP/devstack/test.sh" >&2
     exit 2
 }
 
-stages=()
+stages=() chosen=()
+if [[ ${1-} == run ]]; then
+    (($# > 1)) || usage
+    chosen=("${@:2}")
+    set -- functional
+fi
 for word; do
     case $word in
     --fast) stages+=(lint unit) ;;
@@ -59,6 +65,11 @@ fi
 
 cd "$TOP"
 export PATH=$TEST_VENV/bin:$PATH
+
+if ((${#chosen[@]})); then
+    pytest --no-header "${chosen[@]}" || die "failed after $(clock)."
+    exit
+fi
 
 # run_stage STAGE: to its end; how it went is a line of $results.
 run_stage() {

@@ -61,9 +61,22 @@ class FenceAgent(abc.ABC):
 
 def secret(path: str) -> str:
     """Return the first line of a file that nobody but its owner may read. Raises `ConfigurationError`."""
+    return private_text(path).partition("\n")[0]
+
+
+def private_text(path: str) -> str:
+    """Return the content of a file that others may not read. Raises `ConfigurationError`."""
     check_private(path)
-    with open(path, encoding="utf-8") as file:
-        return file.readline().rstrip("\n")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except PermissionError as error:
+        raise exceptions.ConfigurationError(
+            reason=f"{path} cannot be read by this user: set its owner to root, its group to that of the conductor "
+            "(nova-lite-conductor), and its mode to 0640."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise exceptions.ConfigurationError(reason=f"{path} cannot be read: {error}") from error
 
 
 def check_private(path: str) -> None:
@@ -75,8 +88,8 @@ def check_private(path: str) -> None:
         raise exceptions.ConfigurationError(reason=f"{path} cannot be read: {error.strerror}") from error
     if found.st_uid not in (0, os.geteuid()) or stat.S_IMODE(found.st_mode) & 0o037:
         raise exceptions.ConfigurationError(
-            reason=f"{path} has passwords of hosts' power, and others may read it: set its owner to root and its mode "
-            "to 0600, or to 0640 with the group of the conductor."
+            reason=f"{path} has power over hosts, and others may read or change it: set its owner to root, its group "
+            "to that of the conductor (nova-lite-conductor), and its mode to 0640."
         )
 
 

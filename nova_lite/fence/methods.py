@@ -10,7 +10,7 @@ import yaml
 
 from nova_lite.base import exceptions, plugins
 from nova_lite.base.timing import TIMING, ConductorTiming
-from nova_lite.fence.agent import FenceAgent, Power, check_private
+from nova_lite.fence.agent import FenceAgent, Power, private_text
 
 LOG = logging.getLogger(__name__)
 
@@ -36,11 +36,10 @@ def load(path: str | None) -> dict[str, list[Method]]:
     """Read the fence methods of all hosts from the file, in order. Raises `ConfigurationError`."""
     if not path:
         return {}
-    check_private(path)
+    text = private_text(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            content = yaml.safe_load(file) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        content = yaml.safe_load(text) or {}
+    except (ValueError, yaml.YAMLError) as error:
         raise exceptions.ConfigurationError(reason=f"{path} is no YAML: {type(error).__name__}") from error
     if not isinstance(content, dict):
         raise exceptions.ConfigurationError(reason=f"{path} must name hosts, each with a list of methods.")

@@ -1,4 +1,4 @@
-"""Where real guests have their disks: in one directory that all hosts see, or as volumes in a Ceph.
+"""Disks of real guests: in one directory that all hosts see, or as volumes in a Ceph.
 
 `Directory` and `Pool` prepare a cloud of `tests.faults.real_failover` for either.
 """
@@ -72,7 +72,7 @@ class Disks(abc.ABC):
 
 
 class Directory(Disks):
-    """One directory for all hosts."""
+    """A directory that all hosts see."""
 
     def __init__(self, path: Path) -> None:
         self._path = path / "disks"
@@ -111,7 +111,7 @@ class Pool(Disks):
         self._etc, self._data = path / "ceph", path / "ceph-data"
         self._secret = str(uuid.uuid4())
         self._rbd = Rbd(str(self._etc / "ceph.conf"), USER)
-        #: What the consoles had, by guest and by directory, in the order in which they began.
+        #: Texts of the consoles by guest and by directory, in the order in which they began.
         self._consoles: dict[str, dict[Path, str]] = {}
         self.config = VOLUMES.format(pool=POOL, user=USER, config=self._etc / "ceph.conf", secret=self._secret)
 
@@ -166,7 +166,7 @@ class Pool(Disks):
         return files + [name for name in self._rbd.images(POOL) if name.startswith(rbd.VOLUME)]
 
 
-#: By the names that ``failover.sh --disks`` takes.
+#: Kinds by the names that ``failover.sh --disks`` takes.
 KINDS: dict[str, type[Directory] | type[Pool]] = {"directory": Directory, "rbd": Pool}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ from nova_lite.fence.agent import FenceAgent, Power
 from nova_lite.fence.methods import Method
 
 TIMING = ConductorTiming(fence_wait=0.05, fence_poll=0.01)
+
+#: User who owns nothing.
+NOBODY = 65534
 
 
 class Agent(FenceAgent):
@@ -109,3 +114,16 @@ def test_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Path)
         methods.load(write(tmp_path / "fencing.yaml", "{}", 0o644))
     with pytest.raises(exceptions.ConfigurationError, match="No such file"):
         methods.load(str(tmp_path / "none"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_file_that_the_conductor_cannot_read_is_named_with_the_right_owner_and_mode() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        path = write(Path(directory) / "fencing.yaml", "{}", 0o600)
+        os.seteuid(NOBODY)
+        try:
+            with pytest.raises(exceptions.ConfigurationError, match=r"its group to that of the conductor.*0640"):
+                methods.load(path)
+        finally:
+            os.seteuid(0)

@@ -1,8 +1,8 @@
 """Hosts under stress that are not lost: no guest of theirs may stop or move. ``failover.sh --alarms MINUTES``.
 
-Real daemons with the times that are the defaults, and fake hypervisors. Each host fences itself, and would be evacuated
-without a person's word. Its link to the broker loses packets. Hosts, or one of the two conductors, stand still for
-20 s, again and again. Other processes want all CPUs.
+Real daemons with the times that are the defaults, a MariaDB, and fake hypervisors. Each host fences itself, and would
+be evacuated without a person's word. Its link to the broker loses packets. Hosts, or one of the two conductors, stand
+still for 20 s, again and again. Other processes want all CPUs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.faults import failover, guards
+from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 
@@ -153,7 +154,8 @@ def main(minutes: float, hosts: int, load: int, seed: int) -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alarms-")))
         stack.callback(guards.end, directory)  # after the daemons, which start guards anew
-        running, links = stack.enter_context(failover.cloud_with_links(directory, hosts, CONDUCTORS[1:]))
+        database = stack.enter_context(PrivateDatabase(directory / "database"))
+        running, links = stack.enter_context(failover.cloud_with_links(directory, hosts, CONDUCTORS[1:], database.url))
         ids = running.create(count=hosts, metadata=failover.PROTECTED)
         running.wait_active(ids, failover.LIMIT)
         confirmed = "guests are confirmed"

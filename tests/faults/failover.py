@@ -84,10 +84,19 @@ class Observer(Watch):
 
 @contextlib.contextmanager
 def cloud_with_links(
-    path: Path, computes: int, more: tuple[str, ...] = ()
+    path: Path, computes: int, more: tuple[str, ...] = (), database: str | None = None
 ) -> Iterator[tuple[cloud.Cloud, dict[str, Proxy]]]:
-    """Run a cloud whose hosts reach the broker by a link each. ``more``: further daemons."""
-    running = cloud.Cloud(path, computes=computes, quota=-1, vcpus=64, patient=True, extra_config=CONFIG, more=more)
+    """Run a cloud whose hosts reach the broker by a link each. ``more``: further daemons. ``database``: else SQLite."""
+    running = cloud.Cloud(
+        path,
+        database,
+        computes=computes,
+        quota=-1,
+        vcpus=64,
+        patient=True,
+        extra_config=CONFIG,
+        more=more,
+    )
     with contextlib.ExitStack() as stack:
         links = {host: stack.enter_context(Proxy(running.broker_port)) for host in running.computes}
         stack.callback(running.destroy)

@@ -201,7 +201,7 @@ class VolumeEndpoints:
         if row.status not in allowed:
             raise exceptions.InvalidVolume(
                 reason=f"Volume {row.id} status must be {' or '.join(allowed)}, but current status is: {row.status}."
-                + ("" if force else " One that a server has is copied with force.")
+                + ("" if force else " One that a server has is copied with force, or by API version 3.66.")
             )
         volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1, kind=row.volume_type)
         snapshot.project_id, snapshot.user_id = row.project_id, context.user_id or ""

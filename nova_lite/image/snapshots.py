@@ -11,7 +11,7 @@ import msgspec
 
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import BlockDevice, Image, Instance
-from nova_lite.objects.block_device import DeviceSource
+from nova_lite.objects.block_device import DeviceSource, root_volume
 
 SNAPSHOT = "snapshot"
 BACKUP = "backup"
@@ -39,7 +39,10 @@ EMPTY = "raw"
 def image_of(
     context: RequestContext, instance: Instance, name: str, image_type: str, properties: Mapping[str, str]
 ) -> Image:
-    """Return the queued image for a snapshot of ``instance``. ``properties``: the user's."""
+    """Return the queued image for a snapshot of ``instance``. ``properties``: the user's.
+
+    The flavor's disk counts only if the server has it, and does not boot from a volume.
+    """
     inherited = {
         key.removeprefix(_OF_THE_IMAGE): value
         for key, value in instance.system_metadata.items()
@@ -61,7 +64,7 @@ def image_of(
         status="queued",
         disk_format="qcow2",
         container_format="bare",
-        min_disk=instance.flavor.root_gb,
+        min_disk=instance.flavor.root_gb if root_volume(instance.block_devices) is None else 0,
         visibility="private",
         owner=context.project_id,
         properties={**inherited, **own, **properties},

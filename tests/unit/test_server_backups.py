@@ -115,8 +115,12 @@ def test_volumes_of_a_backup_are_in_the_new_server(world: World) -> None:
 
 
 def test_server_that_boots_from_a_volume_comes_back_in_place_and_as_a_new_one(world: World) -> None:
+    """The disk of its flavor is larger than the volume."""
     boot = {"source_type": "image", "uuid": world.cloud.image_id, "destination_type": "volume", "volume_size": 1}
-    server_id = world.cloud.create(imageRef="", block_device_mapping_v2=[{**boot, "boot_index": 0}, BLANK])
+    large = {"id": "large", "name": "large", "vcpus": 1, "ram": 64, "disk": 2}
+    world.send("POST", "/flavors", {"flavor": large})
+    mapping = [{**boot, "boot_index": 0}, BLANK]
+    server_id = world.cloud.create(imageRef="", flavorRef="large", block_device_mapping_v2=mapping)
     root, data = world.volumes(server_id)
     write(root, b"before")
     write(data, b"data 1")

@@ -118,8 +118,8 @@ class ServerBackups(Extension):
         """Restore a server in place: rebuild it from a complete backup.
 
         It keeps its id, its addresses, its volumes and its flavor. What was written to its root disk since the backup
-        is lost, also if that is a volume. Its other volumes stay as they are. The rule of rebuilds has to allow it,
-        too.
+        is lost, also if that is a volume. Its other volumes stay as they are. A volume of Cinder that it boots from is
+        a 400. The rule of rebuilds has to allow it, too.
         """
         req.authorize(server_policies.REBUILD)
         password = server_password.admin_password(req.data["restore"])

@@ -43,8 +43,12 @@ def boot_parts(images: Mapping[str, Image], image: Image) -> dict[str, Image]:
 
 
 def least_disk_gb(image: Image) -> int:
-    """Return the size in GB that a disk made of the image has at least."""
-    return max(image.min_disk, -(-image.size // _GIB))
+    """Return the size in GB that a disk made of the image has at least.
+
+    A file in qcow2 format may be larger than its disk, so its own size counts only if that of the disk is unknown.
+    """
+    size = image.size if image.virtual_size is None else image.virtual_size
+    return max(image.min_disk, -(-size // _GIB))
 
 
 def check_flavor_fits(image: Image, flavor: Flavor) -> None:

@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import boot_images, checks
-from nova_lite.db import block_devices, claims, keypairs, quotas, volumes
+from nova_lite.db import block_devices, cinder, claims, keypairs, quotas, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
@@ -108,7 +108,15 @@ def _check_numa(instance: Instance, image: Image) -> None:
 
 
 def _reimage(uow: UnitOfWork, root: BlockDevice, image: Image) -> dict[str, Any]:
-    """Mark the volume as made of this image, which the build writes to it. Raises `InvalidInput` if it is too small."""
+    """Mark the volume as made of this image, which the build writes to it.
+
+    Raises `InvalidInput` if it is too small, and `InvalidVolume` if it is one of Cinder.
+    """
+    if cinder.is_backend(uow):
+        raise exceptions.InvalidVolume(
+            reason=f"volume {root.volume_id}, from which the server boots, is one of Cinder, and no image can be "
+            "written to it in place. Create a new server of the image or the backup."
+        )
     row = volumes.by_id(uow, str(root.volume_id), lock=True)
     if row is None:
         raise exceptions.VolumeNotFound(volume_id=root.volume_id)

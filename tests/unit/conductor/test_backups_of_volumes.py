@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite.base import exceptions
-from nova_lite.db import backup_policies, images, server_backups
+from nova_lite.db import backup_policies, images, models, server_backups
 from nova_lite.image import qcow2, store
 from nova_lite.objects import BackupDisk, BackupStatus, ServerBackup
 from tests.support.backup_world import HOUR
@@ -76,6 +78,23 @@ def test_server_that_boots_from_a_volume_is_backed_up(world: InRepository) -> No
     assert [(disk.volume_id, disk.is_root) for disk in made.disks] == [(BOOT, True), (DATA, False)]
     root, _ = images_of(world, made)
     assert root.image_id == world.row.restored_image_id
+
+
+def test_images_of_a_server_that_boots_from_a_volume_ask_for_no_disk(world: InRepository) -> None:
+    """Backups of older versions say that the root disk needs the size of the flavor's."""
+    world.attach(BOOT, b"b" * 4096, boot_index=0)
+    made = world.make()
+    assert made.server["image"]["min_disk"] == 0
+
+    def age(uow: Any) -> None:
+        (row,) = uow.session.scalars(sa.select(models.ServerBackup).where(models.ServerBackup.uuid == made.id))
+        row.server = {**row.server, "image": {**row.server["image"], "min_disk": 20}}
+
+    world.db.write(age)
+    (root,) = images_of(world, made)
+    image = world.db.read(images.by_id, str(root.image_id))
+    assert image is not None
+    assert (image.min_disk, image.virtual_size) == (0, 4096)
 
 
 def test_volume_that_the_server_boots_from_is_in_a_backup_without_volumes(world: InRepository) -> None:

@@ -20,6 +20,7 @@ from nova_lite.operations import states
 from tests.support.conductor_world import BUILT
 from tests.support.world_volumes import Volumes, blank, boot, volume
 
+GIB = 1024**3
 OLD = Image(id="a" * 32, name="old", size=100)
 OTHER = Image(id="b" * 32, name="other", size=100, properties={"os": "other"})
 BIG = Image(id="c" * 32, name="big", size=100, min_disk=9)
@@ -230,6 +231,40 @@ def test_rebuild_overwrites_the_volume_since_2_93(world: Booted) -> None:
     assert image is not None and image.id == OTHER.id
     again = world.rebuild(OTHER)
     assert again.build is not None and again.build.reimage is None
+
+
+def test_image_of_a_full_disk_fits_into_its_volume(world: Booted) -> None:
+    """The file is larger than the disk, because it also has the tables of its format."""
+    full = Image(id="e" * 32, name="full", size=GIB + 3 * 2**17, virtual_size=GIB)
+    compressed = Image(id="f" * 32, name="compressed", size=GIB // 2, virtual_size=GIB + 1)
+    for image in (full, compressed):
+        world.db.write(images.create, image)
+    with pytest.raises(exceptions.InvalidInput, match=r"Volume size 1GB cannot be smaller than .* size 2GB"):
+        world.rebuild(compressed, reimage_boot_volume=True)
+    with pytest.raises(exceptions.InvalidInput, match=r"Volume size 1GB cannot be smaller than .* size 2GB"):
+        world.make(image=compressed)
+    assert world.rebuild(full, reimage_boot_volume=True).build is not None
+    world.make(image=full)
+
+
+def test_image_of_a_full_disk_fits_the_flavor(world: Booted) -> None:
+    full = Image(id="e" * 32, name="full", size=GIB + 3 * 2**17, virtual_size=GIB)
+    world.db.write(images.create, full)
+    world.built(image_ref=full.id)
+
+
+def test_rebuild_does_not_overwrite_a_volume_of_cinder(world: Booted) -> None:
+    world.conf.set_override("backend", "cinder", "volume")
+    with pytest.raises(exceptions.InvalidVolume, match=rf"volume {world.root}, .* is one of Cinder") as caught:
+        world.rebuild(OTHER, reimage_boot_volume=True)
+    assert caught.value.code == 400
+
+
+def test_image_of_a_server_that_boots_from_a_volume_asks_for_no_disk(world: Booted) -> None:
+    boot_from_volume(world, OLD, flavor(world, "large", root_gb=20))
+    boots, local = world.instance(world.uuid), world.instance(world.built()[0])
+    found = [snapshots.image_of(world.context(), item, "i", snapshots.BACKUP, {}).min_disk for item in (boots, local)]
+    assert found == [0, 1]
 
 
 def test_evacuation_completes_an_open_rebuild(world: Booted) -> None:

@@ -244,6 +244,9 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
         here.attach_volume(instance.uuid, device(late, "/dev/vde"), volumes.require(late))
     here.detach_volume(instance.uuid, late, 60)
     wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"))
+    here.extend_volume(instance.uuid, root, GIB)
+    info = volumes._rbd.info(f"{POOL}/{rbd.VOLUME}{root}")
+    assert info is not None and info.size == 2 * GIB, "an older, smaller size takes nothing from the guest"
 
     # A backup in use comes back as it was, with its sum, and boots.
     backup = VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=root, backup_id=str(uuid.uuid4()))
@@ -325,6 +328,7 @@ def _is_guest(path: Path, spec: SpawnSpec) -> bool:
 
 def _delete_all(volumes: RbdVolumes) -> None:
     """Delete all volumes and snapshots. Nothing is left in the pool, neither in its trash."""
+    assert volumes._rbd.with_snapshots(POOL, rbd.UNFINISHED, 60) == []
     for name in volumes._rbd.images(POOL):
         if name.startswith(rbd.VOLUME):
             volumes.delete(name.removeprefix(rbd.VOLUME))

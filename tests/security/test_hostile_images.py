@@ -160,7 +160,7 @@ def test_a_host_opens_none_as_what_it_says(
                 if str(host) in error.message or str(tmp_path) in error.message:
                     wrong.append(f"{name} as {declared} tells of files: {error.message}")
             except exceptions.VirtDriverError as error:
-                assert "does not fit" in error.message or "converted" in error.message, error.message
+                assert "have to stay free" in error.message or "converted" in error.message, error.message
             else:
                 kept += 1
                 if declared not in image.fits or found.format != ("qcow2" if declared == "qcow2" else "raw"):

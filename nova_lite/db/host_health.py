@@ -15,9 +15,9 @@ from oslo_config import cfg
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
-from nova_lite.db import services
+from nova_lite.db import server_migrations, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import HostHealth, Instance, InstanceAction, Service
+from nova_lite.db.models import HostHealth, Instance, InstanceAction, Migration, Service
 from nova_lite.db.statements import insert_if_missing
 from nova_lite.objects import HostProblem
 from nova_lite.operations import states
@@ -208,14 +208,16 @@ def has_enabled(uow: UnitOfWork) -> bool:
 class Drain(NamedTuple):
     """Servers of a host that is drained. ``moving``: the number of servers that move, or are confirmed elsewhere.
 
-    ``live`` and ``cold`` are to be moved so now, ``confirm``: their cold move is over. ``left``: the number of servers
-    that are still here, or whose cold move is not confirmed.
+    ``live`` and ``cold`` are to be moved so now, ``confirm``: their cold move is over. ``ended``: their cold move was
+    confirmed or reverted, or has failed. ``left``: the number of servers that are still here, or whose cold move is not
+    confirmed.
     """
 
     moving: int
     live: list[str]
     cold: list[str]
     confirm: list[str]
+    ended: list[str]
     left: int
 
 
@@ -225,9 +227,9 @@ def drain_of(uow: UnitOfWork, host: str) -> Drain:
     begun = list(row.cold) if row is not None else []
     query = sa.select(Instance).where(Instance.deleted.is_(False))
     here = list(uow.session.scalars(query.where(Instance.host == host).order_by(Instance.id)))
-    gone = [item for item in uow.session.scalars(query.where(Instance.uuid.in_(begun))) if item.host != host]
-    confirm = [item.uuid for item in gone if item.vm_state == states.RESIZED and item.task_state is None]
-    open_moves = [item for item in gone if item.task_state is not None or item.vm_state == states.RESIZED]
+    moves = _open_cold_moves(uow, host, begun)
+    open_moves = [item for item in uow.session.scalars(query.where(Instance.uuid.in_(moves))) if item.host != host]
+    confirm = [item.uuid for item in open_moves if item.vm_state == states.RESIZED and item.task_state is None]
     failed = _failed_lately(uow, [item.uuid for item in here])
     idle = [item for item in here if item.task_state is None and item.uuid not in failed]
     return Drain(
@@ -235,8 +237,19 @@ def drain_of(uow: UnitOfWork, host: str) -> Drain:
         live=[item.uuid for item in idle if item.vm_state in LIVE],
         cold=[item.uuid for item in idle if item.vm_state == states.STOPPED],
         confirm=confirm,
+        ended=[uuid for uuid in begun if uuid not in moves],
         left=len(here) + len(open_moves),
     )
+
+
+def _open_cold_moves(uow: UnitOfWork, host: str, uuids: Collection[str]) -> set[str]:
+    """Return which of these servers have an open cold migration from the host. Their owners' resizes do not count."""
+    move = Migration
+    query = sa.select(move.instance_uuid).where(
+        *(move.instance_uuid.in_(uuids), move.status.in_(server_migrations.OPEN)),
+        *(move.migration_type == server_migrations.MIGRATION, move.source_host == host),
+    )
+    return set(uow.session.scalars(query))
 
 
 def _failed_lately(uow: UnitOfWork, uuids: list[str]) -> set[str]:
@@ -249,13 +262,34 @@ def _failed_lately(uow: UnitOfWork, uuids: list[str]) -> set[str]:
     return set(uow.session.scalars(query))
 
 
-def require_draining(uow: UnitOfWork, host: str, cold: str | None = None) -> None:
-    """Raise `Conflict` unless the host is being drained. Locks its row. ``cold``: a stopped server that leaves it."""
+def require_draining(uow: UnitOfWork, host: str) -> HostHealth:
+    """Return the locked row of a host. Raises `Conflict` unless the host is being drained."""
     row = _locked(uow, host)
     if row is None or row.state != DRAINING or not _disabled(uow, [host]):
         raise exceptions.Conflict(f"host {host} is not drained any more.")
-    if cold is not None and cold not in row.cold:
-        row.cold = [*row.cold, cold]
+    return row
+
+
+def begin_cold_move(uow: UnitOfWork, host: str, instance_uuid: str) -> None:
+    """Record that a stopped server leaves the host, so that its move is confirmed. Raises `Conflict`."""
+    row = require_draining(uow, host)
+    if instance_uuid not in row.cold:
+        row.cold = [*row.cold, instance_uuid]
+
+
+def require_cold_move(uow: UnitOfWork, host: str, instance_uuid: str) -> None:
+    """Raise `Conflict` unless the server's open migration is the drain's move of it. The server is locked."""
+    row = require_draining(uow, host)
+    if instance_uuid not in row.cold or not _open_cold_moves(uow, host, [instance_uuid]):
+        raise exceptions.Conflict(f"server {instance_uuid} has ended its move from host {host}.")
+
+
+def forget_ended(uow: UnitOfWork, host: str) -> None:
+    """Forget the cold moves of a drain that have ended: later migrations of these servers are not the drain's."""
+    row = _locked(uow, host)
+    if row is not None:
+        moves = _open_cold_moves(uow, host, row.cold)
+        row.cold = [uuid for uuid in row.cold if uuid in moves]
 
 
 def end_drain(uow: UnitOfWork, host: str) -> bool:

@@ -118,6 +118,8 @@ class HealthKeeper:
 
     def _drain(self, host: str) -> None:
         drain = self._db.read(host_health.drain_of, host)
+        if drain.ended:
+            self._db.write(host_health.forget_ended, host)
         for instance_uuid in drain.confirm:
             self._begin(host, instance_uuid, operations.CONFIRM_RESIZE)
         free = max(0, self._conf.host_health.moves_at_once - drain.moving)
@@ -148,8 +150,20 @@ class HealthKeeper:
         action = uow.session.get(InstanceAction, command.action_id)
         assert action is not None
         actions.note_event(uow, action, EVENT, f"Host {host} has a problem, and is drained.")
-        host_health.require_draining(uow, host, instance_uuid if operation is operations.MIGRATE else None)
+        DRAIN_CHECKS[operation.kind](uow, host, instance_uuid)
         return command
+
+
+def _check_live(uow: UnitOfWork, host: str, instance_uuid: str) -> None:
+    host_health.require_draining(uow, host)
+
+
+#: Functions that check and record what a drain has begun, by the kind of its operation.
+DRAIN_CHECKS: dict[str, Callable[[UnitOfWork, str, str], None]] = {
+    operations.LIVE_MIGRATE.kind: _check_live,
+    operations.MIGRATE.kind: host_health.begin_cold_move,
+    operations.CONFIRM_RESIZE.kind: host_health.require_cold_move,
+}
 
 
 def _specs_of_host(uow: UnitOfWork, host: str) -> list[RequestSpec]:

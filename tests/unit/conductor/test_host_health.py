@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from nova_lite.base import exceptions
 from nova_lite.conductor.hosts.health import EVENT, ROOM_INTERVAL, HealthKeeper
 from nova_lite.db import host_health, hosts, models, services
 from nova_lite.objects import HostProblem
@@ -84,6 +85,37 @@ class Health(World):
             )
 
         self.db.write(write)
+
+    def end_migrations(self, status: str) -> None:
+        self.db.write(lambda uow: uow.session.execute(sa.update(models.Migration).values(status=status)))
+
+    def move_by_owner(self, uuid: str, kind: str, source: str, target: str) -> None:
+        """Let a migration that is not the drain's end, so that it waits to be confirmed."""
+
+        def write(uow: Any) -> None:
+            row = uow.session.scalars(sa.select(models.Migration).where(models.Migration.instance_uuid == uuid)).one()
+            values = {column.key: getattr(row, column.key) for column in sa.inspect(models.Migration).column_attrs}
+            place = {**row.source, "host": source}
+            changes = {"id": None, "uuid": f"{kind}-{source}"[:36], "migration_type": kind, "status": "finished"}
+            uow.session.add(models.Migration(**{**values, **changes, "source": place, "source_host": source}))
+
+        self.db.write(write)
+        self.change(uuid, host=target, task_state=None, vm_state="resized")
+
+    def draining_with_cold_move(self) -> str:
+        """Drain a host that a suspended guest keeps. Return its stopped server, whose move was confirmed."""
+        suspended, stopped = self.uuids
+        self.change(suspended, vm_state="suspended")
+        self.change(stopped, vm_state="stopped")
+        self.act("drain", DISK)
+        assert self.moves() == [("migrate", stopped)]
+        self.change(stopped, host="host2", task_state=None, vm_state="resized")
+        self.end_migrations("finished")
+        self.keeper.run_if_first()
+        assert self.moves() == [("confirmResize", stopped)]
+        self.change(stopped, task_state=None, vm_state="stopped")
+        self.end_migrations("confirmed")
+        return stopped
 
 
 @pytest.fixture
@@ -168,15 +200,40 @@ def test_servers_of_a_drained_host_leave_it_a_few_at_a_time_and_stopped_ones_are
     world.keeper.run_if_first()
     assert world.moves() == [("migrate", stopped)]
     world.change(stopped, host="host2", task_state=None, vm_state="resized")
-    world.db.write(lambda uow: uow.session.execute(sa.update(models.Migration).values(status="finished")))
+    world.end_migrations("finished")
     world.new_keeper().run_if_first()
     assert world.moves() == [("confirmResize", stopped)]
     assert world.state() == "draining"
     world.change(stopped, task_state=None, vm_state="stopped")
+    world.end_migrations("confirmed")
     world.keeper.run_if_first()
     assert world.state() == "drained"
     world.act("drain")
     assert (world.reason()[0], world.state()) == (True, "drained"), "a person enables it again"
+
+
+def test_resize_by_the_owner_of_a_server_that_a_drain_has_moved_is_not_confirmed(world: Health) -> None:
+    stopped = world.draining_with_cold_move()
+    world.move_by_owner(stopped, "resize", "host2", "host3")
+    world.keeper.run_if_first()
+    assert (world.state(), world.moves()) == ("draining", [])
+    assert world.instance(stopped).vm_state == "resized"
+
+
+def test_later_migration_from_a_drained_host_by_an_operator_is_not_confirmed(world: Health) -> None:
+    stopped = world.draining_with_cold_move()
+    world.keeper.run_if_first()
+    assert world.db.read(host_health.drain_of, "host1").ended == []
+    world.move_by_owner(stopped, "migration", "host1", "host2")
+    world.keeper.run_if_first()
+    assert (world.state(), world.moves()) == ("draining", [])
+
+
+def test_confirmation_is_refused_if_the_drains_move_has_ended_meanwhile(world: Health) -> None:
+    stopped = world.draining_with_cold_move()
+    world.move_by_owner(stopped, "resize", "host2", "host3")
+    with pytest.raises(exceptions.Conflict):
+        world.db.write(host_health.require_cold_move, "host1", stopped)
 
 
 def test_server_whose_move_has_failed_waits_and_the_next_one_moves(world: Health) -> None:

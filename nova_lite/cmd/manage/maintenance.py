@@ -45,7 +45,7 @@ def host_maintenance(app: App, args: argparse.Namespace) -> int:
         if began_after is None:
             raise exceptions.InvalidInput(reason=f"host {args.host} is not in maintenance.")
         return _end(app, args, service, began_after)
-    if began_after is None:
+    if began_after is None or not service.disabled:  # the host was enabled meanwhile: others have moved its servers
         began_after = app.db.read(server_migrations.newest_id)
     return scheduler.empty(app, args, BEGUN.format(began_after))
 

@@ -16,8 +16,10 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ManageTiming
-from nova_lite.cmd.manage import moves
+from nova_lite.cmd.manage import maintenance, moves
 from nova_lite.cmd.manage.app import App
+from nova_lite.db import server_migrations, services
+from nova_lite.db.models import Service
 from nova_lite.objects import RetiredServer, Retirement
 from tests.support.manage import Tool, placed, report
 
@@ -292,7 +294,7 @@ def test_second_interrupt_leaves_running_moves(tool: Tool, servers: Servers) -> 
 
 def test_retire_closes_actions_of_the_host_once_servers_are_accounted_for(tool: Tool, servers: Servers) -> None:
     server = RetiredServer(uuid="u", name="vm", vm_state="active", outcome="evacuate it")
-    asked = []
+    asked: list[tuple[str, int]] = []
 
     def host_retire(context: RequestContext, host: str, with_instances: bool) -> Retirement:
         asked.append((host, with_instances))
@@ -304,3 +306,60 @@ def test_retire_closes_actions_of_the_host_once_servers_are_accounted_for(tool: 
     assert "h1 is retired; 3 open action(s) were closed" in tool("host", "retire", "h1", "--with-instances")
     assert asked == [("h1", False), ("h1", True)]
     assert tool.json("host", "retire", "h1", "--with-instances")[0]["outcome"] == "evacuate it"
+
+
+class MaintainedHost:
+    """Host ``h1`` without servers, whose service the tool changes in its database."""
+
+    def __init__(self, tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._tool = tool
+        monkeypatch.setattr(servers, "service_list", lambda *_: [self.service()])
+        monkeypatch.setattr(servers, "service_update", lambda _, __, changes: self.change(**changes))
+        report(tool, "h1", "h2")
+        database = tool.database_of()
+        database.write(services.report, "h1", services.COMPUTE, "compute", "")
+        database.close()
+
+    def service(self) -> Service:
+        database = self._tool.database_of()
+        found = database.read(services.find, "h1", services.COMPUTE)
+        database.close()
+        assert found is not None
+        return found
+
+    def change(self, **changes: Any) -> None:
+        database = self._tool.database_of()
+        database.write(services.update, self.service().uuid, changes)
+        database.close()
+
+
+def after_migration(host: MaintainedHost) -> str | None:
+    return (host.service().disabled_reason or "").rpartition(" ")[2]
+
+
+def test_maintenance_of_a_host_whose_last_one_did_not_end_begins_anew(
+    tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = MaintainedHost(tool, servers, monkeypatch)
+    newest = [7, 12]
+    monkeypatch.setattr(server_migrations, "newest_id", lambda uow: newest.pop(0))
+    tool("host", "maintenance", "h1")
+    tool("host", "maintenance", "h1")
+    assert (host.service().disabled, after_migration(host)) == (True, "7"), "a repeated command goes on"
+    host.change(disabled=False, disabled_reason=maintenance.ENDS.format(7))
+    tool("host", "maintenance", "h1")
+    assert (host.service().disabled, after_migration(host)) == (True, "12")
+
+
+def test_interrupted_end_of_a_maintenance_is_repeated_on_the_enabled_host(
+    tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = MaintainedHost(tool, servers, monkeypatch)
+    host.change(disabled=False, disabled_reason=maintenance.ENDS.format(7))
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(server_migrations, "left_host", lambda uow, name, after: asked.append((name, after)) or [])
+    tool("host", "maintenance", "h1", "--end")
+    assert asked == [("h1", 7)]
+    assert (host.service().disabled, host.service().disabled_reason) == (False, None)
+    tool("host", "maintenance", "h1", "--end", status=1)
+    assert "is not in maintenance" in tool.error

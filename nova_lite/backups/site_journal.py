@@ -16,7 +16,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from oslo_config import cfg
@@ -27,6 +27,8 @@ from nova_lite.objects import ServerBackup
 _GENERATION = re.compile(r"(\d{8})\.json")
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _PUBLISHED, _JOINED = "{:08}.backups", "site-"
+#: Most bytes of an obstacle.
+_LONGEST = 1000
 #: Files and directories are for the conductors of both sites, which share a group.
 _MODE, _DIRECTORY_MODE = 0o660, 0o2770
 
@@ -60,6 +62,13 @@ class Published(msgspec.Struct, kw_only=True):
     """Newest backup of a generation with its bases, the whole one first."""
 
     backups: list[ServerBackup]
+
+
+class JoinedSite(NamedTuple):
+    """Site that has joined. ``obstacle``: why it cannot take the server over as planned; "": it can."""
+
+    name: str
+    obstacle: str
 
 
 class SiteJournal:
@@ -117,19 +126,33 @@ class SiteJournal:
             found = self._read(server_id, name, Published) if name in self._names(server_id) else None
         return generation.backups if found is None else found.backups
 
-    def join(self, server_id: str) -> None:
-        """Record that this site has a server for the replica."""
+    def join(self, server_id: str, obstacle: str = "") -> None:
+        """Record that this site has a server for the replica, and what keeps it from taking over as planned."""
         directory = os.path.join(self._directory, _checked(server_id))
         path = os.path.join(directory, f"{_JOINED}{self.site}")
         with _translated():
             _prepare(directory)
-            files.write_atomically(path, b"", mode=_MODE)
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                if file.read() == obstacle.encode():
+                    return
+            files.write_atomically(path, obstacle.encode(), mode=_MODE)
 
-    def other_site(self, server_id: str) -> str | None:
-        """Return the other site that has joined, or None."""
+    def withdraw(self, server_id: str) -> None:
+        """Record that this site has no server for the replica any more."""
+        with _translated():
+            if f"{_JOINED}{self.site}" in self._names(server_id):
+                files.remove(os.path.join(self._directory, server_id, f"{_JOINED}{self.site}"))
+
+    def other_site(self, server_id: str) -> JoinedSite | None:
+        """Return the other site that has joined, or None. A site without obstacle comes first."""
         with _translated():
             names = [name.removeprefix(_JOINED) for name in self._names(server_id) if name.startswith(_JOINED)]
-        return next((name for name in sorted(names) if name != self.site), None)
+            found = [JoinedSite(name, self._obstacle(server_id, name)) for name in sorted(names) if name != self.site]
+        return min(found, key=lambda site: bool(site.obstacle), default=None)
+
+    def _obstacle(self, server_id: str, site: str) -> str:
+        with open(os.path.join(self._directory, server_id, f"{_JOINED}{site}"), "rb") as file:
+            return file.read(_LONGEST).decode(errors="replace")
 
     def _names(self, server_id: str) -> list[str]:
         directory = os.path.join(self._directory, _checked(server_id))

@@ -87,8 +87,14 @@ class Replication:
         """Do all work that is due."""
         for server in self.db.read(replicated_servers.list_):
             self.engine.guarded(functools.partial(self._follow, server))
-        if self.db.read(replicated_servers.has_deleted):
-            self.db.write(replicated_servers.forget_deleted)
+        for server_id in self.db.read(replicated_servers.deleted):
+            self.engine.guarded(functools.partial(self._forget, server_id))
+
+    def _forget(self, server_id: str) -> None:
+        """Remove this site from the journal of a server that was deleted, and then its row."""
+        if self.journal is not None:
+            self._blocking(self.journal.withdraw, server_id)
+        self.db.write(replicated_servers.forget_deleted, server_id)
 
     @property
     def _journal(self) -> SiteJournal:
@@ -108,6 +114,7 @@ class Replication:
             if newest.number > server.generation:
                 self._learn(server, newest)
             else:
+                self._advertise(server)
                 STEPS[server.role](self, server, newest)
         except (exceptions.NovaLiteException, OSError) as error:
             reason = error.message if isinstance(error, exceptions.NovaLiteException) else str(error)
@@ -117,6 +124,17 @@ class Replication:
     def _learn(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
         self.db.write(replicated_servers.learn, server.instance_uuid, self._journal.site, newest)
         LOG.info("Server %s: generation %d is of site %s", server.instance_uuid, newest.number, newest.site)
+
+    def _advertise(self, server: ReplicatedServer) -> None:
+        """Write into the journal whether the other site may hand over to this one as planned.
+
+        An operator who disables the replication meanwhile deletes the row first, so it is read again.
+        """
+        obstacle = self.db.read(replicated_servers.obstacle, server)
+        if obstacle is not None:
+            self._blocking(self._journal.join, server.server_id, obstacle)
+        if self.db.read(replicated_servers.obstacle, server) is None:
+            self._blocking(self._journal.withdraw, server.server_id)
 
     # --- primary
 
@@ -138,9 +156,11 @@ class Replication:
         target = self._blocking(self._journal.other_site, server.server_id)
         if target is None:
             raise exceptions.InvalidInput(reason="no other site has joined")
+        if target.obstacle:
+            raise exceptions.InvalidInput(reason=f"site {target.name} cannot take it now: {target.obstacle}")
         following = SiteGeneration(
             number=server.generation + 1,
-            site=target,
+            site=target.name,
             reason=Reason.PLANNED,
             backups=self.db.read(replicated_servers.backups_of, backup.id),
             written_at=self.db.read(_now),
@@ -186,7 +206,13 @@ class Replication:
     # --- replica
 
     def _stay_off(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
-        self._stop(server, SiteRole.REPLICA)
+        """Stop a guest that runs. Raises `InvalidInput` if the server is in a state that cannot be stopped."""
+        if self._stop(server, SiteRole.REPLICA):
+            state = self.db.read(replicated_servers.stuck_state, server.instance_uuid)
+            if state is not None:
+                raise exceptions.InvalidInput(reason=f"the server is {state}, so no site can hand over to this one")
+        elif server.reason is not None:
+            self.db.write(replicated_servers.note_reason, server.instance_uuid, None)
 
     def _stop(self, server: ReplicatedServer, role: SiteRole) -> bool:
         """Stop a guest that may run. Return whether it is not off yet."""

@@ -192,9 +192,33 @@ def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration
     uow.session.flush()
 
 
-def note_reason(uow: UnitOfWork, instance_uuid: str, reason: str) -> None:
-    """Record why a step does not go on."""
-    uow.change(sa.update(Row).where(Row.instance_uuid == instance_uuid).values(reason=reason[:_REASON]))
+def note_reason(uow: UnitOfWork, instance_uuid: str, reason: str | None) -> None:
+    """Record why a step does not go on. None: it does."""
+    value = None if reason is None else reason[:_REASON]
+    uow.change(sa.update(Row).where(Row.instance_uuid == instance_uuid).values(reason=value))
+
+
+def obstacle(uow: UnitOfWork, server: ReplicatedServer) -> str | None:
+    """Return what keeps another site from handing the server over to this one, "" if nothing does.
+
+    None: the server is not replicated any more.
+    """
+    query = sa.select(Instance).join(Row, Row.instance_uuid == Instance.uuid)
+    query = query.where(Instance.uuid == server.instance_uuid, Row.server_id == server.server_id)
+    instance = uow.session.scalars(query.where(Instance.deleted.is_(False))).unique().first()
+    if instance is None:
+        return None
+    if instance.site_role != SiteRole.REPLICA:
+        return f"its server is {instance.site_role}"
+    return "" if is_off(instance) else f"its server is {instance.task_state or instance.vm_state}, and has to be off"
+
+
+def stuck_state(uow: UnitOfWork, instance_uuid: str) -> str | None:
+    """Return the state of a server that is neither off nor can be stopped; None: it can, or an operation runs."""
+    instance = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid)).unique().first()
+    if instance is None or instance.task_state is not None:
+        return None
+    return None if instance.vm_state in (states.ACTIVE, states.STOPPED) else instance.vm_state
 
 
 def in_role(uow: UnitOfWork, server: ReplicatedServer, role: SiteRole) -> Locked | None:
@@ -288,14 +312,14 @@ def rebuild_ended(uow: UnitOfWork, server: ReplicatedServer) -> bool:
     return instance.task_state is None and action.finish_time < uow.now - RETRY
 
 
-def has_deleted(uow: UnitOfWork) -> bool:
-    """Check whether there are rows of servers that were deleted."""
-    return bool(uow.session.scalar(sa.select(sa.exists().where(Row.instance_uuid.in_(_GONE)))))
+def deleted(uow: UnitOfWork) -> list[str]:
+    """Return the ids in the journal of servers that were deleted and have rows."""
+    return list(uow.session.scalars(sa.select(Row.server_id).where(Row.instance_uuid.in_(_GONE))))
 
 
-def forget_deleted(uow: UnitOfWork) -> None:
-    """Delete the rows of servers that were deleted."""
-    uow.change(sa.delete(Row).where(Row.instance_uuid.in_(_GONE)))
+def forget_deleted(uow: UnitOfWork, server_id: str) -> None:
+    """Delete the row of a server that was deleted."""
+    uow.change(sa.delete(Row).where(Row.server_id == server_id, Row.instance_uuid.in_(_GONE)))
 
 
 def _last_failed(uow: UnitOfWork, instance: Instance) -> bool:

@@ -71,7 +71,7 @@ def enable(app: App, args: argparse.Namespace) -> None:
             raise exceptions.InvalidInput(reason="the journal has just got a generation of it: try again")
     if newest.site != journal.site:
         raise exceptions.InvalidInput(reason=f"the journal says that site {newest.site} runs this server")
-    journal.join(args.server)
+    journal.join(args.server, "its server is primary")
     app.db.write(
         replicated_servers.insert,
         *(app.context, args.server, args.server, args.policy, SiteRole.PRIMARY, newest.number, known),
@@ -99,8 +99,11 @@ def failover(app: App, args: argparse.Namespace) -> None:
     """Begin a planned failover. The conductors of both sites do the rest."""
     journal = _journal(app)
     server = app.db.read(replicated_servers.get, args.server)
-    if journal.other_site(server.server_id) is None:
+    other = journal.other_site(server.server_id)
+    if other is None:
         raise exceptions.InvalidInput(reason="no other site has joined: run replication join there")
+    if other.obstacle:
+        raise exceptions.InvalidInput(reason=f"site {other.name} cannot take it now: {other.obstacle}")
     app.db.write(replicated_servers.leave, args.server)
 
 
@@ -140,7 +143,16 @@ def _take(app: App, server: ReplicatedServer, reason: Reason) -> None:
 
 
 def disable(app: App, args: argparse.Namespace) -> None:
+    """Delete the row, and then withdraw from the journal, which may be lost."""
+    server = app.db.read(replicated_servers.get, args.server)
     app.db.write(replicated_servers.remove, args.server)
+    journal = site_journal.load(app.conf)
+    if journal is None:
+        return
+    try:
+        journal.withdraw(server.server_id)
+    except exceptions.SiteJournalUnavailable as error:
+        app.say(f"The server is an ordinary one. The journal may still name this site for it: {error.message}")
 
 
 def _generation(app: App, journal: SiteJournal, number: int, reason: Reason) -> SiteGeneration:

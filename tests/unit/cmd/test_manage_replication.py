@@ -73,7 +73,10 @@ def test_operator_enables_and_disables_replication(office: Office) -> None:
     )
     assert "replicated already" in office.run("enable", office.uuid, "--policy", office.policy, status=1)
     assert "no other site has joined" in office.run("failover", office.uuid, status=1)
+    other = SiteJournal(str(office.path / "journal"), "west")
+    assert other.other_site(office.uuid) == ("east", "its server is primary")
     office.run("disable", office.uuid)
+    assert other.other_site(office.uuid) is None
     office.enter()
     assert office.tool.json("replication", "list") == []
     office.run("enable", office.uuid, "--policy", office.policy)
@@ -93,6 +96,8 @@ def test_server_that_backups_leave_out_is_refused(office: Office) -> None:
 def test_failover_and_take_over_follow_the_journal(office: Office, tmp_path: Path) -> None:
     office.run("enable", office.uuid, "--policy", office.policy)
     other = SiteJournal(str(tmp_path / "journal"), "west")
+    other.join(office.uuid, "its server is suspended")
+    assert "west cannot take it now: its server is suspended" in office.run("failover", office.uuid, status=1)
     other.join(office.uuid)
     office.run("failover", office.uuid)
     assert office.listed()["role"] == "leaving"

@@ -409,6 +409,51 @@ def test_directory_of_a_server_is_for_the_group_whatever_the_umask(tmp_path: Pat
     assert stat.S_IMODE((tmp_path / server_id).stat().st_mode) == 0o2770, "enable repairs it"
 
 
+@pytest.mark.parametrize("state", ["deleted", "suspended", "disabled"])
+def test_server_does_not_leave_for_a_site_that_cannot_take_it(sites: Sites, state: str) -> None:
+    first, second = sites.first, sites.second
+
+    def suspend(uow: Any) -> None:
+        row = uow.session.query(models.Instance).filter_by(uuid=second.uuid).one()
+        row.vm_state, row.power_state = "suspended", PowerState.SUSPENDED
+
+    first.make()
+    sites.live(1)
+    if state == "deleted":
+        second.user_wants("delete")
+        second.obey()
+    elif state == "suspended":
+        second.db.write(suspend)
+    else:
+        second.db.write(replicated_servers.remove, second.uuid)
+        second.journal.withdraw(first.uuid)
+    second.replication.run()
+    found = first.journal.other_site(first.uuid)
+    assert found is None or "suspended" in found.obstacle
+    assert (found is None) == (state != "suspended")
+    first.fail_over()
+    sites.live(4)
+    assert first.server.role is LEAVING
+    assert first.journal.newest(first.uuid).number == 1
+    assert ("suspended" if found else "no other site") in str(first.server.reason)
+    assert not found or "suspended" in str(second.server.reason)
+
+
+def test_site_without_its_power_is_not_ready_until_it_is_the_replica(sites: Sites) -> None:
+    first, second = sites.first, sites.second
+    first.make()
+    sites.live(1)
+    first.lose_power()
+    assert second.take_over()
+    sites.live(4)
+    found = second.journal.other_site(first.uuid)
+    assert found is not None
+    assert "primary" in found.obstacle
+    first.power = True
+    sites.live(3)
+    assert second.journal.other_site(first.uuid) == ("a", "")
+
+
 def test_generation_is_written_by_one_site(sites: Sites) -> None:
     time = datetime.datetime(2026, 1, 1)
     wanted = [SiteGeneration(number=2, site=site, reason=Reason.PLANNED, written_at=time) for site in ("a", "b")]

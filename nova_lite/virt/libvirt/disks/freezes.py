@@ -1,8 +1,9 @@
-"""Freezes of guests' file systems, which end although the daemon is killed.
+"""Freezes of guests' file systems, and pauses of guests, which end although the daemon is killed.
 
 ::
 
-    <instances_path>/_frozen/<host>/<uuid>    an empty file: the guest may be frozen
+    <instances_path>/_frozen/<host>/<uuid>           an empty file: the guest may be frozen
+    <instances_path>/_frozen/<host>/<uuid>.paused    an empty file: the guest may be paused
 
 The file is made before the freeze and removed after the thaw. So a daemon that starts knows which guests to thaw,
 without a call to the agent of each guest. A frozen agent refuses a further freeze, so a failed freeze is followed by a
@@ -30,6 +31,8 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 LOG = logging.getLogger(__name__)
 
 FROZEN = "_frozen"
+#: Ending of the marks of paused guests.
+PAUSED = ".paused"
 #: libvirt's code for a guest that has no agent by its definition.
 _NO_AGENT = libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
 
@@ -43,7 +46,7 @@ class Freezer:
         self._thaws: dict[str, threading.Event] = {}
 
     def thaw_left(self) -> None:
-        """Begin to thaw the guests that a killed daemon may have left frozen.
+        """Begin to resume and thaw the guests that a killed daemon may have left paused or frozen.
 
         Each has a thread, because an agent may never answer. Further freezes of the guest wait for it.
         """
@@ -59,7 +62,7 @@ class Freezer:
         if (thaw := self._thaws.get(instance_uuid)) is not None:
             thaw.wait()
         was_marked = os.path.exists(self._mark(instance_uuid))
-        self._set_mark(instance_uuid)
+        self._set_mark(self._mark(instance_uuid))
         try:
             self._freeze(domain)
         except LibvirtFailure as error:
@@ -78,6 +81,22 @@ class Freezer:
         finally:
             self._connection.call(domain.fsThaw, None, 0)
             files.remove(self._mark(instance_uuid))
+
+    @contextlib.contextmanager
+    def suspended(self, domain: Any) -> Iterator[None]:
+        """Pause the guest inside the context, if it runs."""
+        instance_uuid = domain.UUIDString()
+        if self._domains.get(instance_uuid)[1].power_state != PowerState.RUNNING:
+            yield
+            return
+        mark = self._mark(instance_uuid) + PAUSED
+        self._set_mark(mark)
+        try:
+            self._connection.call(domain.suspend)
+            yield
+        finally:
+            self._domains.resume(domain)
+            files.remove(mark)
 
     def _freeze(self, domain: Any) -> None:
         """Freeze, once more after a thaw if that fails: an earlier freeze may have been left. A failure leaves none."""
@@ -113,31 +132,44 @@ class Freezer:
     def _thaw_left(self, instance_uuid: str, done: threading.Event) -> None:
         try:
             with contextlib.suppress(exceptions.DomainNotFound):
+                self._resume_left(instance_uuid)
                 domain, info = self._domains.get(instance_uuid)
-                if info.power_state not in (PowerState.SHUTDOWN, PowerState.CRASHED):
+                is_marked = os.path.exists(self._mark(instance_uuid))
+                if is_marked and info.power_state not in (PowerState.SHUTDOWN, PowerState.CRASHED):
                     self._thaw(domain)
                     LOG.info("Domain %s is thawed: an earlier daemon may have left it frozen", instance_uuid)
             files.remove(self._mark(instance_uuid))
+            files.remove(self._mark(instance_uuid) + PAUSED)
         except (exceptions.NovaLiteException, OSError) as error:
-            LOG.warning("Domain %s may be frozen, and cannot be thawed: %s", instance_uuid, error)
+            LOG.warning("Domain %s may be paused or frozen, and cannot be continued: %s", instance_uuid, error)
         finally:
             done.set()
+
+    def _resume_left(self, instance_uuid: str) -> None:
+        """Resume a guest before its thaw, because the agent of a paused guest does not answer."""
+        domain, info = self._domains.get(instance_uuid)
+        if os.path.exists(self._mark(instance_uuid) + PAUSED) and info.power_state == PowerState.PAUSED:
+            self._domains.resume(domain)
+            LOG.info("Domain %s is resumed: an earlier daemon has left it paused", instance_uuid)
 
     def _marked(self) -> list[str]:
         try:
             names = os.listdir(self._directory)
         except FileNotFoundError:
             return []
-        return sorted(name for name in names if records.uuid_of(name) == name)
+        found = {name.removesuffix(PAUSED) for name in names}
+        return sorted(name for name in found if records.uuid_of(name) == name)
 
     def _mark(self, instance_uuid: str) -> str:
         return os.path.join(self._directory, instance_uuid)
 
-    def _set_mark(self, instance_uuid: str) -> None:
+    def _set_mark(self, mark: str) -> None:
         """Make the mark. It need not survive a power cut, which ends the guest as well."""
         try:
             files.private_directory(self._directory)
-            with open(self._mark(instance_uuid), "wb", opener=files.private_opener):
+            with open(mark, "wb", opener=files.private_opener):
                 pass
         except OSError as error:
-            raise exceptions.VirtDriverError(reason=f"a freeze cannot be recorded: {error.strerror}") from error
+            raise exceptions.VirtDriverError(
+                reason=f"a freeze or pause cannot be recorded: {error.strerror}"
+            ) from error

@@ -169,3 +169,7 @@ class Snapshotter:
     def quiesced(self, domain: Any) -> contextlib.AbstractContextManager[None]:
         """Freeze the guest's file systems inside the context, if its agent supports it."""
         return self._freezer.frozen(domain)
+
+    def suspended(self, domain: Any) -> contextlib.AbstractContextManager[None]:
+        """Pause the guest inside the context, if it runs. A daemon that starts resumes what a killed one has paused."""
+        return self._freezer.suspended(domain)

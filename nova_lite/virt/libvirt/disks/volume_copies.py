@@ -117,17 +117,9 @@ class VolumeCopies:
         with self._mirrors.quiesced(domain), self._suspended(domain, len(volume_ids) > 1):
             yield
 
-    @contextlib.contextmanager
-    def _suspended(self, domain: Any, is_needed: bool) -> Iterator[None]:
+    def _suspended(self, domain: Any, is_needed: bool) -> contextlib.AbstractContextManager[None]:
         """Pause the guest inside the context, so that mirrors that end one after the other have the same content."""
-        runs = is_needed and self._domains.get(domain.UUIDString())[1].power_state == PowerState.RUNNING
-        if runs:
-            self._connection.call(domain.suspend)
-        try:
-            yield
-        finally:
-            if runs:
-                self._domains.resume(domain)
+        return self._mirrors.suspended(domain) if is_needed else contextlib.nullcontext()
 
     # --- swap
 

@@ -340,6 +340,31 @@ def test_guest_with_held_volumes_is_frozen_and_with_several_paused(
     assert guest.effects == effects
 
 
+def test_guest_that_a_killed_daemon_has_paused_is_resumed_and_thawed_at_the_next_start(
+    guest: Guest, driver: Driver, conf: cfg.ConfigOpts, tmp_path: Path
+) -> None:
+    """The agent of a paused guest does not answer, so the guest runs before its thaw."""
+    add_volume(guest)
+    guest.effects.clear()
+    after = Driver(conf, tmp_path)
+    with driver.copies.held(UUID, [VOLUME_ID, OTHER_ID]):
+        assert sorted(frozen_marks(tmp_path)) == [UUID, f"{UUID}.paused"]
+        after.freezer.thaw_left()
+        assert after.freezer._thaws[UUID].wait(30)
+        assert guest.effects == ["fsFreeze", "suspend", "resume", "fsThaw"]
+        assert frozen_marks(tmp_path) == []
+        driver.call("suspend")  # the killed daemon would not go on
+
+
+def test_guest_that_its_user_has_paused_stays_paused_when_the_daemon_starts(guest: Guest, driver: Driver) -> None:
+    run(guest)
+    driver.call("suspend")
+    with driver.copies.held(UUID, [VOLUME_ID, OTHER_ID]):
+        pass
+    driver.freezer.thaw_left()
+    assert driver.domains.get(UUID)[1].power_state == PowerState.PAUSED
+
+
 @pytest.mark.parametrize(
     "name", sorted({"XMLDesc", "state", "isActive", "metadata", "hasManagedSaveImage", "lookupByUUIDString"})
 )

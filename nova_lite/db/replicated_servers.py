@@ -104,6 +104,12 @@ def insert(
     """
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     check(uow, context, instance_uuid, policy_id, off=role is SiteRole.REPLICA)
+    forget_deleted(uow, server_id)
+    has = uow.session.scalar(sa.select(Row.instance_uuid).where(Row.server_id == server_id))
+    if has is not None:
+        raise exceptions.InvalidInput(
+            reason=f"this site has server {has} for it already. Disable the replication of {has} first."
+        )
     uow.session.add(
         Row(
             instance_uuid=instance.uuid,

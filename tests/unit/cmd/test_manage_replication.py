@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nova_lite.backups.site_journal import SiteJournal
-from nova_lite.db import backup_policies, replicated_servers
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
+from nova_lite.db import backup_policies, instances, replicated_servers
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BackupPolicy
 from nova_lite.objects.backup import Every
@@ -32,12 +32,26 @@ class Office:
         policy = BackupPolicy(name="p", every=Every.DAY, keep_daily=7, all_servers=True)
         self.policy = database.write(backup_policies.create, database.conf, make.context(), policy).id
 
+        database.close()
+        self._vm_state = vm_state
+        self.uuid = self.add_server()
+
+    def add_server(self) -> str:
+        """Make a server that the policy backs up. Return its id."""
+
         def server(uow: UnitOfWork) -> str:
             past = uow.now - datetime.timedelta(days=1)
-            return make.instance(uow, vm_state=vm_state, task_state=None, launched_at=past, host="h1")
+            return make.instance(uow, vm_state=self._vm_state, task_state=None, launched_at=past, host="h1")
 
-        self.uuid = database.write(server)
-        database.close()
+        return self.write(server)
+
+    def write(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Change the database of the site."""
+        database = self.database
+        try:
+            return database.write(function, *arguments)
+        finally:
+            database.close()
 
     @property
     def database(self) -> Database:
@@ -91,6 +105,29 @@ def test_server_that_backups_leave_out_is_refused(office: Office) -> None:
     assert "has no generation" in office.run(
         "join", office.uuid, "--replica-of", NOTHING, "--policy", NOTHING, status=1
     )
+
+
+def test_second_replica_of_a_server_is_refused_until_the_first_one_is_deleted(tool: Tool, tmp_path: Path) -> None:
+    """The operator gets a sentence, and no database error."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    office = Office(tool, tmp_path, journal, "west", "stopped")
+    now = datetime.datetime.now(datetime.UTC)
+    first = SiteGeneration(number=1, site="east", reason=Reason.ENABLED, written_at=now)
+    assert SiteJournal(str(journal), "east").write(NOTHING, first)
+    words = ("--replica-of", NOTHING, "--policy", office.policy)
+    office.run("join", office.uuid, *words)
+    another = office.add_server()
+    assert f"has server {office.uuid} for it already" in office.run("join", another, *words, status=1)
+
+    def delete(uow: UnitOfWork) -> None:
+        instance = instances.lock(uow, office.uuid)
+        assert instance is not None
+        instance.deleted = True
+
+    office.write(delete)
+    office.run("join", another, *words)
+    assert office.listed()["server"] == another
 
 
 def test_failover_and_take_over_follow_the_journal(office: Office, tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ class HealthKeeper:
         self._next_search: dict[str, float] = {}
         #: Reasons that were logged, by host, and are not logged again while they are the same.
         self._logged: dict[str, str] = {}
+        #: Refusals by host and server: the time of the clock until which the server waits, and the reason.
+        self._refused: dict[str, dict[str, tuple[float, str]]] = {}
 
     def samples(self) -> Iterable[tuple[str, metrics.Sample]]:
         """Yield the number of problems of each host, by kind."""
@@ -73,6 +75,8 @@ class HealthKeeper:
         for host in self._db.read(host_health.to_disable, self._conf):
             self._disable(host)
         if self._conf.host_health.action == DRAIN:
+            draining = self._db.read(host_health.in_state, host_health.DRAINING)
+            self._refused = {host: kept for host, kept in self._refused.items() if host in draining}
             for host in self._db.read(host_health.in_state, host_health.DISABLED):
                 self._begin_drain(host)
             for host in self._db.read(host_health.in_state, host_health.DRAINING):
@@ -122,24 +126,39 @@ class HealthKeeper:
             self._db.write(host_health.forget_ended, host)
         for instance_uuid in drain.confirm:
             self._begin(host, instance_uuid, operations.CONFIRM_RESIZE)
-        free = max(0, self._conf.host_health.moves_at_once - drain.moving)
-        moves = [(uuid, operations.LIVE_MIGRATE) for uuid in drain.live]
-        moves += [(uuid, operations.MIGRATE) for uuid in drain.cold]
-        for instance_uuid, operation in moves[:free]:
-            self._begin(host, instance_uuid, operation)
+        self._move(host, drain)
         if not drain.left and self._db.write(host_health.end_drain, host):
             LOG.warning("Host %s is drained: no server is left", host)
 
-    def _begin(self, host: str, instance_uuid: str, operation: operations.Operation) -> None:
+    def _move(self, host: str, drain: host_health.Drain) -> None:
+        """Begin as many moves as the options allow. A server that was refused lately waits, and the next one moves."""
+        free = self._conf.host_health.moves_at_once - drain.moving
+        moves = dict.fromkeys(drain.live, operations.LIVE_MIGRATE) | dict.fromkeys(drain.cold, operations.MIGRATE)
+        waiting = {*moves, *drain.confirm}
+        refused = {uuid: kept for uuid, kept in self._refused.get(host, {}).items() if uuid in waiting}
+        self._refused[host] = refused
+        for instance_uuid, operation in moves.items():
+            if free <= 0:
+                break
+            if refused.get(instance_uuid, (0.0, ""))[0] <= self._clock():
+                free -= self._begin(host, instance_uuid, operation)
+
+    def _begin(self, host: str, instance_uuid: str, operation: operations.Operation) -> bool:
+        """Begin a move, or the confirmation of one. Return False if it is refused, which is logged once."""
         context, refusal = get_admin_context(), ""
         try:
             command = self._db.write(self._begin_drain_move, context, host, instance_uuid, operation)
         except (exceptions.Conflict, exceptions.Invalid, exceptions.NotFound) as error:
             refusal = error.message
+        refused = self._refused.setdefault(host, {})
         if refusal:
-            self._log_once(host, f"Server {instance_uuid} does not leave host {host} now: {refusal}")
-        else:
-            self._engine.send(command, context)
+            if refused.get(instance_uuid, (0.0, ""))[1] != refusal:
+                LOG.warning("Server %s does not leave host %s now: %s", instance_uuid, host, refusal)
+            refused[instance_uuid] = (self._clock() + host_health.RETRY.total_seconds(), refusal)
+            return False
+        refused.pop(instance_uuid, None)
+        self._engine.send(command, context)
+        return True
 
     def _begin_drain_move(
         self, uow: UnitOfWork, context: RequestContext, host: str, instance_uuid: str, operation: operations.Operation

@@ -252,6 +252,29 @@ def test_server_whose_move_has_failed_waits_and_the_next_one_moves(world: Health
     assert world.moves() == [("live-migration", second)]
 
 
+def test_server_whose_move_is_refused_waits_and_the_next_one_moves(
+    world: Health, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A replica of another site's server may not move. Its refusal leaves no action behind."""
+    replica, stopped = world.uuids
+    world.conf.set_override("moves_at_once", 1, "host_health")
+    world.change(replica, vm_state="stopped", site_role="replica")
+    world.change(stopped, vm_state="stopped")
+    for _ in range(3):
+        world.act("drain", DISK)
+        assert world.moves() == [("migrate", stopped)]
+    refusals = [record.getMessage() for record in caplog.records if "does not leave host" in record.getMessage()]
+    assert [replica in refusal for refusal in refusals] == [True]
+    world.change(stopped, host="host2", task_state=None, vm_state="active")
+    world.end_migrations("confirmed")
+    world.change(replica, site_role=None)
+    world.keeper.run_if_first()
+    assert world.moves() == [], "it waits"
+    world.clock.time += host_health.RETRY.total_seconds()
+    world.keeper.run_if_first()
+    assert world.moves() == [("migrate", replica)]
+
+
 def test_host_whose_servers_find_no_room_is_disabled_and_not_drained_before_they_do(world: Health) -> None:
     world.filters.passing = []
     world.act("drain", DISK)

@@ -64,6 +64,7 @@ class WatchedProcess:
     ) -> None:
         """Start it in a process group of its own. ``output`` None: `read` returns it. Raises `OSError`."""
         self._limit = limit
+        self._counted = 0
         self._process = subprocess.Popen(
             command,
             bufsize=0,
@@ -144,10 +145,20 @@ class WatchedProcess:
                 raise exceptions.BackupRepositoryStalled(reason=f"it moved no data for {self._limit:g} seconds")
 
     def moved(self) -> int:
-        """Return the number of bytes that the process has read and written until now."""
-        with open(f"/proc/{self._process.pid}/io", encoding="ascii") as file:
-            counters = dict(line.split(":") for line in file)
-        return int(counters["rchar"]) + int(counters["wchar"])
+        """Return the number of bytes that the process has read and written until now, or the last one known if it has
+        ended.
+
+        Only root may read the counters of an ended process.
+        """
+        try:
+            with open(f"/proc/{self._process.pid}/io", encoding="ascii") as file:
+                counters = dict(line.split(":") for line in file)
+        except OSError:
+            if not self.has_ended(0):
+                raise
+        else:
+            self._counted = int(counters["rchar"]) + int(counters["wchar"])
+        return self._counted
 
     def _kill(self) -> None:
         """Kill the process and its children, unless it has ended. No other has its number until it was waited for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -119,3 +120,23 @@ def test_repository_whose_program_stands_still_is_not_reached(tmp_path: Path, mo
     repository = Repositories(str(tmp_path), str(program), str(tmp_path), SOON).of_project("p1", may_be_missing=True)
     with pytest.raises(exceptions.BackupRepositoryStalled, match="moved no data"):
         repository.store("one", lambda target: None)
+
+
+#: Looks at an ended process that nobody has waited for, as a user who is not root.
+LOOKS = """
+import os, sys, tempfile, time
+from nova_lite.backups.watched_process import WatchedProcess
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+with WatchedProcess(("true",), os.environ, 600.0, sys.stderr.buffer) as process:
+    os.waitid(os.P_PID, process._process.pid, os.WEXITED | os.WNOWAIT)
+    print(process.moved(), process.wait(), process.moved())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_ended_process_of_an_ordinary_user_moves_nothing_more() -> None:
+    """Its counters are for root only."""
+    done = subprocess.run(python(LOOKS), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("0 0 0\n", "")

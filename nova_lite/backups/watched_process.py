@@ -145,17 +145,15 @@ class WatchedProcess:
                 raise exceptions.BackupRepositoryStalled(reason=f"it moved no data for {self._limit:g} seconds")
 
     def moved(self) -> int:
-        """Return the number of bytes that the process has read and written until now, or the last one known if it has
-        ended.
+        """Return the number of bytes that the process has read and written until now, or the last one known if it ends.
 
-        Only root may read the counters of an ended process.
+        Only root may read the counters of a process that has ended, or is about to.
         """
         try:
             with open(f"/proc/{self._process.pid}/io", encoding="ascii") as file:
                 counters = dict(line.split(":") for line in file)
-        except OSError:
-            if not self.has_ended(0):
-                raise
+        except OSError as error:
+            LOG.debug("Process %d has no counters any more: %s", self._process.pid, error)
         else:
             self._counted = int(counters["rchar"]) + int(counters["wchar"])
         return self._counted

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
-from nova_lite.db import server_migrations, services
+from nova_lite.db import migration_states, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import HostHealth, Instance, InstanceAction, Migration, Service
 from nova_lite.db.statements import insert_if_missing
@@ -246,8 +246,8 @@ def _open_cold_moves(uow: UnitOfWork, host: str, uuids: Collection[str]) -> set[
     """Return which of these servers have an open cold migration from the host. Their owners' resizes do not count."""
     move = Migration
     query = sa.select(move.instance_uuid).where(
-        *(move.instance_uuid.in_(uuids), move.status.in_(server_migrations.OPEN)),
-        *(move.migration_type == server_migrations.MIGRATION, move.source_host == host),
+        *(move.instance_uuid.in_(uuids), move.status.in_(migration_states.OPEN)),
+        *(move.migration_type == migration_states.MIGRATION, move.source_host == host),
     )
     return set(uow.session.scalars(query))
 

@@ -17,7 +17,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_lite.db import networks, rows, server_migrations
+from nova_lite.db import migration_states, networks, rows
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import (
     Allocation,
@@ -114,8 +114,8 @@ def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
 def evacuations_without_action(uow: UnitOfWork) -> Iterator[Problem]:
     """Find open evacuations without an action, as an older conductor leaves them during an upgrade."""
     query = sa.select(Migration.id, Migration.instance_uuid, Migration.status).where(
-        Migration.status.in_(server_migrations.OPEN),
-        Migration.migration_type == server_migrations.EVACUATION,
+        Migration.status.in_(migration_states.OPEN),
+        Migration.migration_type == migration_states.EVACUATION,
         ~_open_action(Migration.instance_uuid),
     )
     for migration_id, instance_uuid, status in uow.session.execute(query):
@@ -125,7 +125,7 @@ def evacuations_without_action(uow: UnitOfWork) -> Iterator[Problem]:
             f"server {instance_uuid}",
             f"an evacuation that is {status}",
             "an open action",
-            partial(UnitOfWork.change, statement=ended.values(status=server_migrations.FAILED, updated_at=uow.now)),
+            partial(UnitOfWork.change, statement=ended.values(status=migration_states.FAILED, updated_at=uow.now)),
         )
 
 
@@ -265,7 +265,7 @@ def stray_allocations(uow: UnitOfWork) -> Iterator[Problem]:
     """
     waiting = sa.exists().where(
         Migration.instance_uuid == Instance.uuid,
-        Migration.status == server_migrations.FINISHED,
+        Migration.status == migration_states.FINISHED,
         Instance.vm_state == states.RESIZED,
     )
     query = (

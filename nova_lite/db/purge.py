@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.migration_states import CLOSED, OPEN
 from nova_lite.db.models import (
     Allocation,
     Base,
@@ -31,7 +32,6 @@ from nova_lite.db.models import (
     Port,
     PurgedInstance,
 )
-from nova_lite.db.server_migrations import CLOSED, OPEN
 
 #: Number of rows by table name.
 Rows = Counter[str]

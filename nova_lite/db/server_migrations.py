@@ -15,30 +15,21 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db import paging
 from nova_lite.db.claims import Place
 from nova_lite.db.engine import Time, UnitOfWork
-from nova_lite.db.migration_states import ACCEPTED as ACCEPTED
-from nova_lite.db.migration_states import CANCELLED as CANCELLED
-from nova_lite.db.migration_states import CLOSED as CLOSED
-from nova_lite.db.migration_states import COMPLETED as COMPLETED
-from nova_lite.db.migration_states import CONFIRMED as CONFIRMED
-from nova_lite.db.migration_states import CONFIRMING as CONFIRMING
-from nova_lite.db.migration_states import DONE as DONE
-from nova_lite.db.migration_states import ERROR as ERROR
-from nova_lite.db.migration_states import EVACUATION as EVACUATION
-from nova_lite.db.migration_states import FAILED as FAILED
-from nova_lite.db.migration_states import FINISHED as FINISHED
-from nova_lite.db.migration_states import LIVE_IN_PROGRESS as LIVE_IN_PROGRESS
-from nova_lite.db.migration_states import LIVE_MIGRATION as LIVE_MIGRATION
-from nova_lite.db.migration_states import MIGRATING as MIGRATING
-from nova_lite.db.migration_states import MIGRATION as MIGRATION
-from nova_lite.db.migration_states import OPEN as OPEN
-from nova_lite.db.migration_states import POST_MIGRATING as POST_MIGRATING
-from nova_lite.db.migration_states import PRE_MIGRATING as PRE_MIGRATING
-from nova_lite.db.migration_states import PREPARING as PREPARING
-from nova_lite.db.migration_states import QUEUED as QUEUED
-from nova_lite.db.migration_states import RESIZE as RESIZE
-from nova_lite.db.migration_states import REVERTED as REVERTED
-from nova_lite.db.migration_states import REVERTING as REVERTING
-from nova_lite.db.migration_states import RUNNING as RUNNING
+from nova_lite.db.migration_states import (
+    ACCEPTED,
+    COMPLETED,
+    CONFIRMED,
+    CONFIRMING,
+    ERROR,
+    EVACUATION,
+    FAILED,
+    FINISHED,
+    LIVE_IN_PROGRESS,
+    LIVE_MIGRATION,
+    OPEN,
+    PRE_MIGRATING,
+    REVERTING,
+)
 from nova_lite.db.models import ComputeNode, Instance, Migration
 from nova_lite.db.rows import to_object
 from nova_lite.objects import Flavor, MigrationFilters, ServerMigration

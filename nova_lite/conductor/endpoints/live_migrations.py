@@ -12,7 +12,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import action_for_command
-from nova_lite.db import actions, instances, server_migrations
+from nova_lite.db import actions, instances, migration_states, server_migrations
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction, Migration
 from nova_lite.objects import MigrationControl, MigrationProgress
@@ -69,9 +69,9 @@ class LiveMigrationEndpoints:
         row = _migration(uow, instance, migration_id)
         if row is None:
             raise exceptions.MigrationNotFoundForInstance(migration_id=migration_id, instance_id=instance_uuid)
-        allowed = [server_migrations.RUNNING]
+        allowed = [migration_states.RUNNING]
         if early:
-            allowed += [server_migrations.QUEUED, server_migrations.PREPARING]
+            allowed += [migration_states.QUEUED, migration_states.PREPARING]
         _require(row, allowed, "abort live migration")
         action.payload = {**action.payload, "wish": MigrationControl.ABORT.value}
         row.progress = {**(row.progress or {}), "aborted": 1}
@@ -90,7 +90,7 @@ class LiveMigrationEndpoints:
         row = _migration(uow, instance, migration_id)
         if row is None:
             raise exceptions.MigrationNotThere(migration_id=migration_id, instance_id=instance_uuid)
-        _require(row, [server_migrations.RUNNING], "force complete")
+        _require(row, [migration_states.RUNNING], "force complete")
         if action.payload.get("wish") is None:
             action.payload = {**action.payload, "wish": MigrationControl.FORCE_COMPLETE.value}
 
@@ -114,7 +114,7 @@ def _migration(uow: UnitOfWork, instance: Instance, migration_id: int) -> Migrat
 
 
 def _require(row: Migration, allowed: list[str], method: str) -> None:
-    live = row.migration_type == server_migrations.LIVE_MIGRATION
+    live = row.migration_type == migration_states.LIVE_MIGRATION
     if not live or row.status not in allowed:
         raise exceptions.InvalidMigrationState(
             migration_id=row.id,

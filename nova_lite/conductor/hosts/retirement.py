@@ -15,7 +15,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.db import actions, claims, instances, server_migrations, services
+from nova_lite.db import actions, claims, instances, migration_states, server_migrations, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, Service
 from nova_lite.objects import RetiredServer, Retirement
@@ -137,7 +137,7 @@ class Retirements:
         self.engine.transitions.lose(uow, instance)
         migration = server_migrations.current(uow, instance.uuid)
         if migration is not None and not _open_actions(uow, instance):
-            server_migrations.set_status(uow, migration, server_migrations.ERROR)
+            server_migrations.set_status(uow, migration, migration_states.ERROR)
             give_back_extra(uow, instance)
         return _server(instance, "lost: in error, to be deleted or evacuated", before)
 

@@ -30,6 +30,7 @@ from nova_lite.db import (
     host_storage,
     hosts,
     leases,
+    migration_states,
     restarts,
     server_migrations,
 )
@@ -85,25 +86,25 @@ class EvacuateHandler(OperationHandler):
         row = server_migrations.evacuation(uow, instance.uuid)
         if row is not None:  # an older conductor has accepted the evacuation without a row
             server_migrations.set_destination(uow, row, place)
-            server_migrations.set_status(uow, row, server_migrations.PRE_MIGRATING)
+            server_migrations.set_status(uow, row, migration_states.PRE_MIGRATING)
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """Close the row once the new host has the server, which may still be stopped there."""
         super().on_step_done(uow, instance, step)
         if step.name == operations.BUILD:
-            _close(uow, instance, server_migrations.DONE)
+            _close(uow, instance, migration_states.DONE)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Close the row. As in Nova, its status says whether a host was found."""
         row = server_migrations.evacuation(uow, instance.uuid)
         if row is not None:
             found = row.destination is not None
-            server_migrations.set_status(uow, row, server_migrations.FAILED if found else server_migrations.ERROR)
+            server_migrations.set_status(uow, row, migration_states.FAILED if found else migration_states.ERROR)
 
     def on_superseded(self, uow: UnitOfWork, instance: Instance, by: str) -> None:
         """Close the row, unless a later evacuation has closed it and begun its own."""
         if by != operations.EVACUATE.kind:
-            _close(uow, instance, server_migrations.FAILED)
+            _close(uow, instance, migration_states.FAILED)
 
 
 def _close(uow: UnitOfWork, instance: Instance, status: str) -> None:
@@ -166,7 +167,7 @@ def _end_move(uow: UnitOfWork, instance: Instance, moves: list[Migration]) -> st
 
     ``moves``: all open ones. Raises a 409 if the other host has the server or may have it, because then it is not lost.
     """
-    row = next((move for move in moves if move.migration_type != server_migrations.EVACUATION), None)
+    row = next((move for move in moves if move.migration_type != migration_states.EVACUATION), None)
     open_actions = actions.all_open(uow, instance.uuid)
     elsewhere = next((action for action in open_actions if _is_at_another_host(action, instance)), None)
     attr, state = ("vm_state", instance.vm_state) if elsewhere is None else ("unfinished action", elsewhere.action)
@@ -174,10 +175,10 @@ def _end_move(uow: UnitOfWork, instance: Instance, moves: list[Migration]) -> st
         raise exceptions.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
     for move in moves:
         if move is not row:
-            server_migrations.set_status(uow, move, server_migrations.FAILED)
+            server_migrations.set_status(uow, move, migration_states.FAILED)
     if row is None:
         return instance.vm_state
-    server_migrations.set_status(uow, row, server_migrations.ERROR)
+    server_migrations.set_status(uow, row, migration_states.ERROR)
     give_back_extra(uow, instance)
     return row.vm_state
 

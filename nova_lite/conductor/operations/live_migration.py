@@ -10,7 +10,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db import claims, hosts, server_migrations
+from nova_lite.db import claims, hosts, migration_states, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import Flavor
@@ -18,10 +18,10 @@ from nova_lite.operations import Step, states
 
 #: Status of the migration's row after a step.
 _STATUS = {
-    operations.CHECK: server_migrations.PREPARING,
-    operations.PREPARE: server_migrations.RUNNING,
-    operations.HAND_OVER: server_migrations.POST_MIGRATING,
-    operations.CLEAR: server_migrations.COMPLETED,
+    operations.CHECK: migration_states.PREPARING,
+    operations.PREPARE: migration_states.RUNNING,
+    operations.HAND_OVER: migration_states.POST_MIGRATING,
+    operations.CLEAR: migration_states.COMPLETED,
 }
 
 
@@ -51,9 +51,9 @@ class LiveMigrateHandler(OperationHandler):
             forced = payload.get("forced")
             instance.request = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
         flavor = msgspec.convert(instance.flavor, Flavor)
-        kind = server_migrations.LIVE_MIGRATION
+        kind = migration_states.LIVE_MIGRATION
         row = server_migrations.begin(uow, context, instance, kind, source, flavor)
-        server_migrations.set_status(uow, row, server_migrations.QUEUED)
+        server_migrations.set_status(uow, row, migration_states.QUEUED)
         return {
             "source": source._asdict(),
             "flavor": instance.flavor,
@@ -80,4 +80,4 @@ class LiveMigrateHandler(OperationHandler):
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
             aborted = (row.progress or {}).get("aborted")
-            server_migrations.set_status(uow, row, server_migrations.CANCELLED if aborted else server_migrations.ERROR)
+            server_migrations.set_status(uow, row, migration_states.CANCELLED if aborted else migration_states.ERROR)

@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import checks
-from nova_lite.db import block_devices, claims, flavors, hosts, quotas, server_migrations
+from nova_lite.db import block_devices, claims, flavors, hosts, migration_states, quotas, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, Migration
 from nova_lite.objects import Flavor, Image
@@ -30,7 +30,7 @@ class ResizeHandler(OperationHandler):
     ``payload``: ``flavor_id``, and ``auto_disk_config`` to change it.
     """
 
-    kind = server_migrations.RESIZE
+    kind = migration_states.RESIZE
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
@@ -85,18 +85,18 @@ class ResizeHandler(OperationHandler):
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
         row = _open_migration(uow, instance)
         server_migrations.set_destination(uow, row, place)
-        server_migrations.set_status(uow, row, server_migrations.MIGRATING)
+        server_migrations.set_status(uow, row, migration_states.MIGRATING)
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
         row = _open_migration(uow, instance)
         if step.name == operations.LEAVE:
-            server_migrations.set_status(uow, row, server_migrations.POST_MIGRATING)
+            server_migrations.set_status(uow, row, migration_states.POST_MIGRATING)
         elif step.name == operations.ARRIVE:
             _set_flavor(instance, row.new_flavor)
             _count_larger(instance, row)
             instance.progress = 100
-            server_migrations.set_status(uow, row, server_migrations.FINISHED)
+            server_migrations.set_status(uow, row, migration_states.FINISHED)
         elif step.name == operations.RETURN:
             instance.vm_state, instance.fault = row.vm_state, None
 
@@ -104,13 +104,13 @@ class ResizeHandler(OperationHandler):
         give_back_extra(uow, instance)
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
-            server_migrations.set_status(uow, row, server_migrations.ERROR)
+            server_migrations.set_status(uow, row, migration_states.ERROR)
 
 
 class MigrateHandler(ResizeHandler):
     """Moves a server to another host while it is off. ``payload``: ``host``, or None to let the scheduler choose."""
 
-    kind = server_migrations.MIGRATION
+    kind = migration_states.MIGRATION
 
     def _may_stay(self, uow: UnitOfWork) -> bool:
         return False
@@ -131,7 +131,7 @@ class ConfirmResizeHandler(OperationHandler):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         row = _finished(uow, instance)
-        server_migrations.set_status(uow, row, server_migrations.CONFIRMING)
+        server_migrations.set_status(uow, row, migration_states.CONFIRMING)
         return {**server_migrations.ends(row), "source": row.source if _has_source(uow, instance, row) else None}
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
@@ -139,7 +139,7 @@ class ConfirmResizeHandler(OperationHandler):
         if instance.power_state == PowerState.SHUTDOWN:
             instance.vm_state = states.STOPPED
         give_back_extra(uow, instance)
-        server_migrations.set_status(uow, _open_migration(uow, instance), server_migrations.CONFIRMED)
+        server_migrations.set_status(uow, _open_migration(uow, instance), migration_states.CONFIRMED)
 
 
 class RevertResizeHandler(OperationHandler):
@@ -153,7 +153,7 @@ class RevertResizeHandler(OperationHandler):
             raise exceptions.SourceRetired(instance_uuid=instance.uuid, host=row.source_host)
         if not hosts.is_up(uow, row.source_host):
             raise exceptions.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
-        server_migrations.set_status(uow, row, server_migrations.REVERTING)
+        server_migrations.set_status(uow, row, migration_states.REVERTING)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
@@ -165,7 +165,7 @@ class RevertResizeHandler(OperationHandler):
         else:
             instance.vm_state = row.vm_state
             give_back_extra(uow, instance)
-            server_migrations.set_status(uow, row, server_migrations.REVERTED)
+            server_migrations.set_status(uow, row, migration_states.REVERTED)
 
 
 def _check_root_disk(old: Flavor, new: Flavor) -> None:
@@ -185,7 +185,7 @@ def _open_migration(uow: UnitOfWork, instance: Instance) -> Migration:
 def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
     """Return the migration that waits to be confirmed or reverted."""
     row = server_migrations.current(uow, instance.uuid)
-    if row is None or row.status != server_migrations.FINISHED:
+    if row is None or row.status != migration_states.FINISHED:
         raise exceptions.NotResized()
     return row
 

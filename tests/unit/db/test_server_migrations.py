@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from nova_lite.db import claims, models, server_migrations
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.server_migrations import (
+from nova_lite.db.migration_states import (
     COMPLETED,
     CONFIRMED,
     DONE,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from nova_lite.base import files
+from nova_lite.base.disk_room import free_bytes
 
 _MIB = 1024 * 1024
 CHUNK = _MIB
@@ -47,8 +48,7 @@ def prepare(store_path: str) -> None:
 def require_room(store_path: str, size: int, floor: int) -> None:
     """Raise OSError if the store would have less than ``floor`` bytes free with ``size`` bytes more."""
     prepare(store_path)
-    room = os.statvfs(store_path)
-    free = room.f_bavail * room.f_frsize
+    free = free_bytes(store_path)
     if free - size < floor:
         reason = f"{free // _MIB} MiB are free, and {floor // _MIB} MiB have to stay free"
         raise OSError(errno.ENOSPC, reason, store_path)

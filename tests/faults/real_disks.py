@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import abc
 import os
-import re
 import shutil
-import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,7 @@ from nova_lite.db.engine import Database
 from nova_lite.virt.rbd import Rbd
 from nova_lite.volume import rbd
 from tests.functional import cloud
-
-CEPH = Path(__file__).parents[2] / "devstack" / "ceph.sh"
-#: The pool and the user that ``devstack/ceph.sh`` makes.
-POOL, USER = "volumes", "cinder"
+from tests.integration.ceph import POOL, USER, Ceph, secret_xml
 
 VOLUMES = """
 [volume]
@@ -108,12 +103,12 @@ class Pool(Disks):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._etc, self._data = path / "ceph", path / "ceph-data"
+        self._ceph = Ceph(path)
         self._secret = str(uuid.uuid4())
-        self._rbd = Rbd(str(self._etc / "ceph.conf"), USER)
+        self._rbd = Rbd(str(self._ceph.config), USER)
         #: Texts of the consoles by guest and by directory, in the order in which they began.
         self._consoles: dict[str, dict[Path, str]] = {}
-        self.config = VOLUMES.format(pool=POOL, user=USER, config=self._etc / "ceph.conf", secret=self._secret)
+        self.config = VOLUMES.format(pool=POOL, user=USER, config=self._ceph.config, secret=self._secret)
 
     def directory(self, host: str) -> Path:
         found = self._path / f"disks-{host}"
@@ -121,24 +116,17 @@ class Pool(Disks):
         return found
 
     def start(self) -> None:
-        self._run("start")
+        self._ceph.start()
 
     def stop(self) -> None:
-        self._run("stop")
-
-    def _run(self, command: str) -> None:
-        made = subprocess.run([CEPH, command, self._etc, self._data], capture_output=True, text=True, timeout=300)
-        assert made.returncode == 0, f"ceph.sh {command}: {made.stderr.strip()[-1000:]}"
+        self._ceph.stop()
 
     def prepare(self, etc: Path) -> None:
         """Give the key of Ceph's user to libvirt."""
-        found = re.search(r"key = (\S+)", (self._etc / f"client.{USER}.keyring").read_text())
-        assert found is not None
         secrets = etc / "secrets"
         secrets.mkdir(mode=0o700, exist_ok=True)
-        usage = f"<usage type='ceph'><name>{self._secret}</name></usage>"
-        xml = f"<secret ephemeral='no' private='yes'><uuid>{self._secret}</uuid>{usage}</secret>"
-        for ending, text in (("xml", xml), ("base64", found[1])):
+        xml = secret_xml(self._secret, ephemeral=False)
+        for ending, text in (("xml", xml), ("base64", self._ceph.key)):
             with os.fdopen(os.open(secrets / f"{self._secret}.{ending}", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
                 file.write(text)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, version
+from nova_lite.base.disk_room import free_bytes
 from nova_lite.cmd.manage import configuration
 from nova_lite.cmd.manage.app import HAS_SQL, App, explain
 from nova_lite.conf import config_files
@@ -164,8 +165,7 @@ def _disk(app: App, directory: str) -> Result:
             places[os.path.dirname(path)] = FREE_MB + (os.path.getsize(path) >> 20)
     short = []
     for place, needed in places.items():
-        room = os.statvfs(place)
-        free = room.f_bavail * room.f_frsize >> 20
+        free = free_bytes(place) >> 20
         if free < needed:
             short.append(f"{place} has {free} MiB free, and needs {needed}.")
     return Result(Code.FAILURE, " ".join(short)) if short else Result(Code.SUCCESS)

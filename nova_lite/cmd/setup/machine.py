@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_lite.base import exceptions, files
+from nova_lite.base.disk_room import free_bytes
 from nova_lite.cmd.manage import programs
 
 #: Files of the installed package: units, users, directories, and the paste file.
@@ -84,8 +85,7 @@ def _is_installed(name: str) -> bool:
 
 def require_space(path: str, free_mb: int) -> None:
     """Raise `ConfigurationError` unless the file system of ``path`` has so much space."""
-    free = os.statvfs(path)
-    if free.f_bavail * free.f_frsize >> 20 < free_mb:
+    if free_bytes(path) >> 20 < free_mb:
         raise exceptions.ConfigurationError(reason=f"{path} has less than {free_mb} MiB free.")
 
 

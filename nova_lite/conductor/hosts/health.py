@@ -75,11 +75,11 @@ class HealthKeeper:
         for host in self._db.read(host_health.to_disable, self._conf):
             self._disable(host)
         if self._conf.host_health.action == DRAIN:
-            draining = self._db.read(host_health.in_state, host_health.DRAINING)
-            self._refused = {host: kept for host, kept in self._refused.items() if host in draining}
             for host in self._db.read(host_health.in_state, host_health.DISABLED):
                 self._begin_drain(host)
-            for host in self._db.read(host_health.in_state, host_health.DRAINING):
+            draining = self._db.read(host_health.in_state, host_health.DRAINING)
+            self._refused = {host: self._refused.get(host, {}) for host in draining}
+            for host in draining:
                 self._drain(host)
 
     # --- disable
@@ -135,7 +135,7 @@ class HealthKeeper:
         free = self._conf.host_health.moves_at_once - drain.moving
         moves = dict.fromkeys(drain.live, operations.LIVE_MIGRATE) | dict.fromkeys(drain.cold, operations.MIGRATE)
         waiting = {*moves, *drain.confirm}
-        refused = {uuid: kept for uuid, kept in self._refused.get(host, {}).items() if uuid in waiting}
+        refused = {uuid: kept for uuid, kept in self._refused[host].items() if uuid in waiting}
         self._refused[host] = refused
         for instance_uuid, operation in moves.items():
             if free <= 0:
@@ -150,7 +150,7 @@ class HealthKeeper:
             command = self._db.write(self._begin_drain_move, context, host, instance_uuid, operation)
         except (exceptions.Conflict, exceptions.Invalid, exceptions.NotFound) as error:
             refusal = error.message
-        refused = self._refused.setdefault(host, {})
+        refused = self._refused[host]
         if refusal:
             if refused.get(instance_uuid, (0.0, ""))[1] != refusal:
                 LOG.warning("Server %s does not leave host %s now: %s", instance_uuid, host, refusal)

@@ -6,11 +6,11 @@ uuid-runtime. It prints figures.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import re
 import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +35,7 @@ from nova_lite.volume import rbd
 from nova_lite.volume.builtin import GIB, SUM
 from nova_lite.volume.rbd import RbdVolumes
 from tests.integration import scripts
+from tests.integration.ceph import POOL, USER, Ceph, secret_xml
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
 from tests.integration.libvirt.moves import arriving, lines, migrate, state
@@ -44,10 +45,6 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1"),
     pytest.mark.timeout(1200),
 ]
-
-SCRIPT = Path(__file__).parents[3] / "devstack" / "ceph.sh"
-#: The pool and the user that ``devstack/ceph.sh`` makes.
-POOL, USER = "volumes", "cinder"
 
 #: Writes a number to one disk, then to the other one, and so on. Prints changes of the size of its root disk.
 PAIRS = (
@@ -81,41 +78,33 @@ done
 
 
 @pytest.fixture
-def ceph(directory: Path, second_host: None) -> Iterator[Path]:
-    """Run a Ceph that both hosts reach. Yield its configuration file."""
-    etc, data = directory / "ceph", directory / "ceph-data"
-    environment = {**os.environ, "CEPH_ADDRESS": hosts.HERE}
-
-    def run(command: str) -> None:
-        subprocess.run([SCRIPT, command, etc, data], env=environment, check=True, timeout=300, capture_output=True)
-
-    run("start")
-    yield etc / "ceph.conf"
-    run("stop")
+def ceph(directory: Path, second_host: None) -> Iterator[Ceph]:
+    """Run a Ceph that both hosts reach."""
+    made = Ceph(directory, hosts.HERE)
+    made.start()
+    yield made
+    made.stop()
 
 
 @pytest.fixture
-def secret(connection: Any, ceph: Path) -> Iterator[str]:
+def secret(connection: Any, ceph: Ceph) -> Iterator[str]:
     """Define the secret of Ceph's user at both hosts. Yield its uuid."""
     made = str(uuid.uuid4())
-    found = re.search(r"key = (\S+)", (ceph.parent / f"client.{USER}.keyring").read_text())
-    assert found is not None
-    xml = f"<secret ephemeral='yes' private='yes'><uuid>{made}</uuid><usage type='ceph'><name>{made}</name></usage>"
     secrets = []
     for opened in (connection, libvirt.open(hosts.URI % hosts.THERE)):
-        secrets.append(opened.secretDefineXML(f"{xml}</secret>"))
-        secrets[-1].setValue(subprocess.run(["base64", "-d"], input=found[1].encode(), capture_output=True).stdout)
+        secrets.append(opened.secretDefineXML(secret_xml(made, ephemeral=True)))
+        secrets[-1].setValue(base64.b64decode(ceph.key))
     yield made
     for each in secrets:
         each.undefine()
 
 
 @pytest.fixture
-def volumes(directory: Path, ceph: Path, secret: str) -> RbdVolumes:
+def volumes(directory: Path, ceph: Ceph, secret: str) -> RbdVolumes:
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf([], default_config_files=[])
-    values = {"rbd_pool": POOL, "rbd_user": USER, "rbd_ceph_conf": ceph, "rbd_secret_uuid": secret}
+    values = {"rbd_pool": POOL, "rbd_user": USER, "rbd_ceph_conf": ceph.config, "rbd_secret_uuid": secret}
     for name, value in {**values, "store_path": directory / "scratch", "backup_path": directory / "backups"}.items():
         conf.set_override(name, str(value), "volume")
     return RbdVolumes(conf, lambda image, target: local.copy(image, image.name, target))

@@ -506,13 +506,19 @@ def test_silent_host_is_switched_off_by_its_method_and_its_servers_run_elsewhere
     assert world.rebuilt(uuid) == "host2"
 
 
-def test_host_that_has_reported_before_its_turn_is_not_switched_off(world: Fencing, tmp_path: Path) -> None:
+def silent_host(world: Fencing, path: Path) -> tuple[Card, Kept]:
+    """Return the card of a silent host with a protected server, and the pool in which its switch-off waits."""
     pool = Kept()
-    card = Card(world, tmp_path, pool)
+    card = Card(world, path, pool)
     world.built(metadata=ALWAYS)
     world.silence(HOST)
     world.fencer.sweep()
     assert pool.tasks
+    return card, pool
+
+
+def test_host_that_has_reported_before_its_turn_is_not_switched_off(world: Fencing, tmp_path: Path) -> None:
+    card, pool = silent_host(world, tmp_path)
     world.is_heard(HOST)
     pool.run()
     assert not card.off.exists()
@@ -523,11 +529,7 @@ def test_host_that_has_reported_before_its_turn_is_not_switched_off(world: Fenci
 
 
 def test_host_is_not_switched_off_at_its_turn_if_no_host_reports(world: Fencing, tmp_path: Path) -> None:
-    pool = Kept()
-    card = Card(world, tmp_path, pool)
-    world.built(metadata=ALWAYS)
-    world.silence(HOST)
-    world.fencer.sweep()
+    card, pool = silent_host(world, tmp_path)
     world.silence("host2")
     pool.run()
     assert not card.off.exists()

@@ -132,9 +132,12 @@ class Freezer:
     def _thaw_left(self, instance_uuid: str, done: threading.Event) -> None:
         try:
             with contextlib.suppress(exceptions.DomainNotFound):
-                self._resume_left(instance_uuid)
                 domain, info = self._domains.get(instance_uuid)
                 is_marked = os.path.exists(self._mark(instance_uuid))
+                if os.path.exists(self._mark(instance_uuid) + PAUSED) and info.power_state == PowerState.PAUSED:
+                    # The agent of a paused guest does not answer, so the thaw comes afterwards.
+                    self._domains.resume(domain)
+                    LOG.info("Domain %s is resumed: an earlier daemon has left it paused", instance_uuid)
                 if is_marked and info.power_state not in (PowerState.SHUTDOWN, PowerState.CRASHED):
                     self._thaw(domain)
                     LOG.info("Domain %s is thawed: an earlier daemon may have left it frozen", instance_uuid)
@@ -144,13 +147,6 @@ class Freezer:
             LOG.warning("Domain %s may be paused or frozen, and cannot be continued: %s", instance_uuid, error)
         finally:
             done.set()
-
-    def _resume_left(self, instance_uuid: str) -> None:
-        """Resume a guest before its thaw, because the agent of a paused guest does not answer."""
-        domain, info = self._domains.get(instance_uuid)
-        if os.path.exists(self._mark(instance_uuid) + PAUSED) and info.power_state == PowerState.PAUSED:
-            self._domains.resume(domain)
-            LOG.info("Domain %s is resumed: an earlier daemon has left it paused", instance_uuid)
 
     def _marked(self) -> list[str]:
         try:

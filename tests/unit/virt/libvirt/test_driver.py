@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +15,10 @@ from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.support.guests import make_instance, make_spec
+from tests.unit.virt.libvirt.scripted import Calls
 
 
-class Parts:
+class Parts(Calls):
     """Parts of a driver that record calls in order. The domain and its directory have ``generation``."""
 
     def __init__(self, generation: int) -> None:
@@ -32,12 +32,6 @@ class Parts:
             hasManagedSaveImage=lambda flags: True, managedSaveRemove=lambda flags: self.done.append("memory")
         )
         return domain, SimpleNamespace(generation=self._generation)
-
-    def call(self, method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
-
-    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
 
     def cut_power(self, domain: Any) -> None:
         self.done.append("power")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -22,12 +22,13 @@ from nova_lite.virt.driver import BackupRequest, DomainInfo
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from tests.support import make
+from tests.unit.virt.libvirt.scripted import Calls
 
 GUEST, VOLUME, BACKUP = (f"{number}1111111-1111-4111-8111-111111111111" for number in range(1, 4))
 SIZE = 64 * MIB
 
 
-class Guest:
+class Guest(Calls):
     """Connection, domains, mirrors and domain in one: a guest with a root disk and a volume. ``free``: bytes.
 
     ``grows``: bytes that other guests write while the hypervisor copies.
@@ -56,12 +57,6 @@ class Guest:
 
     def get(self, instance_uuid: str) -> tuple[Any, DomainInfo]:
         return self, DomainInfo(uuid=instance_uuid, generation=1, power_state=self.power_state)
-
-    def call(self, method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
-
-    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
 
     def wait_for_job(self, domain: Any) -> None:
         self.polls = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,11 @@ from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.domain import guest_xml
+from tests.unit.virt.libvirt.scripted import Calls
 
 METADATA = (
     f'<n:instance xmlns:n="{guest_xml.NAMESPACE}"><n:host>h</n:host><n:generation>1</n:generation>{{}}</n:instance>'
 )
-
-
-class Connection:
-    def call(self, method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
-
-    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
 
 
 class Domain:
@@ -52,7 +44,7 @@ class Domain:
 
 
 def snapshot(domain: Domain, path: Path) -> None:
-    connection: Any = Connection()
+    connection: Any = Calls()
     freezer = Freezer(connection, None, str(path), "h")  # type: ignore[arg-type]
     with Snapshotter(connection, None, None, DiskRoom(0), freezer).quiesced(domain):  # type: ignore[arg-type]
         domain.calls.append("snapshot")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from tests.support import make
+from tests.unit.virt.libvirt.scripted import Calls
 
 #: Constant, because names of tests have them.
 VOLUME, *_SNAPSHOTS = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
@@ -28,7 +28,7 @@ BASE, FIRST, SECOND = (f"volume-{VOLUME}{end}" for end in ("", *(f".{snapshot}" 
 ROOT = '<disk type="file"><driver type="qcow2"/><source file="/i/disk"/><target dev="vda"/></disk>'
 
 
-class Hypervisor:
+class Hypervisor(Calls):
     """Connection, domains, domain and snapshotter in one: a guest with a volume in the files ``chain``, top first."""
 
     def __init__(self, directory: Path, *chain: str, power_state: PowerState = PowerState.RUNNING) -> None:
@@ -39,12 +39,6 @@ class Hypervisor:
 
     def get(self, instance_uuid: str) -> tuple[Any, DomainInfo]:
         return self, DomainInfo(uuid=instance_uuid, generation=1, power_state=self.power_state)
-
-    def call(self, method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
-
-    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
 
     def UUIDString(self) -> str:
         return "u"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from nova_lite.virt.libvirt.disks import disks, volumes
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml
 from tests.support.guests import make_flavor
+from tests.unit.virt.libvirt.scripted import Calls
 
 VOLUME_ID = "aaaaaaaa-0000-4000-8000-000000000001"
 
@@ -139,7 +139,7 @@ class Domain:
         self.sizes[name] = size
 
 
-class Hypervisor:
+class Hypervisor(Calls):
     """Connection and domains in one object, with a running guest."""
 
     def __init__(self, guest: Domain) -> None:
@@ -147,12 +147,6 @@ class Hypervisor:
 
     def get(self, instance_uuid: str) -> tuple[Domain, DomainInfo]:
         return self.guest, DomainInfo(uuid=instance_uuid, generation=1, power_state=PowerState.RUNNING)
-
-    def call(self, method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
-
-    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
 
 
 def attaching_to(guest: Any) -> Any:

@@ -39,6 +39,12 @@ class Cloud:
         assert port["network_id"] == self.id
         return [item["subnet_id"] for item in port["fixed_ips"]]
 
+    def unused_address(self) -> str:
+        """Return an address of the second subnet. Ports without a wish have random ones."""
+        ports = self.api.get(f"/ports?network_id={self.id}")["ports"]
+        used = {item["ip_address"] for port in ports for item in port["fixed_ips"]}
+        return next(address for address in (f"10.64.2.{number}" for number in range(9, 99)) if address not in used)
+
     def shown(self) -> list[str]:
         found: list[str] = self.api.get(f"/networks/{self.id}")["network"]["subnets"]
         return found
@@ -96,7 +102,8 @@ def test_second_subnet_is_changed_tagged_and_deleted(api: Api, cloud: Cloud) -> 
 def test_port_takes_an_address_of_the_requested_subnet_or_the_first_with_room(api: Api, cloud: Cloud) -> None:
     first, second = cloud.first["id"], cloud.second["id"]
     assert cloud.subnets_of(cloud.port({"subnet_id": second})) == [second]
-    assert cloud.port({"ip_address": "10.64.2.77"})["fixed_ips"] == [{"subnet_id": second, "ip_address": "10.64.2.77"}]
+    chosen = {"subnet_id": second, "ip_address": cloud.unused_address()}
+    assert cloud.port({"ip_address": chosen["ip_address"]})["fixed_ips"] == [chosen]
     moving = cloud.port()
     assert cloud.subnets_of(moving) == [first]
     assert cloud.subnets_of(cloud.port()) == [second], "the first subnet is full"
@@ -104,7 +111,7 @@ def test_port_takes_an_address_of_the_requested_subnet_or_the_first_with_room(ap
     for wanted in (
         {"subnet_id": second},
         {"ip_address": "10.64.1.2"},
-        {"subnet_id": second, "ip_address": "10.64.2.9"},
+        {"subnet_id": second, "ip_address": cloud.unused_address()},
     ):
         moved = api("PUT", path, {"port": {"fixed_ips": [wanted]}}).json["port"]
         assert wanted.items() <= moved["fixed_ips"][0].items() and cloud.subnets_of(moved) != []

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from nova_lite.base import exceptions
@@ -53,6 +54,27 @@ class _Noted(NamedTuple):
     uuid: str
     incident: Incident
     noted_at: float
+
+
+@dataclass
+class _Scan:
+    """Domains and leftovers that a comparison has listed.
+
+    ``touched``: instances with a job since then, of which nothing is believed; jobs add to it. ``listed``: those with a
+    domain. ``domains``: the domains except ``revoked`` ones, which this host has promised to destroy. ``leftovers``:
+    instances with disks or settings, and no domain. ``stopped``: guests that this host has stopped at the end of a
+    lease. ``withheld``: these, if they may not start yet, so they are not reported. ``remaining``: instances whose
+    domain is to be destroyed and still exists.
+    """
+
+    touched: set[str]
+    listed: set[str]
+    domains: dict[str, DomainInfo]
+    revoked: list[DomainInfo]
+    leftovers: set[str]
+    stopped: frozenset[str]
+    withheld: frozenset[str]
+    remaining: set[str]
 
 
 class DomainReconciler:
@@ -162,59 +184,62 @@ class DomainReconciler:
         self._power_changed = False
         self._close_check()
         self._next = time.monotonic() + self._interval
-        host = self._host
+        host, fencing = self._host, self._self_fencing
         booted = self._boot.is_new()
-        stops = 0 if self._self_fencing is None else self._self_fencing.stops
+        stops = 0 if fencing is None else fencing.stops
         stopped_before = self._stopped_guests()
         with host.jobs.watch() as touched:
-            domains = {info.uuid: info for info in host.driver.list_domains()}
-            # A guest may have been stopped before it was listed: then it has not crashed.
-            stopped = stopped_before | self._stopped_guests()
-            withheld = frozenset() if self._self_fencing is None or self._self_fencing.may_start else stopped
-            listed = set(domains)
-            leftovers = host.driver.leftovers() - set(domains)
-            revoked = [info for info in domains.values() if host.fencing.get(info.uuid).is_revoked(info.generation)]
-            remaining = {info.uuid for info in revoked}
-            for info in revoked:
-                del domains[info.uuid]
-                self._destroy_revoked(info, touched, remaining)
-            incidents = self._ripe_incidents(domains)
+            scan = self._scan(touched, stopped_before)
+            for info in scan.revoked:
+                self._destroy_revoked(info, scan)
+            incidents = self._ripe_incidents(scan.domains)
             reports = [
                 self._report(
                     info,
                     booted and self._is_undecided(uuid),
-                    stopped,
+                    scan.stopped,
                     [item.incident for item in incidents if item.uuid == uuid],
                 )
-                for uuid, info in domains.items()
-                if uuid not in touched and uuid not in withheld
+                for uuid, info in scan.domains.items()
+                if uuid not in touched and uuid not in scan.withheld
             ]
             verdicts = host.conductor.reconcile_domains(
-                get_admin_context(), host.name, reports, sorted(leftovers - touched), self._next_number()
+                get_admin_context(), host.name, reports, sorted(scan.leftovers - touched), self._next_number()
             )
-            undecided = {verdict.uuid for verdict in verdicts if verdict.undecided}
-            self._note_boot(undecided, touched)
-            if undecided:
-                self._next = time.monotonic() + min(self._interval, UNDECIDED_SECONDS)
+            self._note_boot({verdict.uuid for verdict in verdicts if verdict.undecided}, touched)
             named = {report.uuid for report in reports}
-            self._forget_incidents([item for item in incidents if item.uuid in named or item.uuid not in listed])
-            off = {info.uuid for info in domains.values() if info.power_state in GUEST_OFF}
-            fencing = self._self_fencing
+            self._forget_incidents([item for item in incidents if item.uuid in named or item.uuid not in scan.listed])
             if fencing is not None and stops == fencing.stops:
-                fencing.forget(stopped_before - off - touched - withheld)
-            to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
-            remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
-            with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
-                list(
-                    pool.map(lambda verdict: self._destroy(verdict, domains, leftovers, touched, remaining), to_destroy)
-                )
-            if self._self_fencing is not None:
-                gone = stopped - listed - touched
-                self._self_fencing.compared(stops, stopped, (named | gone) - remaining)
-                if not withheld and stopped & touched:
+                off = {info.uuid for info in scan.domains.values() if info.power_state in GUEST_OFF}
+                fencing.forget(stopped_before - off - touched - scan.withheld)
+            self._destroy_all([verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY], scan)
+            if fencing is not None:
+                gone = scan.stopped - scan.listed - touched
+                fencing.compared(stops, scan.stopped, (named | gone) - scan.remaining)
+                if not scan.withheld and scan.stopped & touched:
                     self.compare_soon()
-            self._report_lost(listed, touched)
-        return remaining
+            self._report_lost(scan)
+        return scan.remaining
+
+    def _scan(self, touched: set[str], stopped_before: frozenset[str]) -> _Scan:
+        """List domains and leftovers. ``stopped_before``: guests that this host had stopped before."""
+        driver, fencing = self._host.driver, self._self_fencing
+        found = {info.uuid: info for info in driver.list_domains()}
+        # A guest may have been stopped before it was listed: then it has not crashed.
+        stopped = stopped_before | self._stopped_guests()
+        withheld: frozenset[str] = frozenset() if fencing is None or fencing.may_start else stopped
+        revoked = [info for info in found.values() if self._host.fencing.get(info.uuid).is_revoked(info.generation)]
+        remaining = {info.uuid for info in revoked}
+        return _Scan(
+            touched=touched,
+            listed=set(found),
+            domains={uuid: info for uuid, info in found.items() if uuid not in remaining},
+            revoked=revoked,
+            leftovers=driver.leftovers() - set(found),
+            stopped=stopped,
+            withheld=withheld,
+            remaining=remaining,
+        )
 
     def has_to_run_again(self, instance_uuid: str) -> bool:
         """Check whether a boot or the end of a lease may have stopped the guest, and no comparison has started it."""
@@ -234,24 +259,26 @@ class DomainReconciler:
         else:
             self._undecided = None
             self._boot.mark_reconciled()
+        if undecided:
+            self._next = time.monotonic() + min(self._interval, UNDECIDED_SECONDS)
 
     def _stopped_guests(self) -> frozenset[str]:
         return frozenset() if self._self_fencing is None else self._self_fencing.stopped()
 
-    def _destroy_revoked(self, info: DomainInfo, touched: set[str], remaining: set[str]) -> None:
+    def _destroy_revoked(self, info: DomainInfo, scan: _Scan) -> None:
         """Destroy a domain of a revoked generation that an earlier run of this daemon has left.
 
         The host must destroy it whatever became of the report. The conductor might take a reported domain for a
         success.
         """
         LOG.warning("Instance %s: destroying the remains of revoked generation %d", info.uuid, info.generation)
-        with self._log_errors(info.uuid), self._untouched(info.uuid, touched) as free:
+        with self._log_errors(info.uuid), self._untouched(info.uuid, scan.touched) as free:
             if free:
                 self._host.remove(info.uuid)
-                remaining.discard(info.uuid)
+                scan.remaining.discard(info.uuid)
 
-    def _report_lost(self, listed: set[str], touched: set[str]) -> None:
-        """Report domains that the conductor expects here and that were not ``listed``.
+    def _report_lost(self, scan: _Scan) -> None:
+        """Report domains that the conductor expects here and that were not listed.
 
         A failure is harmless: the next run repeats it.
         """
@@ -265,11 +292,11 @@ class DomainReconciler:
         driver = self._host.driver
         taken = driver.taken_disks() if isinstance(driver, SharingDisks) and expected else set()
         for missing in expected:
-            if missing.uuid in listed:
-                if missing.uuid in taken and missing.uuid not in touched:
+            if missing.uuid in scan.listed:
+                if missing.uuid in taken and missing.uuid not in scan.touched:
                     self._host.own_disks(missing.uuid)
                 continue
-            with self._log_errors(missing.uuid), self._untouched(missing.uuid, touched) as free:
+            with self._log_errors(missing.uuid), self._untouched(missing.uuid, scan.touched) as free:
                 if free and self._host.domain(missing.uuid) is None:
                     LOG.warning("Instance %s: its domain of generation %d is missing", missing.uuid, missing.generation)
                     self._host.conductor.domain_lost(get_admin_context(), self._host.name, missing)
@@ -298,30 +325,29 @@ class DomainReconciler:
         with self._host.jobs.locks.hold(instance_uuid, LOCK_WAIT):
             yield instance_uuid not in touched
 
-    def _destroy(
-        self,
-        verdict: DomainVerdict,
-        domains: dict[str, DomainInfo],
-        leftovers: set[str],
-        touched: set[str],
-        remaining: set[str],
-    ) -> None:
+    def _destroy_all(self, verdicts: list[DomainVerdict], scan: _Scan) -> None:
+        """Execute verdicts, several at once. What is left of them is in ``scan.remaining``."""
+        scan.remaining |= {verdict.uuid for verdict in verdicts if verdict.uuid in scan.domains}
+        with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
+            list(pool.map(lambda verdict: self._destroy(verdict, scan), verdicts))
+
+    def _destroy(self, verdict: DomainVerdict, scan: _Scan) -> None:
         """Execute one verdict, if the domain has not changed since the report."""
         host, uuid = self._host, verdict.uuid
-        with self._log_errors(uuid), self._untouched(uuid, touched) as free:
+        with self._log_errors(uuid), self._untouched(uuid, scan.touched) as free:
             if not free:
                 return
             found = host.domain(uuid)
-            if found is None and uuid in leftovers:
+            if found is None and uuid in scan.leftovers:
                 LOG.info("Instance %s: removing remains without a domain", uuid)
                 host.remove_all(uuid)
-            elif found is not None and uuid in domains and found.generation == verdict.generation:
+            elif found is not None and uuid in scan.domains and found.generation == verdict.generation:
                 LOG.warning("Instance %s: generation %d does not belong here, destroying it", uuid, found.generation)
                 if verdict.keeps_disks and isinstance(host.driver, SharingDisks):
                     host.driver.keep_disks(uuid)
                 host.fencing.revoke(uuid, found.generation)
                 host.remove(uuid)
-            remaining.discard(uuid)
+            scan.remaining.discard(uuid)
 
     def _ripe_incidents(self, domains: Mapping[str, DomainInfo]) -> list[_Noted]:
         """Return the incidents to report. An incident that turns a guest off waits a moment until it is off."""

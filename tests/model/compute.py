@@ -46,7 +46,7 @@ FUNCTIONS = {
     "_carry_out": "compute/executor.py: _perform; compute/fencing.py: record_result",
     "_fence_begins": "compute/manager.py: fence_instance; compute/fencing.py: revoke_unless_built",
     "_fence_steps": "compute/manager.py: fence_instance",
-    "_scan_steps": "compute/reconciler.py: run, _destroy",
+    "_scan_steps": "compute/reconciler.py: run, _scan, _destroy_revoked, _destroy",
 }
 
 

@@ -64,26 +64,24 @@ class DomainChecks:
         number: ReportNumber | None,
     ) -> list[DomainVerdict]:
         own = get_admin_context(context.request_id)
-        to_start: list[Instance] = []
         if any(domain.booted for domain in domains):
             protected = leases.protected(uow, self.engine.conf, host)
             domains = [_lost_power(domain) if domain.uuid in protected else domain for domain in domains]
-        crashed: list[tuple[Instance, Incident]] = []
-        unknown: list[str] = []
-        verdicts = reconcile_domains(uow, host, domains, leftovers, to_start, crashed, unknown)
-        for instance, incident in crashed:
+        comparison = _Comparison(uow, host, domains, leftovers)
+        verdicts = comparison.verdicts(domains, leftovers)
+        for instance, incident in comparison.crashed:
             crashes.record_crash(uow, self.engine.conf, instance, incident)
-        ended = {incident.id for _, incident in crashed}
+        ended = {incident.id for _, incident in comparison.crashed}
         for report in domains:
             # Each comparison reports the crash of a guest that is off.
             incidents = [item for item in report.incidents if item.id not in ended and item.kind != IncidentKind.CRASH]
             if incidents and (row := _current(uow, host, report)) is not None:
                 crashes.record_incidents(uow, self.engine.conf, row, incidents)
-        for instance in to_start:
+        for instance in comparison.to_start:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
             restarts.plan_start(uow, self.engine.conf, instance)
-        unknown_domains.record(uow, host, unknown, number)  # Instances are locked before hosts.
+        unknown_domains.record(uow, host, comparison.unknown, number)  # Instances are locked before hosts.
         return verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
@@ -117,68 +115,84 @@ def _lost_power(report: DomainReport) -> DomainReport:
     return msgspec.structs.replace(report, lost_power=report.lost_power or report.booted)
 
 
-def reconcile_domains(
-    uow: UnitOfWork,
-    host: str,
-    domains: list[DomainReport],
-    leftovers: list[str],
-    to_start: list[Instance],
-    crashed: list[tuple[Instance, Incident]],
-    unknown: list[str],
-) -> list[DomainVerdict]:
-    """Return a verdict on each domain and leftover, and update the power states of domains that belong here.
+class _Comparison:
+    """Comparison of the domains and leftovers of a host with their rows.
 
     An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged
     instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
-    The function appends to ``to_start`` the instances that stopped because their host lost power. ``crashed`` gets the
-    active ones whose guest has crashed or was paused by its watchdog, ``unknown`` the uuids of domains of no instance.
+
+    ``to_start``: instances that stopped because their host lost power. ``crashed``: active ones whose guest has crashed
+    or was paused by its watchdog. ``unknown``: uuids of domains of no instance.
     """
-    rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
-    claimed_here = claims.of_instances(uow, rows, host)
-    purged = purge.purged(uow, {*leftovers, *(domain.uuid for domain in domains)} - rows.keys())
-    verdicts = []
-    for domain in domains:
-        instance = rows.get(domain.uuid)
-        if domain.uuid in purged:
-            LOG.warning("Host %s has a domain %s of a server that was deleted and purged", host, domain.uuid)
-            verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.DESTROY))
-            continue
+
+    def __init__(self, uow: UnitOfWork, host: str, domains: list[DomainReport], leftovers: list[str]) -> None:
+        self._uow, self._host = uow, host
+        uuids = [domain.uuid for domain in domains] + leftovers
+        self._rows = instances.rows_by_uuid(uow, uuids)
+        self._claimed_here = claims.of_instances(uow, self._rows, host)
+        self._purged = purge.purged(uow, set(uuids) - self._rows.keys())
+        self.to_start: list[Instance] = []
+        self.crashed: list[tuple[Instance, Incident]] = []
+        self.unknown: list[str] = []
+
+    def verdicts(self, domains: list[DomainReport], leftovers: list[str]) -> list[DomainVerdict]:
+        """Return what the host does, and update the power states of domains that belong to it."""
+        found = [self._of_domain(domain) for domain in domains] + [self._of_leftover(uuid) for uuid in leftovers]
+        return [verdict for verdict in found if verdict is not None]
+
+    def _of_domain(self, domain: DomainReport) -> DomainVerdict | None:
+        """Return the verdict on a domain; None: it is left alone."""
+        if domain.uuid in self._purged:
+            LOG.warning("Host %s has a domain %s of a server that was deleted and purged", self._host, domain.uuid)
+            return DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.DESTROY)
+        instance = self._rows.get(domain.uuid)
         if instance is None:
-            LOG.warning("Host %s has a domain %s that is not in the database; it is left alone", host, domain.uuid)
-            unknown.append(domain.uuid)
-            continue
-        is_current = (instance.host, instance.generation) == (host, domain.generation)
-        belongs = not instance.deleted and (is_current or domain.generation in claimed_here.get(domain.uuid, ()))
-        if is_current and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
-            if domain.halted:
-                crashed.append((instance, cause_of_pause(domain.incidents)))
-            elif domain.lost_power:
-                if instance.site_role in MAY_RUN:
-                    to_start.append(instance)
-            elif (incident := cause_of_end(domain.incidents)) is not None:
-                crashed.append((instance, incident))
-        if not belongs and domain.generation > max(instance.generation, instance.last_generation):
-            LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
-            continue
-        verdict = Verdict.KEEP if belongs else Verdict.DESTROY
-        keeps = not belongs and not instance.deleted and host_storage.may_need(instance, host)
-        waits = is_current and belongs and (domain.booted or domain.lost_power) and instance.task_state is not None
-        verdicts.append(
-            DomainVerdict(
-                uuid=domain.uuid, generation=domain.generation, verdict=verdict, keeps_disks=keeps, undecided=waits
+            LOG.warning(
+                "Host %s has a domain %s that is not in the database; it is left alone", self._host, domain.uuid
             )
+            self.unknown.append(domain.uuid)
+            return None
+        is_current = not instance.deleted and (instance.host, instance.generation) == (self._host, domain.generation)
+        if is_current and instance.task_state is None:
+            self._follow_power(instance, domain)
+        if is_current or (not instance.deleted and domain.generation in self._claimed_here.get(domain.uuid, ())):
+            waits = is_current and (domain.booted or domain.lost_power) and instance.task_state is not None
+            return DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.KEEP, undecided=waits)
+        if domain.generation > max(instance.generation, instance.last_generation):
+            LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, self._host)
+            return None
+        return DomainVerdict(
+            uuid=domain.uuid,
+            generation=domain.generation,
+            verdict=Verdict.DESTROY,
+            keeps_disks=self._may_need_disks(instance),
         )
-    for instance_uuid in leftovers:
-        instance = rows.get(instance_uuid)
-        if instance_uuid in purged:
-            verdicts.append(DomainVerdict(uuid=instance_uuid, generation=0, verdict=Verdict.DESTROY))
-            continue
-        if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in claimed_here)):
-            continue
-        if not instance.deleted and host_storage.may_need(instance, host):
-            continue
-        verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))
-    return verdicts
+
+    def _follow_power(self, instance: Instance, domain: DomainReport) -> None:
+        """Update the instance's power state. If its guest is off now, note what has to follow."""
+        if not _follow(self._uow, self._host, instance, domain):
+            return
+        if domain.halted:
+            self.crashed.append((instance, cause_of_pause(domain.incidents)))
+        elif domain.lost_power:
+            if instance.site_role in MAY_RUN:
+                self.to_start.append(instance)
+        elif (incident := cause_of_end(domain.incidents)) is not None:
+            self.crashed.append((instance, incident))
+
+    def _of_leftover(self, uuid: str) -> DomainVerdict | None:
+        """Return the verdict on disks and settings without a domain; None: they are left alone."""
+        if uuid in self._purged:
+            return DomainVerdict(uuid=uuid, generation=0, verdict=Verdict.DESTROY)
+        instance = self._rows.get(uuid)
+        if instance is None or self._may_need_disks(instance):
+            return None
+        if not instance.deleted and (instance.host == self._host or uuid in self._claimed_here):
+            return None
+        return DomainVerdict(uuid=uuid, generation=instance.generation, verdict=Verdict.DESTROY)
+
+    def _may_need_disks(self, instance: Instance) -> bool:
+        return not instance.deleted and host_storage.may_need(instance, self._host)
 
 
 def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport) -> bool:

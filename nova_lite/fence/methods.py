@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import yaml
@@ -75,14 +76,22 @@ def _test(method: Method, timing: ConductorTiming) -> Check:
         return Check(method.name, "unknown", repr(error))
 
 
-def switch_off(host: str, methods: list[Method], timing: ConductorTiming = TIMING.conductor) -> str:
+def switch_off(
+    host: str,
+    methods: list[Method],
+    timing: ConductorTiming = TIMING.conductor,
+    is_lost: Callable[[], bool] = lambda: True,
+) -> str:
     """Switch a host off by the first method that can, and return the method's name once its power is off.
 
-    The success of a command is no proof: the power is read until it is off. Raises `FenceFailed` with the reason of
-    each method.
+    The success of a command is no proof: the power is read until it is off. ``is_lost``: asked before each method after
+    the first, because the host may have returned while that one failed. Raises `FenceFailed` with the reason of each
+    method.
     """
-    reasons = []
+    reasons: list[str] = []
     for method in methods:
+        if reasons and not is_lost():
+            raise exceptions.FenceFailed(reason="; ".join([*reasons, "it is not lost any more"]))
         try:
             if _is_off(method, timing):
                 return method.name

@@ -138,15 +138,14 @@ class HostFencer:
 
     def _switch_off(self, item: Lost) -> None:
         """Switch a host off that is still lost. It may have reported while this task waited for a thread."""
-        hears = self._has_listened() and self._hears_hosts()
-        if not hears or item not in self._db.read(leases.lost, self._conf, item.host):
+        if not self._is_lost(item):
             LOG.info("Host %s is not switched off: it has reported again, or no host reports", item.host)
             self._next_attempt.pop(item.host, None)
             return
         LOG.warning("Host %s is silent and has protected servers: it is switched off", item.host)
         text = ""
         try:
-            method = methods.switch_off(item.host, self._methods[item.host], self._timing)
+            method = methods.switch_off(item.host, self._methods[item.host], self._timing, lambda: self._is_lost(item))
         except exceptions.FenceFailed as error:
             text = error.message
         if text:
@@ -155,6 +154,10 @@ class HostFencer:
             LOG.warning("Host %s is off (%s) and forced down; its protected servers are evacuated", item.host, method)
         else:
             LOG.warning("Host %s has registered again, so its power is on: nothing is evacuated", item.host)
+
+    def _is_lost(self, item: Lost) -> bool:
+        hears = self._has_listened() and self._hears_hosts()
+        return hears and item in self._db.read(leases.lost, self._conf, item.host)
 
     def _test(self) -> None:
         """Test all methods, and find the hosts whose protected servers would not come back."""

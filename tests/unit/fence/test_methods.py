@@ -68,6 +68,14 @@ def test_agent_that_fails_keeps_no_other_method_back(error: Exception) -> None:
     assert methods.test([Method("1", Agent(Power.ON))]) == [methods.Check("1", "on", "")]
 
 
+def test_host_that_returns_while_its_first_method_fails_is_not_switched_off() -> None:
+    liar, second = Agent(Power.ON), Agent(Power.ON, Power.OFF)
+    looks = iter([False])
+    with pytest.raises(exceptions.FenceFailed, match="although it was switched off; it is not lost any more"):
+        methods.switch_off("c1", [Method("1", liar), Method("2", second)], TIMING, lambda: next(looks))
+    assert second.switched == 0
+
+
 def test_host_without_a_method_is_not_off() -> None:
     with pytest.raises(exceptions.FenceFailed, match="no fence method"):
         off()

@@ -52,7 +52,10 @@ class _Summary(msgspec.Struct):
 
 
 class _Snapshot(msgspec.Struct):
+    """Snapshot. ``original``: its id in the repository from which ``restic copy`` has taken it."""
+
     id: str
+    original: str | None = None
 
 
 class Repositories:
@@ -100,7 +103,7 @@ class Repository:
                 _require_success(process.wait(), errors)
             output.seek(0)
             summary = msgspec.json.decode(output.read().strip().splitlines()[-1], type=_Summary)
-        found = [name for name in self._snapshots(tag) if name.startswith(summary.snapshot_id)]
+        found = [item.id for item in self._snapshots(tag) if item.id.startswith(summary.snapshot_id)]
         if len(found) != 1:
             raise exceptions.BackupRepositoryError(reason=f"the new snapshot {summary.snapshot_id} is not there")
         return Stored(found[0], target.hexdigest(), summary.data_added)
@@ -108,7 +111,8 @@ class Repository:
     @contextlib.contextmanager
     def read(self, snapshot: str, digest: str) -> Iterator[Source]:
         """Yield a stream. At the end, if it was read to its end, check its digest. Raises `BackupDataInvalid`."""
-        with tempfile.TemporaryFile() as errors, self._start(("dump", snapshot, _STREAM), errors) as process:
+        command = ("dump", self._id_here(snapshot), _STREAM)
+        with tempfile.TemporaryFile() as errors, self._start(command, errors) as process:
             source = Digested(process)
             try:
                 yield source
@@ -125,8 +129,9 @@ class Repository:
             raise exceptions.BackupDataInvalid(reason="their digest is not the recorded one")
 
     def present(self, tags: Sequence[str]) -> set[str]:
-        """Return the snapshots that have any of the tags."""
-        return set(self._snapshots(*tags)) if tags and self._exists() else set()
+        """Return the snapshots that have any of the tags. A copy has its own id, and that of its original."""
+        found = self._snapshots(*tags) if tags and self._exists() else []
+        return {name for item in found for name in (item.id, item.original) if name is not None}
 
     def require(self) -> None:
         """Raise an error unless the repository is there."""
@@ -136,7 +141,7 @@ class Repository:
     def forget(self, tag: str) -> None:
         """Remove all snapshots with a tag. `prune` frees their room."""
         if self._exists() and (found := self._snapshots(tag)):
-            self._run("forget", *found)
+            self._run("forget", *(item.id for item in found))
 
     def prune(self) -> None:
         """Free the room of data that no snapshot has any more. Locks of daemons that were killed are removed."""
@@ -144,9 +149,16 @@ class Repository:
             self._run("unlock")
             self._run("prune")
 
-    def _snapshots(self, *tags: str) -> list[str]:
-        output = self._run("snapshots", "--json", *(word for tag in tags for word in ("--tag", tag)))
-        return [found.id for found in msgspec.json.decode(output, type=list[_Snapshot] | None) or []]
+    def _snapshots(self, *tags: str, snapshot: str = "") -> list[_Snapshot]:
+        """Return the snapshots that have any of these tags, or one of them by its id."""
+        words = [word for tag in tags for word in ("--tag", tag)] + [snapshot] * bool(snapshot)
+        return msgspec.json.decode(self._run("snapshots", "--json", *words), type=list[_Snapshot] | None) or []
+
+    def _id_here(self, snapshot: str) -> str:
+        """Return the id of a recorded snapshot, or of its copy if this repository was made by ``restic copy``."""
+        if self._snapshots(snapshot=snapshot):
+            return snapshot
+        return next((item.id for item in self._snapshots() if item.original == snapshot), snapshot)
 
     def _exists(self) -> bool:
         """Check whether there is a repository that the password opens.

@@ -99,6 +99,22 @@ def test_digest_that_is_not_the_recorded_one_is_noticed(made: Repository) -> Non
         read(made, other.snapshot, stored.digest)
 
 
+def test_copy_of_a_repository_is_used_as_the_page_says(made: Repository, tmp_path: Path) -> None:
+    """``restic copy`` gives snapshots new ids."""
+    stored = made.store("one", writing(DATA))
+    password = f"{tmp_path}/password"
+    from_there = ("--from-repo", f"{tmp_path}/repository/p1", "--from-password-file", password)
+    for words in (("init", "--copy-chunker-params"), ("copy",)):
+        there = ("--repo", f"{tmp_path}/elsewhere/p1", "--password-file", password)
+        subprocess.run([repository.PROGRAM, *there, *words, *from_there], check=True, capture_output=True)
+    copied = Repositories(f"{tmp_path}/elsewhere", password, f"{tmp_path}/cache").of_project("p1")
+    assert stored.snapshot not in {item.id for item in copied._snapshots()}
+    assert read(copied, stored.snapshot, stored.digest) == DATA
+    assert stored.snapshot in copied.present(["one"])
+    with pytest.raises(exceptions.BackupRepositoryError):
+        read(copied, "0" * 64, stored.digest)
+
+
 def test_damaged_repository_is_noticed(made: Repository, tmp_path: Path) -> None:
     stored = made.store("one", writing(DATA))
     for path in (tmp_path / "repository" / "p1" / "data").rglob("*"):

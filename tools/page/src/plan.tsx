@@ -72,7 +72,7 @@ const MOVED = ["completed", "confirmed"];
 export const isMaintained = (row: Json): boolean => MAINTENANCE.test(row.disabled_reason ?? "");
 
 export async function maintenanceReason(row: Json): Promise<string> {
-  if (isMaintained(row)) return row.disabled_reason;
+  if (isMaintained(row) && row.status === "disabled") return row.disabled_reason; // if it is enabled, others have moved its servers
   const [newest] = await list("compute", "/os-migrations?limit=1", "migrations");
   return `nova-lite-manage host maintenance, after migration ${newest?.id ?? 0}`;
 }

@@ -2,7 +2,8 @@
 
 A directory that the conductors of both sites mount. Each server has numbered generations. A generation is a file that
 is linked into place: it is written once, whoever tries, and never changes. The newest one names the site that may run
-the server. Beside it is a file with the newest backups that this site has published.
+the server. Beside it is a file with the newest backups that this site has published, and, once the server runs from
+that generation, an empty one. Each site has two files: the id of its server, and whether it can take over.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from nova_lite.base import exceptions, files
 from nova_lite.objects import ServerBackup
 
 _GENERATION = re.compile(r"(\d{8})\.json")
+_ID = re.compile(r"[0-9a-f-]{36}")
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_PUBLISHED, _JOINED = "{:08}.backups", "site-"
+_PUBLISHED, _BUILT, _JOINED, _SERVER = "{:08}.backups", "{:08}.built", "site-", "server-"
 #: Most bytes of an obstacle.
 _LONGEST = 1000
 #: Files and directories are for the conductors of both sites, which share a group.
@@ -62,6 +64,13 @@ class Published(msgspec.Struct, kw_only=True):
     """Newest backup of a generation with its bases, the whole one first."""
 
     backups: list[ServerBackup]
+
+
+class SiteServer(msgspec.Struct, frozen=True, kw_only=True):
+    """Server of a site in the journal, and the policy that backs it up. A database that is restored may not know it."""
+
+    instance_uuid: str
+    policy_id: str
 
 
 class JoinedSite(NamedTuple):
@@ -140,8 +149,47 @@ class SiteJournal:
     def withdraw(self, server_id: str) -> None:
         """Record that this site has no server for the replica any more."""
         with _translated():
-            if f"{_JOINED}{self.site}" in self._names(server_id):
-                files.remove(os.path.join(self._directory, server_id, f"{_JOINED}{self.site}"))
+            for name in {f"{_JOINED}{self.site}", f"{_SERVER}{self.site}"}.intersection(self._names(server_id)):
+                files.remove(os.path.join(self._directory, server_id, name))
+
+    def check_server(self, server_id: str, instance_uuid: str) -> None:
+        """Raise `InvalidInput` if the journal has another server of this site."""
+        known = self._server(server_id)
+        if known is not None and known.instance_uuid != instance_uuid:
+            raise exceptions.InvalidInput(reason=f"the journal has server {known.instance_uuid} of this site for it")
+
+    def note_server(self, server_id: str, server: SiteServer) -> None:
+        """Record the server of this site."""
+        if self._server(server_id) != server:
+            path = os.path.join(self._directory, _checked(server_id), f"{_SERVER}{self.site}")
+            with _translated():
+                files.write_atomically(path, msgspec.json.encode(server), mode=_MODE)
+
+    def _server(self, server_id: str) -> SiteServer | None:
+        name = f"{_SERVER}{self.site}"
+        with _translated():
+            return self._read(server_id, name, SiteServer) if name in self._names(server_id) else None
+
+    def servers(self) -> dict[str, SiteServer]:
+        """Return the servers of this site by their ids in the journal."""
+        with _translated():
+            ids = sorted(name for name in os.listdir(self._directory) if _ID.fullmatch(name))
+        found = {server_id: self._server(server_id) for server_id in ids}
+        return {server_id: server for server_id, server in found.items() if server is not None}
+
+    def note_built(self, server_id: str, number: int) -> None:
+        """Record that the server of this site runs from its own generation: nothing has to be restored any more."""
+        with _translated():
+            if (name := _BUILT.format(number)) not in self._names(server_id):
+                files.write_atomically(os.path.join(self._directory, server_id, name), b"", mode=_MODE)
+
+    def is_here(self, server_id: str, generation: SiteGeneration) -> bool:
+        """Check whether this site has the disk of a generation, whatever its database knows."""
+        if generation.site != self.site:
+            return False
+        with _translated():
+            is_built = _BUILT.format(generation.number) in self._names(server_id)
+        return is_built or generation.reason in (Reason.ENABLED, Reason.ROLLED_BACK)
 
     def other_site(self, server_id: str) -> JoinedSite | None:
         """Return the other site that has joined, or None. A site without obstacle comes first."""
@@ -194,7 +242,7 @@ def _translated() -> Iterator[None]:
 
 def _checked(server_id: str) -> str:
     """Return the id, which is the name of a directory."""
-    if re.fullmatch(r"[0-9a-f-]{36}", server_id) is None:
+    if _ID.fullmatch(server_id) is None:
         raise exceptions.InvalidInput(reason=f"{server_id[:64]} is not the id of a server")
     return server_id
 

@@ -3,7 +3,7 @@
 One conductor does this periodically. A step that was interrupted is repeated: journal, role, backup and rebuild show
 which step is next. `STEPS` has the work of each role:
 
-- PRIMARY publishes the newest backup
+- PRIMARY publishes the newest backup, and notes that it runs from its generation
 - LEAVING stops the server, makes a last backup, and hands over with it: it writes the other site's generation
 - ARRIVING makes an image of the backups, and rebuilds the server from it
 - REPLICA stops a guest that still runs
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nova_lite import operations
-from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
 from nova_lite.base import concurrency, exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
@@ -110,6 +110,7 @@ class Replication:
     def _follow(self, server: ReplicatedServer) -> None:
         """Learn of a newer generation, or do the work of the server's role."""
         try:
+            self._blocking(self._journal.check_server, server.server_id, server.instance_uuid)
             newest = self._blocking(self._journal.newest, server.server_id)
             if newest.number > server.generation:
                 self._learn(server, newest)
@@ -122,23 +123,28 @@ class Replication:
             self.db.write(replicated_servers.note_reason, server.instance_uuid, reason)
 
     def _learn(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
-        self.db.write(replicated_servers.learn, server.instance_uuid, self._journal.site, newest)
+        is_here = self._blocking(self._journal.is_here, server.server_id, newest)
+        self.db.write(replicated_servers.learn, server.instance_uuid, self._journal.site, newest, is_here)
         LOG.info("Server %s: generation %d is of site %s", server.instance_uuid, newest.number, newest.site)
 
     def _advertise(self, server: ReplicatedServer) -> None:
-        """Write into the journal whether the other site may hand over to this one as planned.
+        """Write into the journal which server this site has, and whether the other site may hand over as planned.
 
         An operator who disables the replication meanwhile deletes the row first, so it is read again.
         """
         obstacle = self.db.read(replicated_servers.obstacle, server)
         if obstacle is not None:
             self._blocking(self._journal.join, server.server_id, obstacle)
+            known = SiteServer(instance_uuid=server.instance_uuid, policy_id=server.policy_id)
+            self._blocking(self._journal.note_server, server.server_id, known)
         if self.db.read(replicated_servers.obstacle, server) is None:
             self._blocking(self._journal.withdraw, server.server_id)
 
     # --- primary
 
     def _publish(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
+        if (newest.site, newest.number) == (self._journal.site, server.generation):
+            self._blocking(self._journal.note_built, server.server_id, server.generation)
         backups = self.db.read(replicated_servers.unpublished, server)
         if backups:
             self._blocking(self._journal.publish, server.server_id, server.generation, backups)
@@ -172,6 +178,9 @@ class Replication:
 
     def _arrive(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
         """Make the image, and rebuild the server from it. Its guest runs then."""
+        if newest.number == server.generation and self._blocking(self._journal.is_here, server.server_id, newest):
+            self.db.write(replicated_servers.keep, server)
+            return
         if not self.db.write(replicated_servers.rebuild_ended, server):
             return
         if not server.backups:

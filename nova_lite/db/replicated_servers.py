@@ -15,10 +15,10 @@ import msgspec
 import sqlalchemy as sa
 
 from nova_lite import objects
-from nova_lite.backups.site_journal import Reason, SiteGeneration
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteServer
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.db import actions, backup_policies, instances, models, server_backups
+from nova_lite.db import actions, backup_policies, hosts, instances, models, server_backups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.db.models import ReplicatedServer as Row
@@ -171,8 +171,11 @@ def instance_of(uow: UnitOfWork, server: ReplicatedServer) -> objects.Instance:
     return instances.to_object(uow, instances.get_row(uow, get_admin_context(), server.instance_uuid))
 
 
-def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration) -> None:
-    """Record a newer generation of the journal, and what it makes of the server at this ``site``."""
+def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration, is_here: bool) -> None:
+    """Record a newer generation of the journal, and what it makes of the server at this ``site``.
+
+    ``is_here``: the site has its disk, so nothing is restored. It kept the server, or its database has forgotten much.
+    """
     found = _locked(uow, instance_uuid)
     if found is None or found.row.generation >= newest.number:
         return
@@ -185,9 +188,10 @@ def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration
     row.backups = []
     if newest.site != site:
         instance.site_role = SiteRole.REPLICA
-    elif newest.reason is Reason.ROLLED_BACK:
+    elif is_here:
         instance.site_role = SiteRole.PRIMARY
-        if not is_next:  # Backups of generations that this site has missed may be of another line.
+        # Backups of generations that this site has missed may be of another line.
+        if not is_next or newest.reason is not Reason.ROLLED_BACK:
             row.since = uow.now
     else:
         instance.site_role = SiteRole.ARRIVING
@@ -196,6 +200,48 @@ def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration
         last = newest.backups[-1].id if newest.backups else ""
         row.image_id = str(uuid.uuid5(_NAMESPACE, f"{row.server_id}/{newest.number}/{last}"))
     uow.session.flush()
+
+
+def keep(uow: UnitOfWork, server: ReplicatedServer) -> None:
+    """Make an arriving server the primary with the disk that it has: it was rebuilt, and the database forgot that."""
+    found = in_role(uow, server, SiteRole.ARRIVING)
+    if found is not None:
+        found.instance.site_role, found.row.since, found.row.reason = SiteRole.PRIMARY, uow.now, None
+        uow.session.flush()
+
+
+def adopt(
+    uow: UnitOfWork, site: str, server_id: str, server: SiteServer, newest: SiteGeneration, is_here: bool
+) -> SiteRole | None:
+    """Make a server of the journal a replicated one again, if a restored database has forgotten that. Return its role.
+
+    None: the database knows that it is replicated, or does not have the server. Raises `InvalidInput` if it has another
+    server for it.
+    """
+    instance = instances.lock(uow, server.instance_uuid)
+    row = uow.session.scalars(sa.select(Row).where(Row.server_id == server_id)).first()
+    if row is not None and row.instance_uuid != server.instance_uuid:
+        raise exceptions.InvalidInput(
+            reason=f"the journal has server {server.instance_uuid} for {server_id}, and this database has "
+            f"{row.instance_uuid}. Disable the replication of {row.instance_uuid}"
+        )
+    if instance is None or instance.deleted or instance.site_role is not None:
+        return None
+    uow.session.add(
+        Row(
+            instance_uuid=instance.uuid,
+            server_id=server_id,
+            policy_id=server.policy_id,
+            generation=newest.number - 1,
+            backups=[],
+            since=uow.now,
+            updated_at=uow.now,
+        )
+    )
+    instance.site_role = SiteRole.REPLICA
+    uow.session.flush()
+    learn(uow, instance.uuid, site, newest, is_here)
+    return SiteRole(instance.site_role)
 
 
 def note_reason(uow: UnitOfWork, instance_uuid: str, reason: str | None) -> None:
@@ -216,7 +262,15 @@ def obstacle(uow: UnitOfWork, server: ReplicatedServer) -> str | None:
         return None
     if instance.site_role != SiteRole.REPLICA:
         return f"its server is {instance.site_role}"
-    return "" if is_off(instance) else f"its server is {instance.task_state or instance.vm_state}, and has to be off"
+    if not is_off(instance):
+        return f"its server is {instance.task_state or instance.vm_state}, and has to be off"
+    return down_host(uow, instance.uuid)
+
+
+def down_host(uow: UnitOfWork, instance_uuid: str) -> str:
+    """Return what keeps a server from being rebuilt: its host is down. "": nothing does."""
+    host = uow.session.scalar(sa.select(Instance.host).where(Instance.uuid == instance_uuid))
+    return "" if host is None or hosts.is_up(uow, host) else f"its host {host} is down"
 
 
 def stuck_state(uow: UnitOfWork, instance_uuid: str) -> str | None:

@@ -40,6 +40,7 @@ FENCE_AGENT = Fencing(armed=False, agent="works")
 FENCE_LIAR = Fencing(armed=False, agent="lies")
 REPLICATION = Replication(faults=1)
 TWO_SITES_LOST = Replication(faults=2)
+SITE_RESTORED = Replication(faults=0, restores=1)
 
 #: Models that must hold with all rules in force.
 HOLDS: dict[str, Model] = {
@@ -58,6 +59,7 @@ HOLDS: dict[str, Model] = {
     "fence agent, two faults": FENCE_AGENT,
     "fence agent that lies, two faults": FENCE_LIAR,
     "replication to a second site, a fault": REPLICATION,
+    "replication to a second site, a restored database": SITE_RESTORED,
 }
 
 #: The same models with larger bounds, which take minutes.
@@ -504,6 +506,12 @@ PROTECTIONS = [
         "a late increment of the other site is never restored",
         "backups/site_journal.py: publish, last_backups",
         TWO_SITES_LOST,
+    ),
+    Protection(
+        "what a site has built is noted",
+        "a restored database replaces no disk",
+        "backups/site_journal.py: note_built, is_here; db/replicated_servers.py: learn, keep",
+        SITE_RESTORED,
     ),
 ]
 

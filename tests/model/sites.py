@@ -2,7 +2,8 @@
 
 One server has a row at each of two sites. A journal that both sites reach has numbered generations; the newest one
 names the site that may run the server, and the data that it begins with. A site loses its power or the journal and
-returns. The operator says that a site is off only if it is.
+returns. The operator says that a site is off only if it is. A site's database may be restored from a backup that was
+made at any moment, once its conductor has noted what the site has built.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SITES: Rules = frozenset(
         "answer compares the generation",
         "word that the site is off",
         "increments belong to a generation",
+        "what a site has built is noted",
     }
 )
 
@@ -39,7 +41,7 @@ class Site(NamedTuple):
     ``backup`` (the last increment before it leaves, -1: none). ``writing``: the generation that a slow conductor is
     about to hand over with. ``command``: a command that waits for the host, even while the power is off.
     ``starting``: the host has asked, and is about to do it. ``disk``: the number of its newest write, and
-    ``disk_of``: the generation that the disk belongs to.
+    ``disk_of``: the generation that the disk belongs to. ``saved``: its row in a backup of the database.
     """
 
     role: str = "replica"
@@ -54,6 +56,7 @@ class Site(NamedTuple):
     guest: bool = False
     disk: int = 0
     disk_of: int = 0
+    saved: tuple[str, int, int] | None = None
 
 
 class Sites(NamedTuple):
@@ -61,7 +64,8 @@ class Sites(NamedTuple):
 
     The newest generation of the journal: ``generation``, ``owner``, ``kind`` (planned, unplanned, or kept: its owner
     did not leave after all), ``base``. ``published``: the newest increment of this generation, -1: none.
-    ``mixed``: a generation has begun with an increment of another line.
+    ``mixed``: a generation has begun with an increment of another line. ``built``: its owner runs from it. ``undone``:
+    a rebuild has replaced a disk of its own generation.
     """
 
     sites: tuple[Site, Site] = (Site(role="primary", guest=True, disk_of=1), Site())
@@ -72,22 +76,29 @@ class Sites(NamedTuple):
     published: int = -1
     published_of: int = 1
     mixed: bool = False
+    built: bool = True
+    undone: bool = False
     writes: int = 0
     requests: int = 2
     faults: int = 2
+    restores: int = 0
 
 
 @dataclass(frozen=True)
 class Replication:
-    """A model of replication. ``requests``: of operators. ``faults``: losses of power or of the journal."""
+    """A model of replication.
+
+    ``requests``: of operators. ``faults``: losses of power or of the journal. ``restores``: of databases.
+    """
 
     rules: Rules = SITES
     requests: int = 2
     faults: int = 2
+    restores: int = 0
     only_twice: bool = False
 
     def initial(self) -> Sites:
-        return Sites(requests=self.requests, faults=self.faults)
+        return Sites(requests=self.requests, faults=self.faults, restores=self.restores)
 
     def canonical(self, state: Sites) -> Sites:
         return state
@@ -102,6 +113,8 @@ class Replication:
             return None
         if state.mixed:
             return "a generation begins with an increment of another line"
+        if state.undone:
+            return "a rebuild has lost what the server wrote at its site"
         for site, number in ((one, 0), (other, 1)):
             if site.guest and site.disk_of != state.generation:
                 return "it runs from a disk of an older generation"
@@ -126,6 +139,7 @@ class Replication:
     def _of(self, state: Sites, number: int) -> Iterator[Step]:
         site = state.sites[number]
         yield from self._faults(state, number)
+        yield from self._restores(state, number)
         if site.power:
             yield from self._host(state, number)
             yield from self._operator(state, number)
@@ -147,6 +161,18 @@ class Replication:
         if site.link:
             yield "{} does not reach the journal", False, _with(fewer, number, link=False)
 
+    def _restores(self, state: Sites, number: int) -> Iterator[Step]:
+        site = state.sites[number]
+        if not state.restores:
+            return
+        if site.saved is None:
+            row = (site.role, site.generation, site.base)
+            yield "{}'s database is backed up", False, _with(state, number, saved=row)
+        elif state.built or state.owner != number:
+            role, generation, base = site.saved
+            row_of = {"role": role, "generation": generation, "base": base, "backup": -1, "writing": 0, "saved": None}
+            yield "{}'s database is restored", False, _with(state._replace(restores=0), number, **row_of)
+
     # --- guest and host
 
     def _host(self, state: Sites, number: int) -> Iterator[Step]:
@@ -157,14 +183,30 @@ class Replication:
         if site.role == "primary" and not (site.guest or site.command or site.starting):
             yield "{} accepts a start", True, _with(state, number, command="start")
         if site.role == "arriving" and not (site.command or site.starting):
-            yield "{} accepts a rebuild from the increments", True, _with(state, number, command="rebuild")
+            yield from self._arrive(state, number)
         if site.command:
             yield from self._ask(state, number)
         if site.starting == "start":
             yield "{}'s guest starts", True, _with(state, number, guest=True, starting="")
         if site.starting == "rebuild":
             disk = {"disk": site.base, "disk_of": site.generation}
-            yield "{} builds the guest", True, _with(state, number, guest=True, starting="", role="primary", **disk)
+            undone = state.undone or (site.disk_of == site.generation and site.disk > site.base)
+            after = _with(state, number, guest=True, starting="", role="primary", **disk)
+            yield "{} builds the guest", True, after._replace(undone=undone)
+
+    def _arrive(self, state: Sites, number: int) -> Iterator[Step]:
+        site = state.sites[number]
+        if not site.link:
+            return
+        if self._is_here(state, number) and site.generation == state.generation:
+            yield "{} keeps the disk that it has built", True, _with(state, number, role="primary")
+        else:
+            yield "{} accepts a rebuild from the increments", True, _with(state, number, command="rebuild")
+
+    def _is_here(self, state: Sites, number: int) -> bool:
+        """Check whether the journal says that the site has the disk of the newest generation."""
+        is_noted = state.built and "what a site has built is noted" in self.rules
+        return state.owner == number and (state.kind == "kept" or is_noted)
 
     def _ask(self, state: Sites, number: int) -> Iterator[Step]:
         """Ask whether the guest may start here. The reply is lost with the power of the host."""
@@ -209,7 +251,13 @@ class Replication:
         if generation <= state.generation and "exclusive generations" in self.rules:
             return None
         return state._replace(
-            generation=generation, owner=owner, kind=kind, base=base, published=-1, published_of=generation
+            generation=generation,
+            owner=owner,
+            kind=kind,
+            base=base,
+            published=-1,
+            published_of=generation,
+            built=kind == "kept",
         )
 
     # --- the conductor
@@ -237,12 +285,14 @@ class Replication:
             if is_own or "increments belong to a generation" not in self.rules:
                 of = {"published": site.disk, "published_of": site.generation}
                 yield "{} publishes an increment", False, state._replace(**of)
+            if is_own and not state.built:
+                yield "{} notes that it runs from its generation", True, state._replace(built=True)
         if state.generation == site.generation:
             return
         seen = {"generation": state.generation, "backup": -1}
         if state.owner != number:
             yield "{} learns that it is the replica", True, _with(state, number, role="replica", guest=False, **seen)
-        elif state.kind == "kept":
+        elif self._is_here(state, number):
             yield "{} stays the primary", True, _with(state, number, role="primary", **seen)
         else:
             yield "{} learns that it takes over", True, _with(state, number, role="arriving", base=state.base, **seen)

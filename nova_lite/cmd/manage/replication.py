@@ -6,7 +6,7 @@ import argparse
 import datetime
 
 from nova_lite.backups import site_journal
-from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db import replicated_servers
@@ -41,6 +41,13 @@ def register(commands: Commands) -> None:
     disable_ = commands.verb(noun, "disable", "Make a replicated server of this site an ordinary one.", disable)
     for verb in (failover_, roll_back_, take_over_, disable_):
         verb.add_argument("server", help="id of the server at this site")
+    commands.verb(
+        noun,
+        "adopt",
+        "Replicate again the servers of this site that the journal names, and a restored database does not. Run it "
+        "before conductors start. Exit 1 if one is left.",
+        adopt,
+    )
 
 
 def list_(app: App, args: argparse.Namespace) -> int:
@@ -76,6 +83,7 @@ def enable(app: App, args: argparse.Namespace) -> None:
         replicated_servers.insert,
         *(app.context, args.server, args.server, args.policy, SiteRole.PRIMARY, newest.number, known),
     )
+    journal.note_server(args.server, _server(args))
 
 
 def join(app: App, args: argparse.Namespace) -> None:
@@ -93,6 +101,11 @@ def join(app: App, args: argparse.Namespace) -> None:
         newest.number,
     )
     journal.join(args.replica_of)
+    journal.note_server(args.replica_of, _server(args))
+
+
+def _server(args: argparse.Namespace) -> SiteServer:
+    return SiteServer(instance_uuid=args.server, policy_id=args.policy)
 
 
 def failover(app: App, args: argparse.Namespace) -> None:
@@ -123,6 +136,10 @@ def take_over(app: App, args: argparse.Namespace) -> None:
     server = app.db.read(replicated_servers.get, args.server)
     if server.role is not SiteRole.REPLICA:
         raise exceptions.InvalidInput(reason=f"server {args.server} is no replica, it is {server.role}")
+    if obstacle := app.db.read(replicated_servers.down_host, args.server):
+        raise exceptions.InvalidInput(
+            reason=f"{obstacle}. Start it, or delete the server and join another one at a host that is up"
+        )
     _take(app, server, Reason.UNPLANNED)
 
 
@@ -153,6 +170,23 @@ def disable(app: App, args: argparse.Namespace) -> None:
         journal.withdraw(server.server_id)
     except exceptions.SiteJournalUnavailable as error:
         app.say(f"The server is an ordinary one. The journal may still name this site for it: {error.message}")
+
+
+def adopt(app: App, args: argparse.Namespace) -> int:
+    journal = _journal(app)
+    status = 0
+    for server_id, server in journal.servers().items():
+        newest = journal.newest(server_id)
+        is_here = journal.is_here(server_id, newest)
+        try:
+            role = app.db.write(replicated_servers.adopt, journal.site, server_id, server, newest, is_here)
+        except exceptions.InvalidInput as error:
+            app.say(error.message)
+            status = 1
+            continue
+        if role is not None:
+            app.say(f"Server {server.instance_uuid} is replicated again. It is {role}.")
+    return status
 
 
 def _generation(app: App, journal: SiteJournal, number: int, reason: Reason) -> SiteGeneration:

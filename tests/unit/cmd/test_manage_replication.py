@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
 from nova_lite.db import backup_policies, instances, replicated_servers
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BackupPolicy
 from nova_lite.objects.backup import Every
 from tests.support import make
-from tests.support.manage import Tool
+from tests.support.manage import Tool, report
 
 NOTHING = "00000000-0000-4000-8000-000000000000"
 
@@ -148,6 +148,24 @@ def test_failover_and_take_over_follow_the_journal(office: Office, tmp_path: Pat
     assert "no replica" in office.run("take-over", office.uuid, "--other-site-is-off", status=1)
     other.write(office.uuid, type(newest)(number=3, site="west", reason=newest.reason, written_at=newest.written_at))
     database = office.database
-    database.write(replicated_servers.learn, office.uuid, "east", other.newest(office.uuid))
+    database.write(replicated_servers.learn, office.uuid, "east", other.newest(office.uuid), False)
     database.close()
+    down = office.run("take-over", office.uuid, "--other-site-is-off", status=1)
+    assert "its host h1 is down. Start it, or delete the server and join another one" in down
+    report(office.tool, "h1")
     assert "nothing to run" in office.run("take-over", office.uuid, "--other-site-is-off", status=1)
+
+
+def test_server_that_the_database_has_forgotten_is_replicated_again(office: Office) -> None:
+    office.run("enable", office.uuid, "--policy", office.policy)
+    office.write(replicated_servers.remove, office.uuid)
+    office.enter()
+    assert f"Server {office.uuid} is replicated again. It is primary." in office.tool("replication", "adopt")
+    found = office.listed()
+    assert (found["server"], found["role"], found["generation"]) == (office.uuid, "primary", 1)
+    office.enter()
+    assert "again" not in office.tool("replication", "adopt")
+    journal = SiteJournal(str(office.path / "journal"), "east")
+    journal.note_server(office.uuid, SiteServer(instance_uuid=NOTHING, policy_id=office.policy))
+    office.enter()
+    assert f"Disable the replication of {office.uuid}" in office.tool("replication", "adopt", status=1)

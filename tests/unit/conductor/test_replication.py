@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import sqlite3
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite import operations
 from nova_lite.backups import disk_data
-from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
 from nova_lite.base import exceptions
 from nova_lite.conductor.replication import Replication, SiteRights
 from nova_lite.db import backup_policies, models, replicated_servers, server_backups
@@ -35,6 +37,7 @@ class Site(InRepository):
         path.mkdir()
         super().__init__(path)
         self.name, self.directory, self.shared = name, directory, repository
+        self.database_path = path / "db.sqlite"
         self.guest = self.power = True
         self.obeyed = self.built_number = 0
         self.disk_generation = self.instance(self.uuid).generation
@@ -60,12 +63,17 @@ class Site(InRepository):
         assert self.journal.write(self.uuid, first)
         self.journal.join(self.uuid)
         self.insert(self.uuid, PRIMARY, 1)
+        self.note_server(self.uuid)
 
     def join(self, server_id: str) -> None:
         self.user_wants("stop")
         self.obey()
         self.insert(server_id, REPLICA, 1)
         self.journal.join(server_id)
+        self.note_server(server_id)
+
+    def note_server(self, server_id: str) -> None:
+        self.journal.note_server(server_id, SiteServer(instance_uuid=self.uuid, policy_id=self.policy.id))
 
     def insert(self, server_id: str, role: SiteRole, generation: int, known: list[ServerBackup] | None = None) -> None:
         context = self.context(admin=True)
@@ -92,6 +100,28 @@ class Site(InRepository):
         )
         following.backups = self.journal.last_backups(self.server.server_id, newest)
         return self.journal.write(self.server.server_id, following)
+
+    def adopt(self) -> SiteRole | None:
+        """Do as the operator's command does for the only server in the journal."""
+        ((server_id, server),) = self.journal.servers().items()
+        newest = self.journal.newest(server_id)
+        is_here = self.journal.is_here(server_id, newest)
+        return self.db.write(replicated_servers.adopt, self.name, server_id, server, newest, is_here)
+
+    def forget(self) -> None:
+        """Lose that the server is replicated, as a database does that is restored."""
+        self.db.write(replicated_servers.remove, self.uuid)
+
+    def copy_database(self) -> Path:
+        copy = self.directory.with_name(f"{self.name}-{self.server.role}.sqlite")
+        _copy(self.database_path, copy)
+        return copy
+
+    def restore_database(self, copy: Path) -> None:
+        """Go on with an earlier database. The host carries out builds whose numbers return."""
+        _copy(copy, self.database_path)
+        self.disk_generation = self.instance(self.uuid).generation
+        self.return_to_life()
 
     def user_wants(self, kind: str, **payload: Any) -> None:
         self.engine.send(self.actions.accept_action(self.context(), self.uuid, kind, payload), self.context())
@@ -190,6 +220,11 @@ class Site(InRepository):
         self.let_time_pass(60)
         self.reconciler.sweep()
         self.obey()
+
+
+def _copy(source: Path, target: Path) -> None:
+    with contextlib.closing(sqlite3.connect(source)) as read, contextlib.closing(sqlite3.connect(target)) as written:
+        read.backup(written)
 
 
 class Sites:
@@ -391,6 +426,84 @@ def test_journal_made_anew_restores_no_image_of_an_earlier_generation(sites: Sit
     sites.live()
     assert (sites.roles, sites.guests) == ((REPLICA, PRIMARY), (False, True))
     assert bytes(second.disk).startswith(b"newer")
+
+
+@pytest.mark.parametrize("known", [PRIMARY, REPLICA, ARRIVING])
+def test_site_with_a_restored_database_keeps_the_disk_that_it_has_built(sites: Sites, known: SiteRole) -> None:
+    """Its server went to the other site and came back. The backup of the database knows a part of that."""
+    first, second = sites.first, sites.second
+    copies = {PRIMARY: first.copy_database()}
+    first.make()
+    first.fail_over()
+    sites.live_until(second)
+    sites.live(1)
+    copies[REPLICA] = first.copy_database()
+    second.make()
+    second.fail_over()
+    for _ in range(10):
+        sites.live(1)
+        second.live()
+        first.replication.run()
+        if first.server.role is ARRIVING:
+            copies[ARRIVING] = first.copy_database()
+            break
+    sites.live_until(first)
+    sites.live(1)
+    first.disk[:5] = b"newer"
+    first.restore_database(copies[known])
+    assert first.server.role is known
+    sites.live()
+    assert sites.roles == (PRIMARY, REPLICA)
+    assert bytes(first.disk).startswith(b"newer")
+    assert not second.guest
+
+
+@pytest.mark.parametrize("is_built", [True, False], ids=["built", "not built"])
+def test_restored_database_learns_again_which_servers_are_replicated(sites: Sites, is_built: bool) -> None:
+    first, second = sites.first, sites.second
+    first.disk[:5] = b"older"
+    first.make()
+    first.fail_over()
+    if is_built:
+        sites.live()
+        second.disk[:5] = b"newer"
+    else:
+        while first.server.role is LEAVING:
+            first.live()
+    for site in (first, second):
+        site.forget()
+    assert (first.adopt(), second.adopt()) == (REPLICA, PRIMARY if is_built else ARRIVING)
+    assert first.adopt() is None, "nothing is lost any more"
+    sites.live()
+    assert (sites.roles, sites.guests) == ((REPLICA, PRIMARY), (False, True))
+    assert bytes(second.disk).startswith(b"newer" if is_built else b"older")
+
+
+def test_server_that_is_ordinary_again_is_not_adopted(sites: Sites) -> None:
+    sites.live(1)
+    assert sites.first.journal.servers()
+    sites.first.forget()
+    sites.first.journal.withdraw(sites.first.uuid)
+    assert sites.first.journal.servers() == {}
+
+
+def test_server_waits_if_the_journal_has_another_one_of_its_site(sites: Sites) -> None:
+    """The database is older than the replica that has replaced this one."""
+    another = SiteServer(instance_uuid="00000000-0000-4000-8000-000000000000", policy_id="p")
+    sites.second.journal.note_server(sites.first.uuid, another)
+    sites.second.replication.run()
+    assert f"the journal has server {another.instance_uuid} of this site" in str(sites.second.server.reason)
+    with pytest.raises(exceptions.InvalidInput, match="Disable the replication of"):
+        sites.second.adopt()
+
+
+def test_replica_whose_host_is_down_takes_no_server_over(sites: Sites) -> None:
+    second = sites.second
+    assert second.db.read(replicated_servers.down_host, second.uuid) == ""
+    second.db.write(lambda uow: uow.session.execute(sa.update(models.Service).values(forced_down=True)))
+    second.replication.run()
+    target = sites.first.journal.other_site(sites.first.uuid)
+    assert target is not None and "is down" in target.obstacle
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027])

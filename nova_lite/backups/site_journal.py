@@ -67,10 +67,16 @@ class Published(msgspec.Struct, kw_only=True):
 
 
 class SiteServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Server of a site in the journal, and the policy that backs it up. A database that is restored may not know it."""
+    """Server of a site in the journal, for a database that is restored and may not know it.
+
+    ``policy_id``: the policy that backs it up. ``generation``: of its guest, which is not that of the journal.
+    ``last_generation``: the highest that its guest ever had.
+    """
 
     instance_uuid: str
     policy_id: str
+    generation: int
+    last_generation: int
 
 
 class JoinedSite(NamedTuple):
@@ -146,26 +152,24 @@ class SiteJournal:
                     return
             files.write_atomically(path, obstacle.encode(), mode=_MODE)
 
-    def withdraw(self, server_id: str) -> None:
-        """Record that this site has no server for the replica any more."""
+    def withdraw(self, server_id: str, instance_uuid: str) -> None:
+        """Record that this server is not for the replica any more. If the journal has another one, that stays."""
+        known = self.server(server_id)
+        if known is not None and known.instance_uuid != instance_uuid:
+            return
         with _translated():
             for name in {f"{_JOINED}{self.site}", f"{_SERVER}{self.site}"}.intersection(self._names(server_id)):
                 files.remove(os.path.join(self._directory, server_id, name))
 
-    def check_server(self, server_id: str, instance_uuid: str) -> None:
-        """Raise `InvalidInput` if the journal has another server of this site."""
-        known = self._server(server_id)
-        if known is not None and known.instance_uuid != instance_uuid:
-            raise exceptions.InvalidInput(reason=f"the journal has server {known.instance_uuid} of this site for it")
-
     def note_server(self, server_id: str, server: SiteServer) -> None:
         """Record the server of this site."""
-        if self._server(server_id) != server:
+        if self.server(server_id) != server:
             path = os.path.join(self._directory, _checked(server_id), f"{_SERVER}{self.site}")
             with _translated():
                 files.write_atomically(path, msgspec.json.encode(server), mode=_MODE)
 
-    def _server(self, server_id: str) -> SiteServer | None:
+    def server(self, server_id: str) -> SiteServer | None:
+        """Return the server of this site."""
         name = f"{_SERVER}{self.site}"
         with _translated():
             return self._read(server_id, name, SiteServer) if name in self._names(server_id) else None
@@ -174,7 +178,7 @@ class SiteJournal:
         """Return the servers of this site by their ids in the journal."""
         with _translated():
             ids = sorted(name for name in os.listdir(self._directory) if _ID.fullmatch(name))
-        found = {server_id: self._server(server_id) for server_id in ids}
+        found = {server_id: self.server(server_id) for server_id in ids}
         return {server_id: server for server_id, server in found.items() if server is not None}
 
     def note_built(self, server_id: str, number: int) -> None:

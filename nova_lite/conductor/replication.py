@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nova_lite import operations
-from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
 from nova_lite.base import concurrency, exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
@@ -87,13 +87,13 @@ class Replication:
         """Do all work that is due."""
         for server in self.db.read(replicated_servers.list_):
             self.engine.guarded(functools.partial(self._follow, server))
-        for server_id in self.db.read(replicated_servers.deleted):
-            self.engine.guarded(functools.partial(self._forget, server_id))
+        for server_id, instance_uuid in self.db.read(replicated_servers.deleted):
+            self.engine.guarded(functools.partial(self._forget, server_id, instance_uuid))
 
-    def _forget(self, server_id: str) -> None:
+    def _forget(self, server_id: str, instance_uuid: str) -> None:
         """Remove this site from the journal of a server that was deleted, and then its row."""
         if self.journal is not None:
-            self._blocking(self.journal.withdraw, server_id)
+            self._blocking(self.journal.withdraw, server_id, instance_uuid)
         self.db.write(replicated_servers.forget_deleted, server_id)
 
     @property
@@ -110,8 +110,12 @@ class Replication:
     def _follow(self, server: ReplicatedServer) -> None:
         """Learn of a newer generation, or do the work of the server's role."""
         try:
-            self._blocking(self._journal.check_server, server.server_id, server.instance_uuid)
+            self._compare(server)
             newest = self._blocking(self._journal.newest, server.server_id)
+            if newest.number < server.generation:
+                raise exceptions.InvalidInput(
+                    reason=f"the journal has generation {newest.number}, which is older than {server.generation} here"
+                )
             if newest.number > server.generation:
                 self._learn(server, newest)
             else:
@@ -121,6 +125,17 @@ class Replication:
             reason = error.message if isinstance(error, exceptions.NovaLiteException) else str(error)
             LOG.warning("Replicated server %s, which is %s: %s", server.instance_uuid, server.role, reason)
             self.db.write(replicated_servers.note_reason, server.instance_uuid, reason)
+
+    def _compare(self, server: ReplicatedServer) -> None:
+        """Compare the database with what the journal knows of this site's server. A restored one is older."""
+        known = self._blocking(self._journal.server, server.server_id)
+        if known is not None and self.db.read(replicated_servers.is_behind, server, known):
+            self.db.write(replicated_servers.catch_up, server, known)
+            LOG.warning(
+                "Server %s: the database is older than the guest, which has generation %d",
+                server.instance_uuid,
+                known.generation,
+            )
 
     def _learn(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
         is_here = self._blocking(self._journal.is_here, server.server_id, newest)
@@ -135,15 +150,15 @@ class Replication:
         obstacle = self.db.read(replicated_servers.obstacle, server)
         if obstacle is not None:
             self._blocking(self._journal.join, server.server_id, obstacle)
-            known = SiteServer(instance_uuid=server.instance_uuid, policy_id=server.policy_id)
-            self._blocking(self._journal.note_server, server.server_id, known)
+            described = self.db.read(replicated_servers.described, server)
+            self._blocking(self._journal.note_server, server.server_id, described)
         if self.db.read(replicated_servers.obstacle, server) is None:
-            self._blocking(self._journal.withdraw, server.server_id)
+            self._blocking(self._journal.withdraw, server.server_id, server.instance_uuid)
 
     # --- primary
 
     def _publish(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
-        if (newest.site, newest.number) == (self._journal.site, server.generation):
+        if newest.site == self._journal.site:
             self._blocking(self._journal.note_built, server.server_id, server.generation)
         backups = self.db.read(replicated_servers.unpublished, server)
         if backups:
@@ -178,7 +193,7 @@ class Replication:
 
     def _arrive(self, server: ReplicatedServer, newest: SiteGeneration) -> None:
         """Make the image, and rebuild the server from it. Its guest runs then."""
-        if newest.number == server.generation and self._blocking(self._journal.is_here, server.server_id, newest):
+        if self._blocking(self._journal.is_here, server.server_id, newest):
             self.db.write(replicated_servers.keep, server)
             return
         if not self.db.write(replicated_servers.rebuild_ended, server):

@@ -240,12 +240,15 @@ def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> d
 
 def renew(uow: UnitOfWork, instance: Instance) -> None:
     """Give the instance the next generation on its host, and transfer its claim there to it."""
+    set_generation(uow, instance, next_generation(instance))
+
+
+def set_generation(uow: UnitOfWork, instance: Instance, generation: int) -> None:
+    """Give the instance this generation on its host, and transfer its claim there to it."""
     nodes = sa.select(ComputeNode.id).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
     mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
-    instance.generation = next_generation(instance)
-    uow.change(
-        sa.update(Allocation).where(*mine, Allocation.compute_node_id.in_(nodes)).values(generation=instance.generation)
-    )
+    instance.generation = generation
+    uow.change(sa.update(Allocation).where(*mine, Allocation.compute_node_id.in_(nodes)).values(generation=generation))
 
 
 def release(uow: UnitOfWork, instance_uuid: str, end: HeldHost | None = None) -> None:

@@ -18,12 +18,12 @@ from nova_lite import objects
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteServer
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.db import actions, backup_policies, hosts, instances, models, server_backups
+from nova_lite.db import actions, backup_policies, claims, hosts, instances, models, server_backups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.db.models import ReplicatedServer as Row
 from nova_lite.db.rows import to_object
-from nova_lite.objects import BackupEngine, BackupStatus, ServerBackup
+from nova_lite.objects import BackupEngine, BackupPolicy, BackupStatus, ServerBackup
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.replication import ReplicatedServer, SiteRole
 from nova_lite.operations import states
@@ -134,6 +134,7 @@ def leave(uow: UnitOfWork, instance_uuid: str) -> None:
     if found.instance.task_state is not None or found.instance.vm_state not in (states.ACTIVE, states.STOPPED):
         state = found.instance.task_state or found.instance.vm_state
         raise exceptions.InvalidInput(reason=f"server {instance_uuid} is {state}: it has to be active or stopped")
+    require_policy(uow, found.row.policy_id)
     found.instance.site_role = SiteRole.LEAVING
     found.row.backup_id, found.row.reason, found.row.updated_at = None, None, uow.now
     uow.session.flush()
@@ -215,16 +216,18 @@ def adopt(
 ) -> SiteRole | None:
     """Make a server of the journal a replicated one again, if a restored database has forgotten that. Return its role.
 
-    None: the database knows that it is replicated, or does not have the server. Raises `InvalidInput` if it has another
-    server for it.
+    None: the database knows that it is replicated, or does not have the server. Raises `InvalidInput` if the database
+    has another server for it, or has it for another one.
     """
+    forget_deleted(uow, server_id)
     instance = instances.lock(uow, server.instance_uuid)
-    row = uow.session.scalars(sa.select(Row).where(Row.server_id == server_id)).first()
-    if row is not None and row.instance_uuid != server.instance_uuid:
-        raise exceptions.InvalidInput(
-            reason=f"the journal has server {server.instance_uuid} for {server_id}, and this database has "
-            f"{row.instance_uuid}. Disable the replication of {row.instance_uuid}"
-        )
+    query = sa.select(Row).where(sa.or_(Row.server_id == server_id, Row.instance_uuid == server.instance_uuid))
+    for row in uow.session.scalars(query):
+        if (row.server_id, row.instance_uuid) != (server_id, server.instance_uuid):
+            raise exceptions.InvalidInput(
+                reason=f"the journal has server {server.instance_uuid} for {server_id}, and this database has "
+                f"{row.instance_uuid} for {row.server_id}. Disable the replication of {row.instance_uuid}"
+            )
     if instance is None or instance.deleted or instance.site_role is not None:
         return None
     uow.session.add(
@@ -242,6 +245,46 @@ def adopt(
     uow.session.flush()
     learn(uow, instance.uuid, site, newest, is_here)
     return SiteRole(instance.site_role)
+
+
+def described(uow: UnitOfWork, server: ReplicatedServer) -> SiteServer:
+    """Return what the journal has to know of a server of this site."""
+    query = sa.select(Instance.generation, Instance.last_generation).where(Instance.uuid == server.instance_uuid)
+    generation, last = uow.session.execute(query).one()
+    return SiteServer(
+        instance_uuid=server.instance_uuid,
+        policy_id=server.policy_id,
+        generation=generation,
+        last_generation=max(generation, last),
+    )
+
+
+def is_behind(uow: UnitOfWork, server: ReplicatedServer, known: SiteServer) -> bool:
+    """Check whether this database is older than what the journal knows of the server's guest.
+
+    Raises `InvalidInput` if the journal has another server of this site, which is not deleted.
+    """
+    if known.instance_uuid != server.instance_uuid:
+        if uow.session.scalar(sa.select(Instance.deleted).where(Instance.uuid == known.instance_uuid)):
+            return False
+        raise exceptions.InvalidInput(reason=f"the journal has server {known.instance_uuid} of this site for it")
+    return described(uow, server).last_generation < known.last_generation
+
+
+def catch_up(uow: UnitOfWork, server: ReplicatedServer, known: SiteServer) -> None:
+    """Give the server the generation of its guest that the host knows, because the database was restored.
+
+    Otherwise its host would take the next build for one that it has carried out. Raises `InvalidInput` while an
+    operation runs.
+    """
+    found = _locked(uow, server.instance_uuid)
+    if found is None:
+        return
+    if found.instance.task_state is not None:
+        raise exceptions.InvalidInput(reason="the database is older than the server's guest, and an operation runs")
+    claims.set_generation(uow, found.instance, known.generation)
+    found.instance.last_generation = known.last_generation
+    uow.session.flush()
 
 
 def note_reason(uow: UnitOfWork, instance_uuid: str, reason: str | None) -> None:
@@ -343,13 +386,22 @@ def last_backup(uow: UnitOfWork, server: ReplicatedServer) -> ServerBackup | Non
         return server_backups.to_backup(row)
     if row is not None:
         found.row.reason = f"the last backup has failed: {row.reason or row.status}"[:_REASON]
-    policy = backup_policies.by_id(uow, found.row.policy_id)
-    if policy is None:
-        raise exceptions.InvalidInput(reason=f"backup policy {found.row.policy_id} does not exist any more")
+    policy = require_policy(uow, found.row.policy_id)
     planned = server_backups.plan(uow, policy, found.instance, uow.now, uow.now, uow.now + BACKUP_WINDOW)
     found.row.backup_id = planned.id
     uow.session.flush()
     return planned
+
+
+def require_policy(uow: UnitOfWork, policy_id: str) -> BackupPolicy:
+    """Return the backup policy of a replicated server. Raises `InvalidInput` if there is none."""
+    policy = backup_policies.by_id(uow, policy_id)
+    if policy is None:
+        raise exceptions.InvalidInput(
+            reason=f"backup policy {policy_id} does not exist any more. Disable the replication of the server, and "
+            "enable or join it again with another policy"
+        )
+    return policy
 
 
 def rebuild_ended(uow: UnitOfWork, server: ReplicatedServer) -> bool:
@@ -372,9 +424,10 @@ def rebuild_ended(uow: UnitOfWork, server: ReplicatedServer) -> bool:
     return instance.task_state is None and action.finish_time < uow.now - RETRY
 
 
-def deleted(uow: UnitOfWork) -> list[str]:
-    """Return the ids in the journal of servers that were deleted and have rows."""
-    return list(uow.session.scalars(sa.select(Row.server_id).where(Row.instance_uuid.in_(_GONE))))
+def deleted(uow: UnitOfWork) -> list[tuple[str, str]]:
+    """Return the servers that were deleted and have rows: their ids in the journal, and at this site."""
+    query = sa.select(Row.server_id, Row.instance_uuid).where(Row.instance_uuid.in_(_GONE))
+    return [(server_id, instance_uuid) for server_id, instance_uuid in uow.session.execute(query)]
 
 
 def forget_deleted(uow: UnitOfWork, server_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,16 @@ class SiteCloud(Cloud):
     def status(self) -> str:
         return str((self.show(self.server) or {})["status"])
 
+    def copy_database(self) -> None:
+        with sqlite3.connect(self.path / "nova-lite.sqlite") as source, sqlite3.connect(self.path / "copy") as target:
+            source.backup(target)
+
+    def restore_database(self) -> None:
+        """Replace the database by the copy, as after a restore."""
+        for name in ("", "-wal", "-shm"):
+            Path(self.path / f"nova-lite.sqlite{name}").unlink(missing_ok=True)
+        shutil.copy(self.path / "copy", self.path / "nova-lite.sqlite")
+
     def wait_for_role(self, role: str, status: str) -> None:
         def reached() -> bool:
             return (self.replica["role"], self.status) == (role, status)
@@ -113,6 +124,7 @@ def test_server_fails_over_to_another_cloud_and_back(clouds: tuple[SiteCloud, Si
     west.manage("replication", "join", west.server, "--replica-of", east.server, "--policy", west.policy)
     assert west.action(west.server, {"os-start": None}).status_code == 409
 
+    east.copy_database()
     east.manage("replication", "failover", east.server)
     wait_for("it leaves", lambda: not east.runs)
     east.kill("conductor")
@@ -139,3 +151,19 @@ def test_server_fails_over_to_another_cloud_and_back(clouds: tuple[SiteCloud, Si
     assert found["status"] == "SHUTOFF", "a start waited in its broker and its database"
     assert (east.runs, west.runs) == (True, False)
     assert west.action(west.server, {"os-start": None}).status_code == 409
+
+    # The database of the first site is restored. Its server was rebuilt since the backup, which knows of no failover.
+    east.kill("conductor")
+    east.restore_database()
+    assert "replicated again" not in east.manage("replication", "adopt")
+    east.start("conductor")
+    east.wait_until_ready()
+    wait_for(
+        "it knows the newest generation", lambda: (east.replica["role"], east.replica["generation"]) == ("primary", 3)
+    )
+    assert (east.runs, west.runs) == (True, False)
+    assert east.action(east.server, {"os-stop": None}).status_code == 202
+    wait_for("its guest obeys", lambda: not east.runs and east.status == "SHUTOFF")
+    east.manage("replication", "failover", east.server)
+    west.wait_for_role("primary", "ACTIVE")
+    east.wait_for_role("replica", "SHUTOFF")

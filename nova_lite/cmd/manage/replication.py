@@ -6,7 +6,7 @@ import argparse
 import datetime
 
 from nova_lite.backups import site_journal
-from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
+from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db import replicated_servers
@@ -83,7 +83,7 @@ def enable(app: App, args: argparse.Namespace) -> None:
         replicated_servers.insert,
         *(app.context, args.server, args.server, args.policy, SiteRole.PRIMARY, newest.number, known),
     )
-    journal.note_server(args.server, _server(args))
+    _note_server(app, journal, args.server)
 
 
 def join(app: App, args: argparse.Namespace) -> None:
@@ -101,11 +101,7 @@ def join(app: App, args: argparse.Namespace) -> None:
         newest.number,
     )
     journal.join(args.replica_of)
-    journal.note_server(args.replica_of, _server(args))
-
-
-def _server(args: argparse.Namespace) -> SiteServer:
-    return SiteServer(instance_uuid=args.server, policy_id=args.policy)
+    _note_server(app, journal, args.server)
 
 
 def failover(app: App, args: argparse.Namespace) -> None:
@@ -167,7 +163,7 @@ def disable(app: App, args: argparse.Namespace) -> None:
     if journal is None:
         return
     try:
-        journal.withdraw(server.server_id)
+        journal.withdraw(server.server_id, args.server)
     except exceptions.SiteJournalUnavailable as error:
         app.say(f"The server is an ordinary one. The journal may still name this site for it: {error.message}")
 
@@ -175,18 +171,31 @@ def disable(app: App, args: argparse.Namespace) -> None:
 def adopt(app: App, args: argparse.Namespace) -> int:
     journal = _journal(app)
     status = 0
-    for server_id, server in journal.servers().items():
+    found = journal.servers()
+    for server_id, server in found.items():
         newest = journal.newest(server_id)
         is_here = journal.is_here(server_id, newest)
         try:
             role = app.db.write(replicated_servers.adopt, journal.site, server_id, server, newest, is_here)
+            if role is not None:
+                app.say(f"Server {server.instance_uuid} is replicated again. It is {role}.")
+                app.db.read(replicated_servers.require_policy, server.policy_id)
         except exceptions.InvalidInput as error:
             app.say(error.message)
             status = 1
-            continue
-        if role is not None:
-            app.say(f"Server {server.instance_uuid} is replicated again. It is {role}.")
+    for known in app.db.read(replicated_servers.list_):
+        if known.server_id not in found:
+            app.say(
+                f"Server {known.instance_uuid} is replicated in this database, and the journal does not name it. "
+                "If its replication was disabled, disable it again."
+            )
+            status = 1
     return status
+
+
+def _note_server(app: App, journal: SiteJournal, instance_uuid: str) -> None:
+    server = app.db.read(replicated_servers.get, instance_uuid)
+    journal.note_server(server.server_id, app.db.read(replicated_servers.described, server))
 
 
 def _generation(app: App, journal: SiteJournal, number: int, reason: Reason) -> SiteGeneration:

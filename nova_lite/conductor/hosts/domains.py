@@ -67,7 +67,7 @@ class DomainChecks:
         if any(domain.booted for domain in domains):
             protected = leases.protected(uow, self.engine.conf, host)
             domains = [_lost_power(domain) if domain.uuid in protected else domain for domain in domains]
-        comparison = _Comparison(uow, host, domains, leftovers)
+        comparison = Comparison(uow, host, domains, leftovers)
         verdicts = comparison.verdicts(domains, leftovers)
         for instance, incident in comparison.crashed:
             crashes.record_crash(uow, self.engine.conf, instance, incident)
@@ -115,7 +115,7 @@ def _lost_power(report: DomainReport) -> DomainReport:
     return msgspec.structs.replace(report, lost_power=report.lost_power or report.booted)
 
 
-class _Comparison:
+class Comparison:
     """Comparison of the domains and leftovers of a host with their rows.
 
     An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged

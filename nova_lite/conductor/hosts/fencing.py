@@ -148,7 +148,10 @@ class HostFencer:
             method = methods.switch_off(item.host, self._methods[item.host], self._timing, lambda: self._is_lost(item))
         except exceptions.FenceFailed as error:
             text = error.message
-        if text:
+        if text and not self._is_lost(item):
+            LOG.info("Host %s has reported again, or no host reports: %s", item.host, text)
+            self._next_attempt.pop(item.host, None)
+        elif text:
             LOG.error("Host %s is not fenced, and its servers stay: %s", item.host, text)
         elif self._db.write(leases.record_off, item.host, item.boot_id, method):
             LOG.warning("Host %s is off (%s) and forced down; its protected servers are evacuated", item.host, method)

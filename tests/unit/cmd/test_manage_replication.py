@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
-from nova_lite.db import backup_policies, instances, replicated_servers
+from nova_lite.db import backup_policies, instances, models, replicated_servers
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BackupPolicy
 from nova_lite.objects.backup import Every
@@ -166,6 +167,26 @@ def test_server_that_the_database_has_forgotten_is_replicated_again(office: Offi
     office.enter()
     assert "again" not in office.tool("replication", "adopt")
     journal = SiteJournal(str(office.path / "journal"), "east")
-    journal.note_server(office.uuid, SiteServer(instance_uuid=NOTHING, policy_id=office.policy))
+    another = SiteServer(instance_uuid=NOTHING, policy_id=office.policy, generation=1, last_generation=1)
+    journal.note_server(office.uuid, another)
     office.enter()
     assert f"Disable the replication of {office.uuid}" in office.tool("replication", "adopt", status=1)
+    office.run("disable", office.uuid)
+    assert journal.servers() == {office.uuid: another}, "disabling the wrong one keeps the right one"
+
+
+def test_server_that_the_journal_does_not_name_is_reported_by_adopt(office: Office) -> None:
+    office.run("enable", office.uuid, "--policy", office.policy)
+    SiteJournal(str(office.path / "journal"), "east").withdraw(office.uuid, office.uuid)
+    office.enter()
+    assert "If its replication was disabled, disable it again." in office.tool("replication", "adopt", status=1)
+
+
+def test_server_whose_policy_the_database_has_forgotten_is_adopted_and_reported(office: Office) -> None:
+    office.run("enable", office.uuid, "--policy", office.policy)
+    office.write(replicated_servers.remove, office.uuid)
+    office.write(lambda uow: uow.session.execute(sa.delete(models.BackupPolicy)))
+    office.enter()
+    said = office.tool("replication", "adopt", status=1)
+    assert "is replicated again" in said and f"backup policy {office.policy} does not exist" in said
+    assert office.listed()["role"] == "primary"

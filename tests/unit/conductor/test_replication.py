@@ -18,12 +18,14 @@ from nova_lite import operations
 from nova_lite.backups import disk_data
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
 from nova_lite.base import exceptions
+from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.replication import Replication, SiteRights
 from nova_lite.db import backup_policies, models, replicated_servers, server_backups
 from nova_lite.image import store
-from nova_lite.objects import BackupStatus, BuildOutcome, BuildResult, ServerBackup
+from nova_lite.objects import BackupStatus, BuildOutcome, BuildResult, DomainReport, ServerBackup
 from nova_lite.objects.replication import ReplicatedServer, SiteRole
 from nova_lite.operations.states import PowerState
+from tests.support import make
 from tests.support.backup_world import Killed
 from tests.support.repository_world import SIZE, FakeRepository, InRepository
 
@@ -49,6 +51,7 @@ class Site(InRepository):
         self.begin_anew()
         self.journal = SiteJournal(str(self.directory), self.name)
         self.rights = SiteRights(self.engine, self.journal)
+        self.domains = DomainChecks(self.engine)
         self.building._require_site = self.rights.require_for_build
         self.replication = Replication(self.engine, self.journal, self.stored)
 
@@ -73,7 +76,7 @@ class Site(InRepository):
         self.note_server(server_id)
 
     def note_server(self, server_id: str) -> None:
-        self.journal.note_server(server_id, SiteServer(instance_uuid=self.uuid, policy_id=self.policy.id))
+        self.journal.note_server(server_id, self.db.read(replicated_servers.described, self.server))
 
     def insert(self, server_id: str, role: SiteRole, generation: int, known: list[ServerBackup] | None = None) -> None:
         context = self.context(admin=True)
@@ -118,9 +121,8 @@ class Site(InRepository):
         return copy
 
     def restore_database(self, copy: Path) -> None:
-        """Go on with an earlier database. The host carries out builds whose numbers return."""
+        """Go on with an earlier database."""
         _copy(copy, self.database_path)
-        self.disk_generation = self.instance(self.uuid).generation
         self.return_to_life()
 
     def user_wants(self, kind: str, **payload: Any) -> None:
@@ -145,12 +147,21 @@ class Site(InRepository):
     def lose_power(self) -> None:
         self.power = self.guest = False
 
+    def compare(self) -> None:
+        """Report the domain, as the host does."""
+        host = str(self.instance(self.uuid).host)
+        report = DomainReport(uuid=self.uuid, generation=self.disk_generation, power_state=int(self.power_state))
+        self.domains.reconcile_domains(self.context(), host, [report], [])
+
     def obey(self) -> None:
         """Carry out the commands and builds that wait for the host, as it does."""
         while self.obeyed < len(self.compute.commands):
             command = self.compute.commands[self.obeyed]
             self.obeyed += 1
             error = None
+            if command.instance.generation != self.disk_generation:
+                self.reports.finish_action(self.context(), str(command.host), command.action_id, None, "No domain.", "")
+                continue
             if operations.asks_for_right(command.action, command.payload, command.instance.site_role):
                 may = self.rights.site_right_get(self.context(), str(command.host), self.uuid)
                 error = None if may else "It may not run here."
@@ -164,9 +175,8 @@ class Site(InRepository):
         while self.built_number < len(self.compute.builds):
             host, request = self.compute.builds[self.built_number]
             self.built_number += 1
-            if request.generation != self.instance(self.uuid).generation or request.generation <= self.disk_generation:
-                continue
-            self.build(host, request)
+            if request.generation == self.instance(self.uuid).generation >= self.disk_generation:
+                self.build(host, request)
 
     def finish_backup(self, command: Any) -> None:
         """Upload the disk, if the conductor still waits for it."""
@@ -177,10 +187,8 @@ class Site(InRepository):
     def build(self, host: str, request: Any) -> None:
         outcome, message = BuildOutcome.BUILT, ""
         try:
-            self.reports.start_build(self.context(), self.uuid, host, request.generation)
-            backup_id = request.image.properties["backup_id"]
-            self.disk = bytearray(self.content(backup_id, store.file_path(str(self.store), request.image.id)))
-            self.guest, self.disk_generation = True, request.generation
+            if request.generation > self.disk_generation:
+                self.make_disk(host, request)
         except exceptions.ServerAtOtherSite as error:
             outcome, message = BuildOutcome.ABORTED, error.message
         result = BuildResult(
@@ -193,6 +201,12 @@ class Site(InRepository):
             action_id=request.action_id,
         )
         self.reports.finish_build(self.context(), result)
+
+    def make_disk(self, host: str, request: Any) -> None:
+        self.reports.start_build(self.context(), self.uuid, host, request.generation)
+        backup_id = request.image.properties["backup_id"]
+        self.disk = bytearray(self.content(backup_id, store.file_path(str(self.store), request.image.id)))
+        self.guest, self.disk_generation = True, request.generation
 
     def content(self, backup_id: str, path: str) -> bytes:
         """Return the disk of a backup. The image has to be there."""
@@ -212,6 +226,7 @@ class Site(InRepository):
         """Let all daemons of the site work once."""
         if not self.power:
             return
+        self.compare()
         self.replication.run()
         self.obey()
         self.backups.run()
@@ -456,6 +471,69 @@ def test_site_with_a_restored_database_keeps_the_disk_that_it_has_built(sites: S
     assert sites.roles == (PRIMARY, REPLICA)
     assert bytes(first.disk).startswith(b"newer")
     assert not second.guest
+    first.fail_over()
+    sites.live()
+    assert (sites.roles, sites.guests) == ((REPLICA, PRIMARY), (False, True))
+    assert bytes(second.disk).startswith(b"newer"), "its guest could be operated"
+    second.disk[:5] = b"third"
+    second.fail_over()
+    sites.live()
+    assert bytes(first.disk).startswith(b"third")
+
+
+def test_site_that_has_forgotten_a_round_trip_gets_the_data_of_the_next_one(sites: Sites) -> None:
+    """Its server was rebuilt once more than the restored database knows."""
+    first, second = sites.first, sites.second
+    first.make()
+    first.fail_over()
+    sites.live()
+    copy = first.copy_database()
+    for site in (second, first):
+        site.fail_over()
+        sites.live()
+    assert sites.roles == (REPLICA, PRIMARY)
+    second.disk[:5] = b"newer"
+    first.restore_database(copy)
+    sites.live()
+    second.fail_over()
+    sites.live()
+    assert (sites.roles, sites.guests) == ((PRIMARY, REPLICA), (True, False))
+    assert bytes(first.disk).startswith(b"newer")
+
+
+def test_failover_without_its_policy_is_refused_before_the_server_stops(sites: Sites) -> None:
+    first = sites.first
+    first.db.write(lambda uow: uow.session.execute(sa.delete(models.BackupPolicy)))
+    with pytest.raises(exceptions.InvalidInput, match="does not exist any more"):
+        first.fail_over()
+    assert first.server.role is PRIMARY
+
+
+def test_site_that_has_seen_a_newer_journal_writes_nothing(sites: Sites) -> None:
+    """The journal was restored from a copy. Another site may write the generation anew."""
+    first = sites.first
+    first.db.write(lambda uow: uow.session.execute(sa.update(models.ReplicatedServer).values(generation=3)))
+    first.make()
+    first.replication.run()
+    assert "the journal has generation 1, which is older than 3 here" in str(first.server.reason)
+    assert not list(first.directory.glob("*/00000003.*"))
+
+
+def test_replica_that_replaces_a_deleted_one_is_noted(sites: Sites) -> None:
+    """The command that joined it was interrupted before it wrote into the journal."""
+    second = sites.second
+    deleted = SiteServer(
+        instance_uuid="00000000-0000-4000-8000-000000000000", policy_id="p", generation=1, last_generation=1
+    )
+
+    def write(uow: Any) -> None:
+        make.instance(uow, uuid=deleted.instance_uuid, deleted=True)
+
+    second.db.write(write)
+    second.journal.note_server(sites.first.uuid, deleted)
+    second.replication.run()
+    known = second.journal.server(sites.first.uuid)
+    assert known is not None and known.instance_uuid == second.uuid
 
 
 @pytest.mark.parametrize("is_built", [True, False], ids=["built", "not built"])
@@ -483,13 +561,17 @@ def test_server_that_is_ordinary_again_is_not_adopted(sites: Sites) -> None:
     sites.live(1)
     assert sites.first.journal.servers()
     sites.first.forget()
-    sites.first.journal.withdraw(sites.first.uuid)
+    sites.first.journal.withdraw(sites.first.uuid, "another")
+    assert sites.first.journal.servers(), "the journal has another server for it"
+    sites.first.journal.withdraw(sites.first.uuid, sites.first.uuid)
     assert sites.first.journal.servers() == {}
 
 
 def test_server_waits_if_the_journal_has_another_one_of_its_site(sites: Sites) -> None:
     """The database is older than the replica that has replaced this one."""
-    another = SiteServer(instance_uuid="00000000-0000-4000-8000-000000000000", policy_id="p")
+    another = SiteServer(
+        instance_uuid="00000000-0000-4000-8000-000000000000", policy_id="p", generation=1, last_generation=1
+    )
     sites.second.journal.note_server(sites.first.uuid, another)
     sites.second.replication.run()
     assert f"the journal has server {another.instance_uuid} of this site" in str(sites.second.server.reason)
@@ -539,7 +621,7 @@ def test_server_does_not_leave_for_a_site_that_cannot_take_it(sites: Sites, stat
         second.db.write(suspend)
     else:
         second.db.write(replicated_servers.remove, second.uuid)
-        second.journal.withdraw(first.uuid)
+        second.journal.withdraw(first.uuid, second.uuid)
     second.replication.run()
     found = first.journal.other_site(first.uuid)
     assert found is None or "suspended" in found.obstacle

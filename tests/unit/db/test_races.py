@@ -128,7 +128,7 @@ def test_a_task_that_began_meanwhile_is_not_overwritten(db: Database) -> None:
         row.task_state, row.updated_at = "deleting", uow.now
 
     report = DomainReport(uuid=uuid, generation=1, power_state=int(PowerState.SHUTDOWN))
-    overlap(db, accept, lambda uow: domains.reconcile_domains(uow, "h1", [report], [], [], [], []))
+    overlap(db, accept, lambda uow: domains.Comparison(uow, "h1", [report], []).verdicts([report], []))
     (row,) = db.read(lambda uow: uow.session.query(models.Instance).all())
     assert (row.vm_state, row.task_state, row.power_state) == (states.ACTIVE, "deleting", 1)
 

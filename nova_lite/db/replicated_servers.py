@@ -274,7 +274,7 @@ def is_behind(uow: UnitOfWork, server: ReplicatedServer, known: SiteServer) -> b
 def catch_up(uow: UnitOfWork, server: ReplicatedServer, known: SiteServer) -> None:
     """Give the server the generation of its guest that the host knows, because the database was restored.
 
-    Otherwise its host would take the next build for one that it has carried out. Raises `InvalidInput` while an
+    Otherwise its host would take the next build for a build that it has carried out. Raises `InvalidInput` while an
     operation runs.
     """
     found = _locked(uow, server.instance_uuid)

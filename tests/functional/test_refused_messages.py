@@ -151,7 +151,9 @@ def test_connection_on_which_a_message_was_not_confirmed_in_time_is_reset_and_no
     with pytest.raises(messaging.MessageDeliveryFailure):
         bus.call(2, timeout=1)
     assert held.lingers == [(1, 0)], "the connection is reset"
-    assert held.waits == ([(amqp.spec.Exchange.Declare, 1.0)] if is_first else []), "its channels wait for nothing else"
+    # A connection that is new asks for confirmations with its first message.
+    waits = [wait for wait in held.waits if wait != (amqp.spec.Confirm.Select, 1.0)]
+    assert waits == ([(amqp.spec.Exchange.Declare, 1.0)] if is_first else []), "its channels wait for nothing else"
     assert [bus.call(value) for value in range(4)] == [0, 1, 2, 3]
     bus.proxy.cut()  # else the end of the transport waits for held connections
     bus.proxy.restore()

@@ -141,7 +141,7 @@ def bring_back(running: cloud.Cloud, links: dict[str, Proxy], host: str, how: st
 
 
 def confirmed(running: cloud.Cloud) -> int:
-    """Return the number of guests that the hosts have confirmed, also of those that were just deleted."""
+    """Return the number of guests that the hosts have confirmed, also of guests that were just deleted."""
     states = json.loads(running.manage("--format", "json", "host", "fence", "--status"))
     return sum(state["confirmed"] for state in states)
 

@@ -207,8 +207,7 @@ def keep(uow: UnitOfWork, server: ReplicatedServer) -> None:
     """Make an arriving server the primary with the disk that it has: it was rebuilt, and the database forgot that."""
     found = in_role(uow, server, SiteRole.ARRIVING)
     if found is not None:
-        found.instance.site_role, found.row.since, found.row.reason = SiteRole.PRIMARY, uow.now, None
-        uow.session.flush()
+        _has_arrived(uow, found)
 
 
 def adopt(
@@ -416,8 +415,7 @@ def rebuild_ended(uow: UnitOfWork, server: ReplicatedServer) -> bool:
     if action.finish_time is None:
         return False
     if action.message is None:
-        instance.site_role, row.since, row.reason, row.updated_at = SiteRole.PRIMARY, uow.now, None, uow.now
-        uow.session.flush()
+        _has_arrived(uow, found)
         return False
     row.reason = f"the rebuild has failed: {action.message}"[:_REASON]
     uow.session.flush()
@@ -433,6 +431,13 @@ def deleted(uow: UnitOfWork) -> list[tuple[str, str]]:
 def forget_deleted(uow: UnitOfWork, server_id: str) -> None:
     """Delete the row of a server that was deleted."""
     uow.change(sa.delete(Row).where(Row.server_id == server_id, Row.instance_uuid.in_(_GONE)))
+
+
+def _has_arrived(uow: UnitOfWork, found: Locked) -> None:
+    """Make an arriving server the primary. Backups that begin from now on are of its generation."""
+    found.instance.site_role = SiteRole.PRIMARY
+    found.row.since, found.row.reason, found.row.updated_at = uow.now, None, uow.now
+    uow.session.flush()
 
 
 def _last_failed(uow: UnitOfWork, instance: Instance) -> bool:

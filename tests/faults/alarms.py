@@ -159,7 +159,7 @@ def main(minutes: float, hosts: int, load: int, seed: int) -> int:
         ids = running.create(count=hosts, metadata=failover.PROTECTED)
         running.wait_active(ids, failover.LIMIT)
         confirmed = "guests are confirmed"
-        cloud.wait_for(confirmed, lambda: failover.confirmed(running) == len(ids), failover.LIMIT, 1.0)
+        cloud.wait_for(confirmed, lambda: failover.confirmed(running, ids), failover.LIMIT, 1.0)
         guests = Guests(running, ids)
         stack.callback(guests.close)
         with busy(load):

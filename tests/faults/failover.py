@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from nova_lite.db.engine import Database
 from tests.faults import failover_report, guards, real_disks, real_failover
 from tests.faults.storm import run as storm
 from tests.functional import cloud
@@ -140,17 +141,19 @@ def bring_back(running: cloud.Cloud, links: dict[str, Proxy], host: str, how: st
     cloud.wait_for(f"{host} is back", is_up, LIMIT, 0.5)
 
 
-def confirmed(running: cloud.Cloud) -> int:
-    """Return the number of guests that the hosts have confirmed, also of guests that were just deleted."""
-    states = json.loads(running.manage("--format", "json", "host", "fence", "--status"))
-    return sum(state["confirmed"] for state in states)
+def confirmed(running: cloud.Cloud, ids: list[str]) -> bool:
+    """Check whether the hosts have confirmed all these guests."""
+    database = Database(running.conductor_conf())
+    try:
+        return real_failover.are_confirmed(database, ids)
+    finally:
+        database.close()
 
 
 def run(running: cloud.Cloud, links: dict[str, Proxy], observer: Observer, count: int, how: str, host: str) -> Outcome:
-    cloud.wait_for("guests of the last run count no more", lambda: confirmed(running) == 0, LIMIT, 1.0)
     ids = running.create(count=count, metadata=PROTECTED)
     running.wait_active(ids)
-    cloud.wait_for("guests are confirmed", lambda: confirmed(running) == len(ids), LIMIT, 1.0)
+    cloud.wait_for("guests are confirmed", lambda: confirmed(running, ids), LIMIT, 1.0)
     lost = {item["id"] for item in running.servers() if item["OS-EXT-SRV-ATTR:host"] == host}
     observer.twice.clear()
     lose(running, links, host, how)

@@ -112,6 +112,11 @@ while :; do sleep 1; done
 LINE = re.compile(r"^(tick|begins at) (\d+)\r?$", re.MULTILINE)
 
 
+def are_confirmed(database: Database, ids: list[str]) -> bool:
+    """Check whether the hosts have confirmed all these guests, by their names."""
+    return set(ids) <= {guest for state in database.read(leases.all_hosts) for guest in state.guests}
+
+
 class Machine:
     """A host of its own on this machine."""
 
@@ -301,8 +306,7 @@ class RealCloud:
         return self._db
 
     def confirmed(self, ids: list[str]) -> bool:
-        """Check whether the hosts protect all these guests."""
-        return set(ids) <= {guest for state in self.db.read(leases.all_hosts) for guest in state.guests}
+        return are_confirmed(self.db, ids)
 
     def lose(self, host: str, how: str) -> None:
         if how == CUT_POWER:

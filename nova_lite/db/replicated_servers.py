@@ -18,6 +18,7 @@ from nova_lite import objects
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteServer
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.ids import derived_id
 from nova_lite.db import actions, backup_policies, claims, hosts, instances, models, server_backups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
@@ -199,7 +200,7 @@ def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration
         row.backups = [msgspec.to_builtins(backup) for backup in newest.backups]
         # A journal that was made anew counts from 1 again, and its images differ by their backup.
         last = newest.backups[-1].id if newest.backups else ""
-        row.image_id = str(uuid.uuid5(_NAMESPACE, f"{row.server_id}/{newest.number}/{last}"))
+        row.image_id = derived_id(_NAMESPACE, f"{row.server_id}/{newest.number}/{last}")
     uow.session.flush()
 
 

@@ -52,6 +52,7 @@ from nova_lite.objects.security_group import (
     WITH_PORTS,
     default_group,
     default_id,
+    is_default,
     outward_rules,
     protocol_number,
 )
@@ -164,7 +165,8 @@ def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGrou
     except for an admin.
     """
     own = _named(uow, context.project_id or "", group_id)
-    named = [group for group in own if group_id in (group.id, group.name)]
+    name = DEFAULT if is_default(group_id, context.project_id) else group_id
+    named = [group for group in own if group_id == group.id or name == group.name]
     found = next((group for group in named if group.id == group_id), named[0] if named else None)
     if found is None and context.is_admin and (row := uow.session.get(Row, group_id)) is not None:
         found = _to_objects(uow, [row])[0]
@@ -175,9 +177,10 @@ def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGrou
 
 def _named(uow: UnitOfWork, project_id: str, *references: str) -> list[SecurityGroup]:
     """Return the groups of the project with one of these ids or names, its default group included."""
-    query = sa.select(Row).where(Row.project_id == project_id, sa.or_(Row.id.in_(references), Row.name.in_(references)))
+    wants_default = project_id and any(is_default(reference, project_id) for reference in references)
+    names = {*references, DEFAULT} if wants_default else references
+    query = sa.select(Row).where(Row.project_id == project_id, sa.or_(Row.id.in_(references), Row.name.in_(names)))
     found = _to_objects(uow, uow.session.scalars(query).all())
-    wants_default = project_id and not {DEFAULT, default_id(project_id)}.isdisjoint(references)
     if wants_default and not any(group.name == DEFAULT for group in found):
         found.append(default_group(project_id))
     return found
@@ -304,7 +307,7 @@ def locked_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> RuleR
     """Return the row of a rule, locked. A missing row of the default group is created."""
     row = uow.session.get(RuleRow, rule_id, with_for_update=True)
     if row is None and any(rule.id == rule_id for rule in default_group(context.project_id or "").rules):
-        locked(uow, context, default_id(context.project_id))
+        locked(uow, context, DEFAULT)
         row = uow.session.get(RuleRow, rule_id, with_for_update=True)
     group = None if row is None else uow.session.get(Row, row.security_group_id)
     if row is None or group is None or not (context.is_admin or group.project_id == context.project_id):
@@ -425,7 +428,7 @@ def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[s
     """
     found = []
     for reference in references:
-        if reference in (DEFAULT, default_id(project_id)):
+        if is_default(reference, project_id):
             found.append(DEFAULT)
             continue
         query = sa.select(Row).where(Row.project_id == project_id, sa.or_(Row.id == reference, Row.name == reference))
@@ -840,9 +843,9 @@ def _with_rules(uow: UnitOfWork, found: Collection[SecurityGroup]) -> list[Secur
 
 def locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
     """Return the group's row by id or name, locked. A missing row of the default group is created."""
-    if group_id in (DEFAULT, default_id(context.project_id)) and context.project_id:
+    if context.project_id and is_default(group_id, context.project_id):
         _make_default(uow, context.project_id)
-        group_id = default_id(context.project_id)
+        group_id = DEFAULT
     own = sa.and_(Row.project_id == (context.project_id or ""), Row.name == group_id)
     query = sa.select(Row).where(sa.or_(Row.id == group_id, own)).with_for_update()
     found = uow.session.scalars(query.execution_options(populate_existing=True)).all()

@@ -16,7 +16,7 @@ from nova_lite.db import models, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import VolumeType as Row
 from nova_lite.objects import VolumeType
-from nova_lite.objects.volume import default_type
+from nova_lite.objects.volume import default_type, is_default_type
 
 #: Extra spec of types whose volumes several servers may have.
 MULTIATTACH = "multiattach"
@@ -32,9 +32,8 @@ def list_(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext) -> lis
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, reference: str) -> VolumeType:
     """Return a type by its id or name. Raises `VolumeTypeNotFound`, also for a type of other projects."""
-    default = default_type(conf.volume.default_type)
-    if reference in (default.id, default.name):
-        return default
+    if is_default_type(reference, conf.volume.default_type):
+        return default_type(conf.volume.default_type)
     rows_found = uow.session.scalars(sa.select(Row).where(sa.or_(Row.id == reference, Row.name == reference))).all()
     found = sorted((_to_object(row) for row in rows_found), key=lambda kind: kind.id != reference)
     if not found or not _may_use(context, found[0]):
@@ -80,7 +79,7 @@ def default_types(uow: UnitOfWork, project_id: str | None = None) -> dict[str, s
 def set_default(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, type_id: str | None) -> None:
     """Set the default type of a project. None: it has that of the operator again."""
     table = models.VolumeDefaultType
-    if type_id is None or type_id == default_type(conf.volume.default_type).id:
+    if type_id is None or is_default_type(type_id, conf.volume.default_type):
         uow.change(sa.delete(table).where(table.project_id == project_id))
         return
     locked(uow, conf, type_id)
@@ -175,7 +174,7 @@ def _private(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str) -> Row:
 
 def locked(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str) -> Row:
     """Return the type's row, locked. Raises `InvalidInput` for the default type, which has none."""
-    if type_id == default_type(conf.volume.default_type).id:
+    if is_default_type(type_id, conf.volume.default_type):
         raise exceptions.InvalidInput(reason="the operator defines the default volume type: [volume] default_type")
     row = uow.session.get(Row, type_id, with_for_update=True)
     if row is None:

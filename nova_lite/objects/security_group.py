@@ -9,6 +9,7 @@ import uuid
 
 import msgspec
 
+from nova_lite.base.ids import derived_id, older_form
 from nova_lite.objects.network import Network
 from nova_lite.objects.router import HostRouter
 
@@ -149,7 +150,13 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
 @functools.lru_cache(maxsize=1024)
 def default_id(project_id: str | None) -> str:
     """Return the uuid of the project's default group. Every daemon derives the same one, with or without a row."""
-    return str(uuid.uuid5(_NAMESPACE, project_id or ""))
+    return derived_id(_NAMESPACE, project_id or "")
+
+
+def is_default(reference: str, project_id: str | None) -> bool:
+    """Check whether a reference names the project's default group: its name, its id, or its id of older versions."""
+    own = default_id(project_id)
+    return reference in (DEFAULT, own, older_form(own))
 
 
 def default_group(project_id: str) -> SecurityGroup:
@@ -188,4 +195,4 @@ def outward_rules(group_id: str) -> list[SecurityGroupRule]:
 
 @functools.lru_cache(maxsize=4096)
 def _rule_id(group_id: str, direction: str, ethertype: str) -> str:
-    return str(uuid.uuid5(uuid.UUID(group_id), f"{direction}/{ethertype}"))
+    return derived_id(uuid.UUID(group_id), f"{direction}/{ethertype}")

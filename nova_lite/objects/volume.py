@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from nova_lite.base.ids import derived_id, older_form
 from nova_lite.objects.image import Image
 
 
@@ -192,7 +193,13 @@ _TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
 
 def default_type(name: str) -> VolumeType:
     """Return the operator's type of this name. Its id follows from the name."""
-    return VolumeType(id=str(uuid.uuid5(_TYPES, name)), name=name, description="Volumes that all hosts reach")
+    return VolumeType(id=derived_id(_TYPES, name), name=name, description="Volumes that all hosts reach")
+
+
+def is_default_type(reference: str, name: str) -> bool:
+    """Check whether a reference is the name of the operator's type, its id, or its id of older versions."""
+    own = default_type(name).id
+    return reference in (name, own, older_form(own))
 
 
 def transfer_digest(salt: str, key: str) -> str:

@@ -7,6 +7,7 @@ import uuid
 from typing import Any, Protocol, TypeVar
 
 from nova_lite.base import ip
+from nova_lite.base.ids import derived_id
 from nova_lite.network import factory
 from nova_lite.objects import (
     AddressGroup,
@@ -327,7 +328,7 @@ def router(shown: Router) -> View:
 def agent(shown: Service) -> View:
     """Return a compute daemon as an agent, since it connects the guests of its host."""
     return {
-        "id": str(uuid.uuid5(_AGENTS, shown.host)),
+        "id": derived_id(_AGENTS, shown.host),
         "agent_type": "Compute host",
         "binary": shown.binary,
         "host": shown.host,

@@ -13,6 +13,7 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.ids import derived_id
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import models, volume_backups, volume_keys, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
@@ -154,7 +155,7 @@ class BackupEndpoints:
     ) -> Volume:
         row = volume_backups.found(uow, context, backup_id, lock=True)
         backup = volume_backups.to_object(row)
-        new_id = str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{backup_id}"))
+        new_id = derived_id(_NAMESPACE, f"{context.request_id}/{backup_id}")
         if volume_id is None and (known := volumes.by_id(uow, new_id)) is not None:
             return volumes.to_object(known)
         if backup.status != volume_backups.AVAILABLE:

@@ -16,6 +16,7 @@ import msgspec
 
 from nova_lite.base import exceptions, sealing
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.ids import derived_id
 from nova_lite.conductor.endpoints import backups
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
@@ -71,7 +72,7 @@ class VolumeEndpoints:
     ) -> Volume:
         if not context.project_id:
             raise exceptions.Forbidden("A volume belongs to a project; this token is for none.")
-        volume.id = str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{volume.id}"))
+        volume.id = derived_id(_NAMESPACE, f"{context.request_id}/{volume.id}")
         known = volumes.by_id(uow, volume.id)
         if known is not None:
             return volumes.to_object(known)

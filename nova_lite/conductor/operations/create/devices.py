@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from nova_lite.base import exceptions
+from nova_lite.base.ids import derived_id
 from nova_lite.conductor.operations import volume_sources
 from nova_lite.conductor.operations.create.validate import Plan, device_image
 from nova_lite.db import block_devices, cinder, volumes
@@ -32,7 +33,7 @@ def attach_all(uow: UnitOfWork, plan: Plan, instance: Instance) -> None:
     free_letters = iter(list(letters(()))[local_disks:])
     devices: list[BlockDevice] = []
     for index, template in enumerate(sorted(requested, key=_boot_order)):
-        device = msgspec.structs.replace(template, uuid=str(uuid.uuid5(_NAMESPACE, f"{instance.uuid}/{index}")))
+        device = msgspec.structs.replace(template, uuid=derived_id(_NAMESPACE, f"{instance.uuid}/{index}"))
         if device.is_volume:
             letter = "a" if device.is_root else _next(free_letters)
             if device.disk_bus == guest.IDE and letter not in string.ascii_lowercase[: guest.IDE_PLACES]:
@@ -75,7 +76,7 @@ def _reserve(uow: UnitOfWork, plan: Plan, instance: Instance, device: BlockDevic
 
 def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: BlockDevice) -> None:
     volume = Volume(
-        id=str(uuid.uuid5(_NAMESPACE, f"volume of {device.uuid}")),
+        id=derived_id(_NAMESPACE, f"volume of {device.uuid}"),
         project_id=instance.project_id,
         user_id=instance.user_id,
         size=device.volume_size or 0,

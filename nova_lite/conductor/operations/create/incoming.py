@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.ids import derived_id, older_form
 from nova_lite.db import actions, instances, purge
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import CreateRequest, CreateResult
@@ -47,12 +48,12 @@ def incoming_create(context: RequestContext, request: CreateRequest) -> Incoming
 
 
 def instance_uuid(seed: str, index: int) -> str:
-    return str(uuid.uuid5(_NAMESPACE, f"{seed}/{index}"))
+    return derived_id(_NAMESPACE, f"{seed}/{index}")
 
 
 def reservation_id(seed: str) -> str:
     """Return an id in Nova's form, ``r-`` and eight letters or digits."""
-    return "r-" + base64.b32encode(uuid.uuid5(_NAMESPACE, seed).bytes).decode()[:8].lower()
+    return "r-" + base64.b32encode(uuid.UUID(derived_id(_NAMESPACE, seed)).bytes).decode()[:8].lower()
 
 
 def was_accepted(uow: UnitOfWork, create: IncomingCreate) -> bool:
@@ -68,7 +69,8 @@ def find_earlier(uow: UnitOfWork, creates: Sequence[IncomingCreate]) -> dict[str
     for create in creates:
         if not create.project_id:
             raise exceptions.Forbidden("A server belongs to a project; this token is for none.")
-        first_uuids[instance_uuid(create.seed, 0)] = create
+        first_uuid = instance_uuid(create.seed, 0)
+        first_uuids |= {first_uuid: create, older_form(first_uuid): create}
     projects = instances.projects_of(uow, list(first_uuids))
     earlier = {}
     for first_uuid, create in first_uuids.items():

@@ -239,7 +239,7 @@ def groups_of(db: Database, uuid: str) -> list[str]:
 
 
 def test_default_group_with_an_id_of_older_versions_stays_one_group(db: Database, conf: cfg.ConfigOpts) -> None:
-    """Both ids name it, whether its row has the older one, or there is no row."""
+    """Name it by both ids, with a row that has the older one, and without a row."""
     new, old = default_id("p1"), older_form(default_id("p1"))
     assert db.read(security_groups.get, ME, old).id == new
 

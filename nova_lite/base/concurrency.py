@@ -145,6 +145,9 @@ class GreenExecutor:
         self._calls.append(lambda: self._log.log(level, text, *args))
         os.eventfd_write(self._wakeup, 1)
 
+    def check(self) -> None:
+        """Do nothing: a green thread that computes keeps the main loop from turning, and the process is replaced."""
+
     def stop(self, timeout: float) -> None:
         import eventlet
 

@@ -34,6 +34,10 @@ class ApiTiming:
     #: Times between two checks of the token of a page's stream, and between two signs of life.
     stream_check: float = 5.0
     stream_alive: float = 20.0
+    #: CPU time after which a request is ended. Requests take milliseconds.
+    request_cpu: float = 15.0
+    #: CPU time of a worker in which its main loop has not turned, after which the worker is replaced.
+    worker_cpu: float = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

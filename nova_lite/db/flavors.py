@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, patterns
 from nova_lite.base.context import RequestContext
-from nova_lite.db import models, paging, patterns, rows
+from nova_lite.db import models, paging, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import Flavor
 

@@ -11,7 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_lite.db import paging, patterns
+from nova_lite.base import patterns
+from nova_lite.db import paging
 from nova_lite.db.models import Instance, InstanceTag, Port
 from nova_lite.objects import InstanceFilters
 

@@ -35,6 +35,9 @@ def wait_for(what: str, condition: Callable[[], Any]) -> Any:
 class Daemon:
     def __init__(self, path: Path, mode: str = "threading", **options: Any) -> None:
         self.port = options.pop("port", None) or free_port()
+        module = ["nova_lite.cmd.api"]
+        if "module" in options:
+            module.insert(0, options.pop("module"))
         environment, launcher, passed = (options.pop(name, {}) for name in ("environment", "launcher", "passed"))
         self.scheme = "https" if "enabled_ssl_apis" in options else "http"
         values = {"port": self.port, "paste_config": f"{ROOT}/etc/nova-lite/api-paste.ini", "auth_strategy": "noauth2"}
@@ -47,7 +50,7 @@ class Daemon:
         self.log = path / "api.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*launcher, sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.api", "--config-file", str(config)],
+                [*launcher, sys.executable, "-W", "ignore", "-m", *module, "--config-file", str(config)],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "NOVA_LITE_CONCURRENCY": mode, **environment},

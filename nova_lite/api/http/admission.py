@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import webob
 
 from nova_lite.api.http import wsgi
+from nova_lite.api.http.cpu_limit import CpuLimit
 from nova_lite.base import metrics
 from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest
 
@@ -62,6 +63,9 @@ class Executor(Protocol):
     def log(self, level: int, text: str, *args: object) -> None:
         """Log a message of another native thread."""
 
+    def check(self) -> None:
+        """End jobs that compute for too long, if this is possible. The server calls this about each second."""
+
     def stop(self, timeout: float) -> None:
         """Wait until all jobs are done, up to ``timeout`` seconds."""
 
@@ -75,6 +79,7 @@ class RequestThreads:
     def __init__(self, limit: int, threads: int, wait: float) -> None:
         self._queue: AdmissionQueue[Job] = AdmissionQueue(limit, threads)
         self._wait = wait
+        self._cpu = CpuLimit()
         self._threads = [
             threading.Thread(target=self._loop, name=f"request-{number}", daemon=True) for number in range(threads)
         ]
@@ -97,6 +102,9 @@ class RequestThreads:
     def log(self, level: int, text: str, *args: object) -> None:
         LOG.log(level, text, *args)
 
+    def check(self) -> None:
+        self._cpu.check()
+
     def stop(self, timeout: float) -> None:
         end = time.monotonic() + timeout
         self._queue.close()
@@ -111,7 +119,7 @@ class RequestThreads:
                 if entry.refusable and time.monotonic() - entry.since > self._wait:
                     self._refuse(entry)
                 else:
-                    entry.item.run()
+                    self._cpu.run(entry.item.run)
             except Exception:
                 LOG.exception("HTTP server: a request failed in an unexpected way")
 

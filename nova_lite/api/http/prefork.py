@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from nova_lite.base import concurrency, memory
 from nova_lite.base.stop_event import StopEvent
@@ -40,7 +41,8 @@ class RestartBackoff:
 class Prefork:
     """Runs ``work`` in ``count`` child processes until SIGTERM or SIGINT, and replaces children that die.
 
-    A child that does not report for ``max_silence`` seconds (`nova_lite.daemon.watchdog`) hangs, and is ended.
+    A child that does not report for ``max_silence`` seconds (`nova_lite.daemon.watchdog`) hangs, and is ended. So is a
+    child that has computed for ``max_cpu`` seconds since its last report: a request keeps the GIL.
 
     ``work`` receives the child's number, which starts at 0; a successor gets the number of its predecessor. It returns
     the child's exit status. It must return on SIGTERM, and when its parent has died.
@@ -54,17 +56,20 @@ class Prefork:
         timeout: float,
         work: Callable[[int], int],
         max_silence: float = TIMING.health.max_loop_pause,
+        max_cpu: float = TIMING.api.worker_cpu,
     ) -> None:
         self._binary = binary
         self._count = count
         self._timeout = timeout
         self._work = work
         self._max_silence = max_silence
+        self._max_cpu = max_cpu
         #: Number and start time of each child, by its pid.
         self._children: dict[int, tuple[int, float]] = {}
-        #: The pipe in which each child reports, and the time of its last report.
-        self._reports: dict[int, tuple[int, float]] = {}
-        self._aborted: set[int] = set()
+        #: The pipe in which each child reports, and the times of its last report: the clock's, and its CPU time.
+        self._reports: dict[int, tuple[int, float, float]] = {}
+        #: Time at which each child was aborted.
+        self._aborted: dict[int, float] = {}
         self._backoff = RestartBackoff()
         self._not_before = 0.0
         self._stopping = StopEvent()
@@ -98,7 +103,7 @@ class Prefork:
                 self._run_child(number, pipe)
             os.close(pipe)
             self._children[pid] = number, time.monotonic()
-            self._reports[pid] = reports, time.monotonic()
+            self._reports[pid] = reports, time.monotonic(), 0.0
 
     def _run_child(self, number: int, pipe: int) -> None:
         """Run ``work`` and exit. Never returns, so that the child does not unwind the parent's stack."""
@@ -122,7 +127,7 @@ class Prefork:
                 continue
             del self._children[pid]
             os.close(self._reports.pop(pid)[0])
-            self._aborted.discard(pid)
+            self._aborted.pop(pid, None)
             delay = self._backoff.after(time.monotonic() - started)
             self._not_before = time.monotonic() + delay
             LOG.error(
@@ -136,14 +141,17 @@ class Prefork:
     def _end_silent(self) -> None:
         """Abort children that have not reported for too long. `_reap` then finds that they ended."""
         now = time.monotonic()
-        for pid, (reports, last) in list(self._reports.items()):
+        for pid, (reports, last, used) in list(self._reports.items()):
             if _drain(reports):
-                self._reports[pid] = reports, now
-            elif now - last >= self._max_silence + ABORT_TIME:
-                os.kill(pid, signal.SIGKILL)
-            elif now - last >= self._max_silence and pid not in self._aborted:
-                LOG.critical("%s: worker %d has not turned for %.0f s: it is ended", self._binary, pid, now - last)
-                self._aborted.add(pid)
+                self._reports[pid] = reports, now, _cpu_time(pid)
+                continue
+            silence = now - last
+            if pid in self._aborted:
+                if now - self._aborted[pid] >= ABORT_TIME:
+                    os.kill(pid, signal.SIGKILL)
+            elif silence >= self._max_silence or (silence >= self._max_cpu and _cpu_time(pid) - used >= self._max_cpu):
+                LOG.critical("%s: worker %d has not turned for %.0f s: it is ended", self._binary, pid, silence)
+                self._aborted[pid] = now
                 os.kill(pid, signal.SIGABRT)
 
     def _end_children(self) -> None:
@@ -169,6 +177,12 @@ def _drain(pipe: int) -> bool:
         return os.readv(pipe, [bytearray(65536)]) > 0
     except BlockingIOError:
         return False
+
+
+def _cpu_time(pid: int) -> float:
+    """Return the seconds of CPU time that a child has used, see proc(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _exit_cause(status: int) -> str:

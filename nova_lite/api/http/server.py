@@ -226,6 +226,7 @@ class Server:
 
     def _tick(self, now: float) -> None:
         self._on_turn()
+        self.executor.check()
         self._refresh_balancers()
         for connection in list(self._connections.values()):
             if connection.deadline < now:

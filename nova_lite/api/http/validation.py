@@ -18,7 +18,7 @@ import jsonschema
 from jsonschema import validators
 from oslo_utils import strutils, timeutils
 
-from nova_lite.base import exceptions, ip
+from nova_lite.base import exceptions, ip, patterns
 
 SECRETS = frozenset({"adminPass", "admin_pass", "user_data", "contents", "personality", "private_key", "password"})
 HIDDEN = "***"
@@ -113,9 +113,9 @@ def _is_limit(text: str) -> bool:
 @_format("regex")
 def _is_regex(text: str) -> bool:
     try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(str(error)) from error
+        patterns.check_syntax(text)
+    except exceptions.InvalidInput as error:
+        raise ValueError(error.message) from error
     return True
 
 

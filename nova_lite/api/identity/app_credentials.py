@@ -243,4 +243,8 @@ def _rule(item: Any) -> AccessRule:
             detail="The path of an access rule starts with a slash and has at most 225 characters; its service is a "
             "type of the catalog, such as compute."
         )
+    if access_rules.wildcards(path) > access_rules.MAX_WILDCARDS:
+        raise exceptions.ValidationError(
+            detail=f"The path of an access rule has at most {access_rules.MAX_WILDCARDS} wildcards: *, ** and {{name}}."
+        )
     return AccessRule(id=uuid.uuid4().hex, service=service, method=method, path=path)

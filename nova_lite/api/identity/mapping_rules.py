@@ -5,12 +5,13 @@ A rule has requirements (``remote``) and what they give (``local``). Everything 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nova_lite.api.identity.authority import DomainName
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, patterns
 
 MAX_RULES = 100
 #: Length of a claim's value, and number of its values, that are looked at. Others are left out.
@@ -126,7 +127,16 @@ def _requirements(remote: list[dict[str, Any]], assertion: Assertion) -> list[Va
 
 
 def _fits(value: str, wanted: list[str], is_regex: bool) -> bool:
-    return any(re.search(pattern, value) for pattern in wanted) if is_regex else value in wanted
+    return any(_expression(pattern).search(value) for pattern in wanted) if is_regex else value in wanted
+
+
+@functools.lru_cache(maxsize=1000)
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Compile an expression. Raises `NothingMappedError` for an expensive one of an older version."""
+    try:
+        return re.compile(patterns.checked(pattern, is_for_long=True))
+    except exceptions.InvalidInput as error:
+        raise NothingMappedError(f"the mapping has to be changed: {error.message}") from error
 
 
 def _user(given: dict[str, Any], values: list[Values], domain: DomainName | None) -> MappedUser:
@@ -205,9 +215,9 @@ def _check_remote(where: str, item: Any) -> bool:
             raise _mistake(f"{where}.{name} must be a list of strings")
         for text in wanted if item.get("regex") else []:
             try:
-                re.compile(text)
-            except (re.error, OverflowError, RecursionError) as error:
-                raise _mistake(f"{where}.{name} has {text[:64]!r}, which is no regular expression: {error}") from error
+                patterns.checked(text, is_for_long=True)
+            except exceptions.InvalidInput as error:
+                raise _mistake(f"{where}.{name}: {error.kwargs['reason']}") from error
     return not set(used) & set(_CONDITIONS)
 
 

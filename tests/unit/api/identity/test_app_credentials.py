@@ -124,6 +124,7 @@ def test_other_users_credentials_are_not_accessible(world: World, alice: str) ->
         ({"access_rules": [{"service": "compute", "method": "get", "path": "/"}]}, 400, "DELETE, GET"),
         ({"access_rules": [{"service": "compute", "method": "GET", "path": "v2.1"}]}, 400, "slash"),
         ({"access_rules": [{"service": "a b", "method": "GET", "path": "/"}]}, 400, "compute"),
+        ({"access_rules": [{"service": "compute", "method": "GET", "path": "/*" * 17}]}, 400, "at most 16 wildcards"),
         ({"access_rules": [{"id": "nowhere"}]}, 404, "access rule: nowhere"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
-from nova_lite.db.patterns import checked
+from nova_lite.base.patterns import checked
 
 LONG = ["a" * 255, "a" * 254 + "b", "ab" * 127, ".*" * 127]
 
@@ -57,6 +59,28 @@ def test_useful_patterns_are_accepted(pattern: str, kept: str) -> None:
 def test_dangerous_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(exceptions.InvalidInput):
         checked(pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"^(.*)@(.*)\.example\.(com|org)$", "^cn=.*,ou=.*,dc=x", "admin.*-x", "(a|b).*"])
+def test_useful_patterns_for_long_texts_are_accepted(pattern: str) -> None:
+    checked(pattern, is_for_long=True)
+
+
+@pytest.mark.parametrize("pattern", ["a*b*c", "^a|b*c*d", "^a*b*c*d", "(a+)+$"])
+def test_dangerous_patterns_for_long_texts_are_refused(pattern: str) -> None:
+    with pytest.raises(exceptions.InvalidInput):
+        checked(pattern, is_for_long=True)
+
+
+def test_long_pattern_is_refused_before_it_is_compiled() -> None:
+    """A pattern of some thousand sets of characters takes seconds to compile."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"
+        "from nova_lite.base import exceptions, patterns\n"
+        "try: patterns.checked('(?i)' + '[\u0100-\uffff]' * 20000)\n"
+        "except exceptions.InvalidInput as error: assert '255 characters' in error.message\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 @settings(max_examples=300, deadline=None)

@@ -223,6 +223,12 @@ PRESSURE_SPREAD = _gauge(
 )
 POOL_USED = _gauge("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
 POOL_SIZE = _gauge("conductor", "nova_lite_db_pool_size", "Maximum number of connections to the database.")
+DATABASE_NODE = _gauge(
+    "conductor",
+    "nova_lite_database_node_usable",
+    "1 for each node of the controllers' database that load balancers use, 0 for any other.",
+    "node",
+)
 JOBS = _gauge("compute", "nova_lite_jobs", "Builds and actions that run on this host.", "kind")
 BUILD_SLOTS = _gauge(
     "compute", "nova_lite_build_slots", "Builds that may run at a time: fewer on a hypervisor that answers slowly."

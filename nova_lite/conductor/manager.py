@@ -49,7 +49,7 @@ from nova_lite.conductor.replication import Replication, SiteRights
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.conductor.stored_backups import StoredBackups
-from nova_lite.db import audit_events, backlog, compute_nodes, engine, member_versions, purge, services
+from nova_lite.db import audit_events, backlog, compute_nodes, engine, member_versions, nodes, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.driver import load_backend as load_images
@@ -136,7 +136,9 @@ class ConductorManager:
         self.dispatcher.start()
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
-        """Yield the metrics of open actions, hosts, heartbeats, and the database's connection pool."""
+        """Yield the metrics of open actions, hosts, heartbeats, the database's nodes, and its connection pool."""
+        for name, problem in nodes.problems(self.conf).items():
+            yield metrics.sample(metrics.DATABASE_NODE, not problem, name)
         pool: Any = self.db.engine.pool
         yield metrics.sample(metrics.POOL_USED, pool.checkedout())
         yield metrics.sample(metrics.POOL_SIZE, pool.size())

@@ -12,6 +12,8 @@ class DatabaseUrl(NamedTuple):
     user: str | None
     password: str | None
     database: str | None
+    host: str | None
+    port: int | None
 
 
 def parse(text: str) -> DatabaseUrl:
@@ -25,4 +27,4 @@ def parse(text: str) -> DatabaseUrl:
         url = engine.make_url(text)
     except exc.ArgumentError as error:
         raise ValueError("it is not a database URL") from error
-    return DatabaseUrl(url.get_backend_name(), url.username, url.password, url.database)
+    return DatabaseUrl(url.get_backend_name(), url.username, url.password, url.database, url.host, url.port)

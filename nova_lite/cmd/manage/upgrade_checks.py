@@ -109,6 +109,16 @@ def _daemons(app: App, directory: str) -> Result:
     return Result(Code.WARNING, " ".join(problems)) if problems else Result(Code.SUCCESS, f"{len(found)} are up.")
 
 
+def _database_nodes(app: App, directory: str) -> Result:
+    from nova_lite.db import nodes
+
+    found = nodes.problems(app.conf)
+    unused = [f"that of {host} {problem}" for host, problem in found.items() if problem]
+    if unused:
+        return Result(Code.WARNING, f"{len(unused)} of {len(found)} nodes are not used: {_some(unused)}.")
+    return Result(Code.SUCCESS, f"All {len(found)} are used." if found else "")
+
+
 def _operations(app: App, directory: str) -> Result:
     from nova_lite.db import action_log
 
@@ -183,6 +193,7 @@ def _some(names: list[str]) -> str:
 CHECKS: dict[str, Check] = {
     "Schema": _on_conductors(_schema),
     "Schema changes to contract": _on_conductors(_contracts),
+    "Nodes of the database": _on_conductors(_database_nodes),
     "Versions of daemons": _on_conductors(_daemons),
     "Operations in progress": _on_conductors(_operations),
     "Signing keys": _keys,

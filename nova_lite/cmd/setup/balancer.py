@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nova_lite.base import exceptions, ip
-from nova_lite.cmd.setup import machine
+from nova_lite.cmd.setup import galera, machine
+from nova_lite.db.nodes import CHECK_PORT, DATABASE_PORT
 from nova_lite.objects import Controller, FrontEnd
 from nova_lite.rpc.keys import API, CONSOLE
 
 PACKAGES = ("haproxy", "keepalived")
-#: Ports on loopback at which daemons of this machine reach a broker and the database.
-BROKER_PORT, DATABASE_PORT = 5670, 3307
-#: Port at which a controller reports whether its database's node can be used.
-CHECK_PORT = 9200
+#: Port on loopback at which daemons of this machine reach a broker.
+BROKER_PORT = 5670
 _BROKER_PORT = 5671
 _DATABASE_PORT = 3306
 
@@ -32,27 +31,33 @@ _CONSOLES = {"novnc": 6080, "serial": 6083}
 
 _HAPROXY = Path("/etc/haproxy/nova-lite.cfg")
 _KEEPALIVED = Path("/etc/keepalived/keepalived.conf")
-_DROP_IN = Path("/etc/systemd/system/haproxy.service.d/nova-lite.conf")
-_SOCKET = machine.UNITS / "nova-lite-database-check.socket"
+_SOCKET = machine.UNITS / galera.CHECK_SOCKET
 _CHECK = machine.UNITS / "nova-lite-database-check@.service"
-FILES = (_HAPROXY, _KEEPALIVED, _DROP_IN, _SOCKET, _CHECK)
+FILES = (_HAPROXY, _KEEPALIVED, _SOCKET, _CHECK)
+#: Our settings for the units of the packages. Debian starts keepalived once only, and HAProxy five times.
+_UNITS = {
+    "haproxy.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nEnvironment=CONFIG={_HAPROXY}\nLimitNOFILE=65536\n"
+    "RestartSec=2\n",
+    "keepalived.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nRestart=always\nRestartSec=2\n",
+}
 #: Seconds that HAProxy may take to find a server.
 _SERVED_SECONDS = 60
 _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 
 
 def set_up(address: str, has_database: bool) -> None:
-    """Make HAProxy read our file, and let the database's node report its state."""
+    """Make HAProxy read our file, and let the database's node report its state. May be repeated."""
     if _KEEPALIVED.exists() and not _KEEPALIVED.read_text().startswith(_HEADER):
         raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of somebody else: move it away.")
-    changed = machine.replace(_DROP_IN, f"[Service]\nEnvironment=CONFIG={_HAPROXY}\nLimitNOFILE=65536\n")
-    if has_database:
-        changed |= machine.replace(_SOCKET, _socket(address))
-        changed |= machine.replace(_CHECK, _check())
-    if changed:
+    for unit, text in _UNITS.items():
+        machine.write_unit_settings(unit, text)
+    if not has_database:
+        return
+    changed = [machine.replace(_SOCKET, _socket(address)), machine.replace(_CHECK, _check())]
+    if any(changed):
         machine.run("systemctl", "daemon-reload")
-    if has_database:
-        machine.run("systemctl", "enable", "--now", _SOCKET.name)
+    machine.run("systemctl", "enable", _SOCKET.name)
+    machine.run("systemctl", "restart" if changed[0] else "start", _SOCKET.name)
 
 
 def apply(
@@ -104,8 +109,10 @@ def wait_until_served(port: int) -> None:
 
 def remove() -> None:
     """Stop both, and remove our files."""
-    if not _DROP_IN.exists():
+    if not machine.unit_settings("haproxy.service").exists():
         return
+    machine.remove_unit_settings(*_UNITS, galera.UNIT)  # The database's would start the socket again.
+    machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "disable", "--now", "haproxy", "keepalived")
     if _SOCKET.exists():
         machine.run("systemctl", "disable", "--now", _SOCKET.name)
@@ -252,10 +259,15 @@ def _socket(address: str) -> str:
     lines = [
         "[Unit]",
         "Description=nova_lite: whether the database's node of this controller can be used",
+        "StartLimitIntervalSec=0",
         "[Socket]",
         f"ListenStream={_at(address, CHECK_PORT)}",
+        # The address may come later than the socket when the machine starts.
+        "FreeBind=yes",
         "Accept=yes",
         "MaxConnections=32",
+        # systemd would close the socket permanently after many connections in a short time.
+        "TriggerLimitIntervalSec=0",
         "[Install]",
         "WantedBy=sockets.target",
         "",

@@ -21,6 +21,7 @@ VHOST = "nova-lite"
 PREFIX = "nova-lite"
 PORT, TLS_PORT = 5672, 5671
 
+UNIT = "rabbitmq-server.service"
 _ETC = Path("/etc/rabbitmq")
 COOKIE = Path("/var/lib/rabbitmq/.erlang.cookie")
 _OURS = _ETC / "conf.d" / "nova-lite.conf"
@@ -180,6 +181,7 @@ def _is_member(node: str) -> bool:
 
 def listen(address: str, certificates: Path) -> str:
     """Let the broker listen on loopback, and for other machines by TLS. Somebody else's configuration stays."""
+    write_unit_settings()
     ours = (_OURS, _CLUSTER)
     others = [path for path in (_ETC / "rabbitmq.conf", *sorted((_ETC / "conf.d").glob("*"))) if path not in ours]
     others = [path for path in others if path.exists() and _has_settings(path)]
@@ -205,6 +207,10 @@ def listen(address: str, certificates: Path) -> str:
         machine.replace(_OURS, text)
     _start()
     return f"; TLS at {shown(address)}:{TLS_PORT}" if has_tls else ""
+
+
+def write_unit_settings() -> None:
+    machine.write_unit_settings(UNIT, machine.WAITS_FOR_ADDRESS)
 
 
 def _has_settings(path: Path) -> bool:
@@ -268,3 +274,4 @@ def _remove_files() -> None:
         path.unlink(missing_ok=True)
     if _ENVIRONMENT.exists() and _ENVIRONMENT.read_text().startswith(_HEADER):
         _ENVIRONMENT.unlink()
+    machine.remove_unit_settings(UNIT)

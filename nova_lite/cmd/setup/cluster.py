@@ -96,6 +96,14 @@ def write_local(made: Local) -> None:
     machine.replace(LOCAL, msgspec.json.format(msgspec.json.encode(made)).decode() + "\n", mode=0o644)
 
 
+def write_units(found: Local) -> None:
+    """Write this version's settings for the units of broker, database and load balancer."""
+    balancer.set_up(found.address, found.has_database)
+    broker.write_unit_settings()
+    if found.has_database:
+        galera.write_unit_settings()
+
+
 # --- secrets for another controller
 
 

@@ -21,13 +21,20 @@ PORT = 3306
 _SETTINGS = Path("/etc/mysql/mariadb.conf.d/70-nova-lite.cnf")
 _MEMBERS = Path("/etc/mysql/mariadb.conf.d/71-nova-lite-members.cnf")
 FILES = (_SETTINGS, _MEMBERS)
+UNIT = "mariadb.service"
+#: Unit of the port at which the node reports its state, which runs while the node does.
+CHECK_SOCKET = "nova-lite-database-check.socket"
+#: Debian starts a node again after a signal only. A node ends with a status when its address is not there yet, when it
+#: finds no other node, or when its donor goes.
+_UNIT_SETTINGS = f"{machine.WAITS_FOR_ADDRESS}Upholds={CHECK_SOCKET}\n[Service]\nRestart=on-failure\nRestartSec=5\n"
 _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 #: Seconds in which a node gets the whole database from another.
 _JOIN_SECONDS = 900
 
 
 def write_settings(host: str, address: str) -> bool:
-    """Write the settings of a node. Returns whether they have changed."""
+    """Write the settings of a node and of its unit. Returns whether those of the node have changed."""
+    write_unit_settings()
     bracketed = f"[{address}]" if ":" in address else address
     certificate, key = CLUSTER_CERTIFICATES / "server-cert.pem", CLUSTER_CERTIFICATES / "server-key.pem"
     trusted = CLUSTER_CERTIFICATES / "ca-cert.pem"
@@ -61,6 +68,10 @@ def write_settings(host: str, address: str) -> bool:
         "",
     ]
     return machine.replace(_SETTINGS, _HEADER + "\n".join(lines))
+
+
+def write_unit_settings() -> None:
+    machine.write_unit_settings(UNIT, _UNIT_SETTINGS)
 
 
 def write_members(address: str, listed: Sequence[Controller]) -> bool:
@@ -109,3 +120,4 @@ def remove() -> None:
     """Remove our settings. The data stays."""
     for path in FILES:
         path.unlink(missing_ok=True)
+    machine.remove_unit_settings(UNIT)

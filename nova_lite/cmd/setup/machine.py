@@ -20,6 +20,13 @@ FILES = Path(__file__).parent / "etc"
 
 CONFIGURATION = Path("/etc/nova-lite")
 UNITS = Path("/etc/systemd/system")
+#: Settings of a unit whose program needs this machine's address, which may come late when the machine starts. systemd
+#: starts the program again until it succeeds.
+WAITS_FOR_ADDRESS = """[Unit]
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+"""
 #: Files of Debian packages, which come before those of a set-up (docs/adr/0022-packages.md).
 PACKAGED = Path("/usr/lib")
 
@@ -169,6 +176,27 @@ def install_units(names: Sequence[str]) -> list[str]:
             changed.append(name)
     run("systemctl", "daemon-reload")  # an interrupted call may have left a changed unit
     return changed
+
+
+def unit_settings(unit: str) -> Path:
+    """Return the file of our settings for a unit of a Debian package."""
+    return UNITS / f"{unit}.d" / "nova-lite.conf"
+
+
+def write_unit_settings(unit: str, text: str) -> bool:
+    """Write our settings for a unit of a Debian package. Returns whether they have changed."""
+    changed = replace(unit_settings(unit), f"# Written by nova-lite-setup, which replaces it.\n{text}")
+    if changed:
+        run("systemctl", "daemon-reload")
+    return changed
+
+
+def remove_unit_settings(*units: str) -> None:
+    for unit in units:
+        path = unit_settings(unit)
+        path.unlink(missing_ok=True)
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
 
 
 def has_unit(name: str) -> bool:

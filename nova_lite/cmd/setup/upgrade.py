@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import controller, machine
+from nova_lite.cmd.setup import cluster, controller, machine
 from nova_lite.cmd.setup import units as unit_files
 from nova_lite.cmd.setup.machine import UNITS
 from nova_lite.cmd.setup.steps import Step
@@ -216,6 +216,8 @@ def _write_units(units: list[str]) -> str:
     """Write the installed version's units where `nova-lite-setup` wrote them. Debian packages have them elsewhere."""
     ours = sorted({re.sub(r"@.*", "@", unit.removesuffix(".service")) for unit in units})
     changed = machine.install_units([name for name in ours if (UNITS / f"{name}.service").exists()])
+    if found := cluster.local():
+        cluster.write_units(found)
     return f"changed {', '.join(changed)}" if changed else "unchanged"
 
 

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from tests.integration.systemd.machine import DEADLINE, SOURCE, Machine, completed, inside
 
 VENV = "/opt/nova-lite/venv"
+#: Interface of a machine that `BareMachine.connect` connects.
+FAR_END = "far-end"
 #: Seconds that a whole set-up may take on a busy machine.
 SET_UP_SECONDS = 600
 #: Seconds for the commands of one block of a page.
@@ -87,14 +89,18 @@ class BareMachine(Machine):
 
     def connect(self, other: BareMachine, address: str) -> None:
         """Connect another machine, with this address there, to the network of `add_address`."""
+        self.plug(other)
+        other.run("ip", "address", "add", f"{address}/24", "dev", FAR_END)
+
+    def plug(self, other: BareMachine) -> None:
+        """Connect another machine, which has no address yet."""
         cable = f"to-{other.name}"
-        self.run("ip", "link", "add", cable, "type", "veth", "peer", "name", "far-end")
+        self.run("ip", "link", "add", cable, "type", "veth", "peer", "name", FAR_END)
         # A process outside of the containers sees both network name spaces.
         enter = ["nsenter", "--target", str(self.init), "-n", "--"]
-        subprocess.run([*enter, "ip", "link", "set", "far-end", "netns", str(other.init)], check=True)
+        subprocess.run([*enter, "ip", "link", "set", FAR_END, "netns", str(other.init)], check=True)
         self.run("ip", "link", "set", cable, "master", "lan", "up")
-        other.run("ip", "address", "add", f"{address}/24", "dev", "far-end")
-        other.run("ip", "link", "set", "far-end", "up")
+        other.run("ip", "link", "set", FAR_END, "up")
 
     def add_address(self, address: str) -> None:
         self.run("ip", "link", "add", "lan", "type", "bridge")

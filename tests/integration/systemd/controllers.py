@@ -11,16 +11,19 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
+from tests.integration.systemd.bare_machine import FAR_END, SET_UP_SECONDS, VENV, BareMachine, read_until
 from tests.integration.systemd.machine import DEADLINE
 
 SETUP, MANAGE, PYTHON = f"{VENV}/bin/nova-lite-setup", f"{VENV}/bin/nova-lite-manage", f"{VENV}/bin/python"
 VIRTUAL = "10.242.0.10"
 CLIENT = "10.242.0.9"
 ADDRESSES = {"ha1": "10.242.0.11", "ha2": "10.242.0.12", "ha3": "10.242.0.13"}
+#: Seconds from the begin of a boot until a machine has its address. Daemons start before.
+ADDRESS_SECONDS = 8.0
 #: Step at which a set-up waits for the operator.
 JOINS = 6
 IMAGES = "/var/lib/nova-lite/images"
@@ -46,10 +49,21 @@ class ControllerMachine(BareMachine):
     def _usr(self) -> list[str]:
         return [*super()._usr(), "--capability=CAP_IPC_LOCK,CAP_NET_RAW"]
 
-    def power_on(self, cable: Callable[[], None]) -> None:
-        """Start a machine whose power was cut. ``cable`` connects it, before its daemons start."""
-        self._cable = cable
+    def power_on(self, cable: Callable[[], None], address: str) -> None:
+        """Start a machine whose power was cut. ``cable`` connects it, before its daemons start.
+
+        The address comes later, as from DHCP or after a slow negotiation of the link.
+        """
+        give = ("ip", "address", "add", f"{address}/24", "dev", FAR_END)
+        late = threading.Timer(ADDRESS_SECONDS, self.run, give)
+
+        def plug() -> None:
+            cable()
+            late.start()
+
+        self._cable = plug
         self._boot()
+        late.join()
 
     def _plug(self) -> None:
         self._cable()
@@ -121,7 +135,7 @@ class Cloud:
     def power_on(self, name: str) -> None:
         """Start a machine whose power was cut, with its cable."""
         machine = self.controllers[name]
-        machine.power_on(lambda: self.client.connect(machine, ADDRESSES[name]))
+        machine.power_on(lambda: self.client.plug(machine), ADDRESSES[name])
 
     def cut(self, name: str) -> None:
         self.client.run("ip", "link", "set", f"to-{name}", "down")

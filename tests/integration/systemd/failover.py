@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from nova_lite.base import metrics
+from nova_lite.conf.metrics import PORTS
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine, read_until
 from tests.integration.systemd.controllers import ADDRESSES, IMAGES, MANAGE, PYTHON, SETUP, VIRTUAL, Cloud
 from tests.support.watch import Watch
@@ -26,8 +28,11 @@ from tests.support.watch import Watch
 LOAD = pathlib.Path(__file__).with_name("failover_load.py")
 #: Seconds of load before a loss, of the loss, and that the cloud may take to be whole again.
 QUIET, LOST, WHOLE = 4.0, 20.0, 240.0
+CONDUCTOR_METRICS = PORTS["nova-lite-conductor"][1]
 AS_BROKER = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups")
 NODES = "SHOW STATUS LIKE 'wsrep_cluster_size'"
+#: Prints the metric of each node of the database.
+DATABASE_NODES = ("sh", "-c", f"curl -s http://127.0.0.1:{CONDUCTOR_METRICS}/metrics | grep ^{metrics.DATABASE_NODE}")
 #: Hosts of the cloud; the first one is the machine of the clients as well.
 HOSTS = ("haclient", "hahost")
 #: Seconds between two looks for guests that run twice.
@@ -141,6 +146,10 @@ def wait_until_whole(cloud: Cloud) -> float:
 
 def _problem(cloud: Cloud) -> str:
     for name, machine in cloud.controllers.items():
+        if failed := machine.run("systemctl", "list-units", "--failed", "--plain", "--no-legend").split()[:1]:
+            return f"{name}: {failed[0]} has failed"
+        if unused := [line for line in machine.run(*DATABASE_NODES).splitlines() if not line.endswith(" 1.0")]:
+            return f"{name}: {unused}"
         size = machine.run("mariadb", "--batch", "--skip-column-names", "--execute", NODES, check=False).split()
         if size[-1:] != ["3"]:
             return f"{name}: nodes of the database: {size}"

@@ -239,6 +239,50 @@ def test_virtual_address_stays_at_the_controller_that_has_it(links: None) -> Non
     assert all(1 <= balancer.router_id(address) <= 255 for address in ("192.0.2.0", VIRTUAL, "2001:db8::ffff"))
 
 
+class Systemd:
+    """Records calls of systemctl. ``units``: directory of the units."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, units: Path) -> None:
+        self.units, self.calls = units, list[str]()
+        for module, names in ((machine, ("UNITS",)), (balancer, ("_SOCKET", "_CHECK", "_KEEPALIVED"))):
+            for name in names:
+                path = units / Path(getattr(module, name)).name if name != "UNITS" else units
+                monkeypatch.setattr(module, name, path)
+        monkeypatch.setattr(machine, "run", lambda *command, **_: self.calls.append(" ".join(command)) or "")
+
+    def unit(self, name: str) -> str:
+        return (self.units / name).read_text()
+
+
+@pytest.fixture
+def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Systemd:
+    return Systemd(monkeypatch, tmp_path / "units")
+
+
+def test_socket_of_the_database_check_waits_for_no_address_and_never_ends(systemd: Systemd) -> None:
+    balancer.set_up(ADDRESS, has_database=True)
+    lines = systemd.unit("nova-lite-database-check.socket").splitlines()
+    assert {f"ListenStream={ADDRESS}:9200", "FreeBind=yes", "TriggerLimitIntervalSec=0"} <= {*lines}
+    assert systemd.calls[-1] == "systemctl restart nova-lite-database-check.socket"
+    balancer.set_up(ADDRESS, has_database=True)
+    assert systemd.calls[-1] == "systemctl start nova-lite-database-check.socket"
+    galera.write_unit_settings()
+    assert "Upholds=nova-lite-database-check.socket" in systemd.unit("mariadb.service.d/nova-lite.conf").splitlines()
+
+
+def test_each_unit_that_needs_the_address_is_started_until_it_runs(systemd: Systemd) -> None:
+    cluster.write_units(
+        cluster.Local(host="ha1", address=ADDRESS, interface="eth0", virtual_address=VIRTUAL, has_database=True)
+    )
+    for name in ("haproxy", "keepalived", "mariadb", "rabbitmq-server"):
+        lines = {*systemd.unit(f"{name}.service.d/nova-lite.conf").splitlines()}
+        assert {"After=network-online.target", "Wants=network-online.target", "StartLimitIntervalSec=0"} <= lines, name
+    assert "Restart=on-failure" in systemd.unit("mariadb.service.d/nova-lite.conf")
+    assert "Restart=always" in systemd.unit("keepalived.service.d/nova-lite.conf")
+    machine.remove_unit_settings("haproxy.service", galera.UNIT, broker.UNIT)
+    assert {path.name for path in systemd.units.glob("*.d")} == {"keepalived.service.d"}
+
+
 def test_address_without_an_interface_is_named(links: None) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="no interface of this machine has"):
         balancer.interface_of("192.0.2.99")

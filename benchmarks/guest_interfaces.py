@@ -28,6 +28,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
+from nova_lite.base import trees
 from nova_lite.image import local
 from nova_lite.objects import Image, Network
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -91,8 +92,8 @@ class Run:
         end = (("destroy", instance_uuid), ("undefine", instance_uuid))
         self.timed(f"virsh destroy and undefine, {kind}", lambda: _virsh(*end))
         self.driver.unplug_vifs(instance_uuid)
-        shutil.rmtree(disk)
-        shutil.rmtree(copy)
+        trees.discard(disk)
+        trees.discard(copy)
 
     def _spec(self, with_interface: bool) -> Any:
         self._number += 1
@@ -149,8 +150,8 @@ def main() -> None:
             subprocess.run(["virsh", "-q", verb, name], check=False, capture_output=True)
         table = firewall.table_name(network)
         subprocess.run(["nft", "delete", "table", "inet", table], check=False, capture_output=True)
-        shutil.rmtree(f"{dhcp.DIRECTORY}/{name}.d", ignore_errors=True)
-        shutil.rmtree(directory, ignore_errors=True)
+        trees.discard(f"{dhcp.DIRECTORY}/{name}.d")
+        trees.discard(directory)
     rows = [
         {"what": what, "median_ms": statistics.median(times), "least_ms": min(times), "greatest_ms": max(times)}
         for what, times in run.times.items()

@@ -11,6 +11,7 @@
 # qemu+unix:///system?socket=/run/nova-lite-hosts/ADDRESS/libvirt-sock.
 set -euo pipefail
 export LC_ALL=C.UTF-8
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/packaging/trees.sh"
 
 HOSTS=/run/nova-lite-hosts
 BRIDGE=nl-hosts
@@ -99,7 +100,7 @@ make_directories() {
     install -d -m 0750 -o libvirt-qemu -g libvirt-qemu "$BASE/lib/qemu"
     cp -a /etc/libvirt/. "$BASE/etc/"
     # Definitions are this machine's; the filters are everybody's, and so are the secrets of kinds of storage (Ceph).
-    rm -rf "$BASE"/etc/qemu/*.xml "$BASE"/etc/qemu/autostart "$BASE"/etc/qemu/networks "$BASE"/etc/storage
+    remove_tree "$BASE"/etc/qemu/*.xml "$BASE"/etc/qemu/autostart "$BASE"/etc/qemu/networks "$BASE"/etc/storage
     printf 'host_uuid = "%s"\n' "$(cat /proc/sys/kernel/random/uuid)" >>"$BASE/etc/libvirtd.conf"
     # Certificates of this host: `nova-lite-manage certificates create --output` writes them to $HOST_CERTIFICATES, or there.
     install -d -m 0755 "$BASE/lib/pki"
@@ -203,7 +204,7 @@ stop() {
         kill "$pid" 2>/dev/null || true
     fi
     ! ip link show "$LINK" >/dev/null 2>&1 || ip link delete "$LINK"
-    rm -rf "$BASE" "${HOSTS:?}/$ADDRESS"
+    remove_tree "$BASE" "${HOSTS:?}/$ADDRESS"
     remove_network
 }
 

@@ -13,7 +13,7 @@ names=("$@")
 ((${#names[@]})) || names=(build stack compute controller tests openstack neutron tempest fuzz clients heat programs ansible rally horizon)
 LOG=$(mktemp /tmp/nova-lite-lock.XXXXXX.log)
 tools=$(mktemp -d)
-trap 'rm -rf "$tools"' EXIT
+trap 'remove_tree "$tools"' EXIT
 install_uv() {
     make_venv "$tools/venv"
     "$tools/venv/bin/pip" install --quiet uv

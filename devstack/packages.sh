@@ -126,7 +126,7 @@ KEYRING=${KEYRING:-/usr/share/keyrings/${KEYRINGS[$SUITE]}.gpg}
 directory=$(cd "$OLDPWD" && realpath "$directory")
 
 WORK=$(mktemp --directory /var/tmp/nova-lite-packages.XXXXXX)
-trap 'rm -rf --one-file-system "$WORK"' EXIT
+trap 'remove_tree "$WORK"' EXIT
 chmod 0755 "$WORK"
 LOG=$WORK/build.log
 install -d "$directory" "$WORK/sources"

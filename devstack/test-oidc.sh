@@ -10,7 +10,7 @@ need_root
 LOG=$(mktemp /tmp/nova-lite-test.XXXXXX.log)
 NOVA_LITE_OIDC_PROVIDER=$(mktemp --directory)
 export NOVA_LITE_OIDC_PROVIDER
-trap 'rm -r "$NOVA_LITE_OIDC_PROVIDER"' EXIT
+trap 'remove_tree "$NOVA_LITE_OIDC_PROVIDER"' EXIT
 
 install_provider() {
     if ! command -v node npm >/dev/null; then

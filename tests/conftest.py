@@ -19,6 +19,7 @@ from nova_lite.base import concurrency
 concurrency.setup(concurrency.THREADING)
 
 from nova_lite.db import engine as db_engine  # noqa: E402
+from tests.support.mounts import Mounts  # noqa: E402
 
 
 @functools.cache
@@ -56,3 +57,10 @@ def loaded_once() -> Iterator[None]:
         )
         patch.setattr(oslo_policy, "copy", types.SimpleNamespace(deepcopy=copy.copy))
         yield
+
+
+@pytest.fixture
+def mounts() -> Iterator[Mounts]:
+    made = Mounts()
+    yield made
+    made.end()

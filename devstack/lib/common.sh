@@ -26,6 +26,7 @@ CEPH=$PREFIX/ceph.sh
 HOSTS_NETWORK=169.254.76
 CLOUD=nova-lite
 REGION=RegionOne
+source "$TOP/devstack/packaging/trees.sh"
 # The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
 cd /
 

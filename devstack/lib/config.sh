@@ -135,7 +135,7 @@ config_file() {
 write_config() {
     local name
     changes=$(mktemp --directory) # not local: the trap outlives this function
-    trap 'rm -r "$changes"' EXIT
+    trap 'remove_tree "$changes"' EXIT
     install -m 0644 "$TOP/etc/nova-lite/nova-lite.conf" "$ETC/nova-lite.conf.sample"
     echo "${CONCURRENCY:+NOVA_LITE_CONCURRENCY=$CONCURRENCY}" | install -m 0644 /dev/stdin "$ETC/environment"
     cat >"$changes/nova-lite.conf" <<CONFIG
@@ -285,7 +285,9 @@ write_logrotate() {
 
 remove_files_and_links() {
     unlink_commands
-    rm -rf "$ETC" "$STATE" "$LOGS" "$PREFIX" "$RUN" /run/nova-lite-conductor
+    # Other machines may use directories of this one.
+    (source "$TOP/devstack/packaging/purge.sh" && purge_state)
+    remove_tree "$ETC" "$LOGS" "$PREFIX" "$RUN" /run/nova-lite-conductor
     rm -f /etc/logrotate.d/nova-lite /etc/sysusers.d/nova-lite.conf /etc/tmpfiles.d/nova-lite.conf
 }
 

@@ -18,14 +18,14 @@ fetch_kernel() {
     [[ -n $image ]] || die "there is no package of a kernel for guests here (looked for ${KERNEL_PACKAGES[*]})."
     # Debian's modules are in the same package, Ubuntu's in one of their own.
     modules=$(apt-cache pkgnames "${image/linux-image/linux-modules}" | grep -x "${image/linux-image/linux-modules}" || true)
-    rm -rf "$GUEST/download" "$GUEST/kernel.new"
+    remove_tree "$GUEST/download" "$GUEST/kernel.new"
     install -d "$GUEST/download"
     (cd "$GUEST/download" && apt_get -o APT::Sandbox::User=root download "$image" $modules)
     for deb in "$GUEST"/download/*.deb; do
         dpkg-deb --extract "$deb" "$GUEST/kernel.new"
     done
     mv "$GUEST/kernel.new" "$GUEST/kernel"
-    rm -rf "$GUEST/download"
+    remove_tree "$GUEST/download"
 }
 
 # The package with a release in its name that the first known one of KERNEL_PACKAGES stands for; nothing if none is known.

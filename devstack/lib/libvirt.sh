@@ -49,6 +49,7 @@ start_libvirt() {
 start_libvirt_hosts() {
     local number
     install -m 0755 "$TOP/devstack/libvirt-host.sh" "$LIBVIRT_HOST"
+    install -D -m 0644 "$TOP/devstack/packaging/trees.sh" "$(dirname "$LIBVIRT_HOST")/packaging/trees.sh"
     for number in $(libvirt_hosts); do
         if has_systemd; then
             systemctl start "nova-lite-libvirt@$number"
@@ -83,7 +84,7 @@ remove_guests() {
         virsh_system net-destroy "$id" || true # it may be inactive
         virsh_system net-undefine "$id"
         nft delete table inet "${id//-/_}" 2>/dev/null || true # only networks that guests were on have one
-        rm -rf "/var/lib/libvirt/dnsmasq/$id".*
+        remove_tree "/var/lib/libvirt/dnsmasq/$id".*
     done
     local family host table
     host=$(hostname)

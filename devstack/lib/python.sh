@@ -49,7 +49,7 @@ install_checkout() {
     install_locked "$directory" stack
     version=$(checkout_version "$directory")
     sources=$(mktemp -d) # not local: the trap outlives this function
-    trap 'rm -rf "$sources"' EXIT
+    trap 'remove_tree "$sources"' EXIT
     # The package has a link to a file of etc/.
     tar -C "$TOP" --dereference --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
     SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \

@@ -76,7 +76,7 @@ forget_broker_addresses() {
         printf %s "${rest%.}" >"$file"
     fi
     [[ -e $EPMD_SOCKET ]] || return 0
-    rm -r "$(dirname "$EPMD_SOCKET")"
+    remove_tree "$(dirname "$EPMD_SOCKET")"
     systemctl daemon-reload
 }
 

@@ -222,7 +222,7 @@ remove_units() {
         systemctl disable --now "$unit"
         systemctl reset-failed "$unit" 2>/dev/null || true
     done
-    rm -rf /etc/systemd/system/nova-lite-*.service{,.d} /etc/systemd/system/multi-user.target.wants/nova-lite-*
+    remove_tree /etc/systemd/system/nova-lite-*.service{,.d} /etc/systemd/system/multi-user.target.wants/nova-lite-*
     systemctl daemon-reload
 }
 

@@ -73,7 +73,7 @@ run_tests() {
         run_again "$cache/v/cache/lastfailed" "$@" | tee --append "$cache/said" || status=$?
     fi
     ((status == 0)) || [[ -z ${FAILURES:-} ]] || what_failed "$1" "$cache/said" >>"$FAILURES"
-    rm -r "$cache"
+    remove_tree "$cache"
     return $status
 }
 
@@ -114,6 +114,7 @@ stage_lint() {
     python tools/prose.py || status=1
     build_site || status=1
     shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh devstack/packaging/install.sh .ci/run || status=1
+    shellcheck --shell=dash --severity=warning devstack/packaging/{trees,purge}.sh || status=1
     return $status
 }
 
@@ -122,7 +123,7 @@ build_site() {
     local directory status=0
     directory=$(mktemp --directory)
     mkdocs build --quiet --strict --site-dir "$directory" || status=1
-    rm -r "$directory"
+    remove_tree "$directory"
     return $status
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import operations
-from nova_lite.base import exceptions, faults, files, metrics, tracing
+from nova_lite.base import directory_users, exceptions, faults, files, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import consoles
@@ -165,12 +165,22 @@ class ComputeManager:
         """
         self.host.images.sweep_uploads(self.host.name)
         self.host.volumes.sweep()
+        self._register_directories()
         self.self_fencing.forget_comparisons()
         remaining = self.reconciler.run()
         if remaining:
             raise exceptions.ServiceUnavailable(
                 f"{len(remaining)} foreign domain(s) could not be destroyed: {', '.join(sorted(remaining))}."
             )
+
+    def _register_directories(self) -> None:
+        """Record that this host uses the directories that it may share with others, as far as they exist."""
+        conf, host = self.host.conf, self.host.name
+        directories = [conf.volume.store_path, conf.volume.backup_path]
+        if conf.image.backend == "local" and not conf.image.store_address:
+            directories.append(conf.image.store_path)
+        for directory in directories:
+            directory_users.register(directory, host)
 
     def send_heartbeat(self) -> None:
         self.registration.send_heartbeat()

@@ -32,7 +32,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.backups import disk_data, disk_parts
-from nova_lite.base import exceptions, failpoints, files
+from nova_lite.base import exceptions, failpoints, files, trees
 from nova_lite.hardware import traits
 from nova_lite.objects import (
     VIF,
@@ -358,7 +358,7 @@ class FakeDriver(driver.ComputeDriver):
 
     def discard_set_aside(self, instance_uuid: str) -> None:
         self._step("discard_set_aside")
-        shutil.rmtree(self._aside(instance_uuid), ignore_errors=True)
+        trees.discard(self._aside(instance_uuid))
 
     def _aside(self, instance_uuid: str) -> str:
         return os.path.join(self.path, "aside", os.path.basename(instance_uuid))
@@ -814,7 +814,7 @@ class FakeDriver(driver.ComputeDriver):
     def _destroy(self, instance_uuid: str) -> None:
         """Remove the domain first, as a real hypervisor does. Files without a domain are leftovers."""
         files.remove(self._file("domains", instance_uuid))
-        shutil.rmtree(os.path.dirname(self._console(instance_uuid)), ignore_errors=True)
+        trees.discard(os.path.dirname(self._console(instance_uuid)))
 
     # --- files
 

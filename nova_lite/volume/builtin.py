@@ -13,8 +13,8 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import logging
 import os
-import shutil
 import tempfile
 import time
 import uuid
@@ -22,11 +22,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
-from nova_lite.base import disk_room, exceptions, files
+from nova_lite.base import disk_room, exceptions, files, trees
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
 from nova_lite.volume.driver import FetchImage, VolumeBackend
+
+LOG = logging.getLogger(__name__)
 
 GIB = 1024**3
 #: Bytes to read at a time.
@@ -246,10 +248,8 @@ def _chunks_with_data(descriptor: int, size: int) -> Iterator[int]:
 
 def remove_part(path: str) -> None:
     """Remove a file, or the directory of a downloaded image."""
-    if os.path.isdir(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        files.remove(path)
+    for left in trees.remove(path):
+        LOG.warning("An incomplete file of a volume stays: %s", left)
 
 
 def _share_blocks(source: str, target: str) -> bool:

@@ -20,7 +20,7 @@ from nova_lite.api.http import deploy, transfers, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import imports, listing, metadefs, pieces, requests, uploads, views
-from nova_lite.base import exceptions
+from nova_lite.base import directory_users, exceptions
 from nova_lite.image import store
 from nova_lite.image.store import file_path
 from nova_lite.objects import Image, ImageQuery
@@ -44,6 +44,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
             reason=f"[api] enabled_apis: image needs [image] backend = local, which is {services.conf.image.backend}."
         )
     try:
+        directory_users.register(services.conf.image.store_path, services.conf.host)
         store.sweep(services.conf.image.store_path)
         imports.sweep(services.conf.image.store_path)
     except OSError as error:

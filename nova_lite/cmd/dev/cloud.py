@@ -23,7 +23,7 @@ from nova_lite.api.http.deploy import App
 from nova_lite.api.identity import directory as users
 from nova_lite.api.identity import tokens
 from nova_lite.api.identity.replica import Replica
-from nova_lite.base import exceptions, master_keys
+from nova_lite.base import exceptions, master_keys, trees
 from nova_lite.cmd.api import Site, Worker, load_apps
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
@@ -194,11 +194,11 @@ def _listen(address: str, port: int) -> socket.socket:
 def _remove(directory: str) -> None:
     """Remove the directory. A job of a stopped host may still write there, so try several times."""
     for _ in range(_REMOVALS):
-        shutil.rmtree(directory, ignore_errors=True)
-        if not os.path.exists(directory):
+        left = trees.remove(directory)
+        if not os.path.lexists(directory):
             return
         time.sleep(_POLL)
-    LOG.warning("%s could not be removed", directory)
+    LOG.warning("%s could not be removed: %s", directory, ", ".join(map(str, left)))
 
 
 def _fast_directory() -> str | None:

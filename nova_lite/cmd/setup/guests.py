@@ -7,14 +7,13 @@ postrm of the package nova-lite-compute removes the same parts, because a purge 
 from __future__ import annotations
 
 import json
-import shutil
-import socket
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from nova_lite.base import exceptions, ip
+from nova_lite.base import exceptions, ip, trees
 from nova_lite.cmd.setup import machine
 from nova_lite.cmd.setup.admission import STATE
+from nova_lite.cmd.setup.directories import own_hosts
 from nova_lite.virt.libvirt.net import names
 
 #: Directory of the disks of this host's guests. Each guest has its path in libvirt's definition.
@@ -45,7 +44,7 @@ def remove() -> None:
         for name in FILTERS:
             if machine.succeeds(*_VIRSH, "nwfilter-dumpxml", name):
                 machine.run(*_VIRSH, "nwfilter-undefine", name)
-    for host in _hosts():
+    for host in sorted(own_hosts()):
         for family, table in names.tables_of_host(host):
             _remove_table(family, table)
         _remove_chains(names.chain_name(host))
@@ -74,10 +73,7 @@ def _remove_network(uuid: str, root: ET.Element) -> None:
         *(DNSMASQ / f"{device}.{kind}" for kind in _OF_BRIDGE),
         *(STATUS / f"{name}{kind}" for kind in _OF_STATUS),
     ):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        trees.discard(path)
     machine.run(*_VIRSH, "net-undefine", uuid)
 
 
@@ -119,8 +115,8 @@ def _remove_addresses() -> None:
     for file in _files():
         found = machine.sections(file)
         if interface := found.get("network", {}).get("public_interface"):
-            for record in sorted(INSTANCES.glob("floating@*.json")):
-                for address in _addresses(record):
+            for host in sorted(own_hosts()):
+                for address in _addresses(INSTANCES / f"floating@{host}.json"):
                     machine.succeeds("ip", "address", "delete", f"{address}/32", "dev", interface)
         if (listen := found.get("api", {}).get("metadata_listen", "")).startswith("169.254.") and ip.is_address(listen):
             machine.succeeds("ip", "address", "delete", f"{listen}/32", "dev", "lo")
@@ -129,15 +125,11 @@ def _remove_addresses() -> None:
 def _addresses(record: Path) -> list[str]:
     try:
         return [text for text in json.loads(record.read_text()) if ip.is_address(text)]
+    except FileNotFoundError:
+        return []
     except (OSError, ValueError) as error:
         print(f"Floating addresses may stay, as {record} cannot be read: {error}.")
         return []
-
-
-def _hosts() -> list[str]:
-    """Return the names of the compute hosts of this machine, among them the default name."""
-    configured = (machine.setting(file, "DEFAULT", "host") for file in _files())
-    return sorted({socket.gethostname(), *filter(None, configured)})
 
 
 def _files() -> list[Path]:

@@ -6,14 +6,14 @@ They are in a directory that Prometheus' user can read. Prometheus itself is nei
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import machine
+from nova_lite.base.trees import Left
+from nova_lite.cmd.setup import directories, machine
 from nova_lite.cmd.setup.settings import Settings
 from nova_lite.conf.metrics import PORTS
 
@@ -44,11 +44,12 @@ def write(wanted: Settings, configuration: Path, directory: Path) -> bool:
     return written | _write_once(directory / "prometheus.yml", "A configuration of Prometheus for this cloud.", whole)
 
 
-def remove(directory: Path = DIRECTORY) -> None:
-    """Remove the files, and the directory above if nothing else is there."""
-    shutil.rmtree(directory, ignore_errors=True)
+def remove(directory: Path = DIRECTORY) -> list[Left]:
+    """Remove the files, and the directory above if nothing else is there. Return what stays."""
+    left = directories.remove(directory)
     with contextlib.suppress(OSError):
         directory.parent.rmdir()
+    return left
 
 
 def scrape_configs(machine_name: str, workers: int) -> list[dict[str, Any]]:

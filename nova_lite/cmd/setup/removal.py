@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import yaml
 
 from nova_lite.base import exceptions
+from nova_lite.base.trees import Left
 from nova_lite.cmd.setup import (
     balancer,
     broker,
     clouds,
     cluster,
     controller,
+    directories,
     galera,
     guests,
     libvirt,
@@ -51,7 +52,10 @@ def run(is_confirmed: bool, purge: bool) -> None:
     elif not lines:
         print("Nothing of the set-up is on this machine.")
     elif not is_confirmed:
-        print("This would remove:", *(f"  {line}" for line in lines), "Run it again with --yes.", sep="\n")
+        print("This would remove:", *(f"  {line}" for line in lines), sep="\n")
+        if purge and (left := directories.protected(controller.STATE, directories.own_hosts())):
+            print("This would stay:", *(f"  {item}" for item in left), sep="\n")
+        print("Run it again with --yes.")
     if not is_confirmed:
         return
     for unit in units:
@@ -63,10 +67,13 @@ def run(is_confirmed: bool, purge: bool) -> None:
     elif has_broker:
         broker.remove()
     balancer.remove()
-    if purge:
-        _purge()
+    left = _purge() if purge else []
     if lines:
         print("Removed:", *(f"  {line}" for line in lines), sep="\n")
+    if left:
+        print("Left:", *(f"  {item}" for item in left), sep="\n")
+    if failed := next((item for item in left if item.is_error), None):
+        raise exceptions.ConfigurationError(reason=f"not everything could be removed: {failed}.")
 
 
 def _other_controllers() -> list[str]:
@@ -75,7 +82,8 @@ def _other_controllers() -> list[str]:
     return [member.host for member in controllers.members(str(controller.KEYS)) if local and member.host != local.host]
 
 
-def _purge() -> None:
+def _purge() -> list[Left]:
+    """Remove files, users, and what guests have in libvirt and the kernel. Return what stays."""
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)
@@ -84,29 +92,19 @@ def _purge() -> None:
     libvirt.purge()
     cluster.remove_names()
     galera.remove()
-    left = _remove_trees(
-        *(machine.CONFIGURATION, controller.STATE, _SOCKETS, controller.BROKER_CERTIFICATES, galera.CERTIFICATES)
-    )
+    left = directories.remove_state(controller.STATE, directories.own_hosts())
+    for directory in (machine.CONFIGURATION, _SOCKETS, controller.BROKER_CERTIFICATES, galera.CERTIFICATES):
+        left += directories.remove(directory)
     for file in _FILES:
         Path(file).unlink(missing_ok=True)
     controller.authority_file().unlink(missing_ok=True)
-    monitoring.remove()
+    left += monitoring.remove()
     for user in _USERS:
         if machine.succeeds("getent", "passwd", user):
             machine.run("userdel", user)
     for group in (*_USERS, "nova-lite"):
         if machine.succeeds("getent", "group", group):  # A user's own group may have gone with the user.
             machine.run("groupdel", group)
-    if left:
-        raise exceptions.ConfigurationError(reason=f"not everything could be removed: {left[0]}.")
-
-
-def _remove_trees(*paths: Path) -> list[str]:
-    """Remove directories as far as possible. Returns what stays, such as a mounted file system, with the reasons."""
-    left: list[str] = []
-    for path in paths:
-        if path.exists():
-            shutil.rmtree(path, onerror=lambda _function, name, info: left.append(f"{name}: {info[1]}"))
     return left
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,7 +12,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from nova_lite import operations
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, trees
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionCommand, Image
@@ -149,7 +148,8 @@ class CommandProgress:
 
 def clean(host: LocalHost) -> None:
     """Remove image files that a killed daemon has left. Call it before any command is accepted."""
-    shutil.rmtree(snapshots_path(host.conf, host.name), ignore_errors=True)
+    for left in trees.remove(snapshots_path(host.conf, host.name)):
+        LOG.warning("Files of interrupted snapshots stay: %s", left)
 
 
 @contextlib.contextmanager

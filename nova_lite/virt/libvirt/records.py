@@ -21,14 +21,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import uuid
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from nova_lite.base import files
+from nova_lite.base import files, trees
 from nova_lite.objects import VIF
 from nova_lite.objects.ready import prepare_decoders
 
@@ -96,7 +95,8 @@ class Records:
         prefix = self._unfinished("")
         for name in os.listdir(self.instances_path):
             if name.startswith(prefix) and _is_uuid(name.removeprefix(prefix)):
-                shutil.rmtree(os.path.join(self.instances_path, name), ignore_errors=True)
+                for left in trees.remove(os.path.join(self.instances_path, name)):
+                    LOG.warning("An incomplete directory of an instance stays: %s", left)
         for path in (self.instances_path, os.path.join(self.instances_path, INTERFACES)):
             files.remove_unfinished(path, self._host)
         for path in self._own_directories():
@@ -120,7 +120,7 @@ class Records:
         """
         record = InstanceRecord(instance_uuid, self._host, generation, list(image_ids))
         unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
-        shutil.rmtree(unfinished, ignore_errors=True)
+        trees.discard(unfinished)
         os.mkdir(unfinished)
         os.chmod(unfinished, DIRECTORY_MODE)
         files.write_atomically(os.path.join(unfinished, RECORD), msgspec.json.encode(record))
@@ -130,7 +130,7 @@ class Records:
         try:
             os.rename(unfinished, path)
         except OSError:
-            shutil.rmtree(unfinished)
+            trees.discard(unfinished)
             raise
         files.sync_directory(self.instances_path)
         return path
@@ -170,8 +170,8 @@ class Records:
             return
         for name in os.listdir(path):
             if name != RECORD:
-                _remove_tree(os.path.join(path, name))
-        _remove_tree(path)
+                trees.discard(os.path.join(path, name))
+        trees.discard(path)
 
     # --- disks that another host has left
 
@@ -256,7 +256,7 @@ class Records:
     def discard_kept(self, instance_uuid: str) -> None:
         """Remove the directory that is kept for another host, if any: the instance has other disks, or is deleted."""
         if self._is_kept(instance_uuid):
-            _remove_tree(self._kept(instance_uuid))
+            trees.discard(self._kept(instance_uuid))
 
     @staticmethod
     def _write_record(path: str, record: InstanceRecord) -> None:
@@ -279,7 +279,7 @@ class Records:
 
     def discard_set_aside(self, instance_uuid: str) -> None:
         if (aside := self.aside(instance_uuid)) is not None:
-            shutil.rmtree(aside)
+            trees.discard(aside)
 
     def aside(self, instance_uuid: str) -> str | None:
         """Return the path of the directory that this host has set aside, if any."""
@@ -380,10 +380,3 @@ def _is_uuid(name: str) -> bool:
     with contextlib.suppress(ValueError):
         return str(uuid.UUID(name)) == name
     return False
-
-
-def _remove_tree(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        files.remove(path)

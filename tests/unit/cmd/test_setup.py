@@ -12,7 +12,7 @@ import pytest
 import yaml
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import directory_users, exceptions
 from nova_lite.base.join_requests import JoinToken
 from nova_lite.cmd import setup
 from nova_lite.cmd.setup import broker, compute, controller, machine, monitoring, removal, settings, steps
@@ -234,24 +234,6 @@ def test_broker_listens_as_written_after_an_interruption(tmp_path: Path, monkeyp
     assert service.running == service.file.read_text()
 
 
-def test_directory_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    busy, free = tmp_path / "busy", tmp_path / "free"
-    for path in (busy, free):
-        (path / "below").mkdir(parents=True)
-    original = os.rmdir
-
-    def rmdir(path: str, **options: object) -> None:
-        if path == "below" or path == str(busy):
-            raise OSError(16, "Device or resource busy")
-        original(path, **options)  # type: ignore[arg-type]
-
-    assert removal._remove_trees(free, tmp_path / "missing") == []
-    (free / "below").mkdir(parents=True)
-    monkeypatch.setattr(removal.shutil.os, "rmdir", rmdir)
-    (first, *_) = removal._remove_trees(busy)
-    assert first.startswith(str(busy)) and "Device or resource busy" in first
-
-
 @pytest.mark.parametrize(
     ("files", "purge", "said"),
     [
@@ -279,7 +261,12 @@ def test_removal_of_nothing_says_so_in_one_line(
     assert capsys.readouterr().out == said
     if files:
         removal.run(False, True)
+        (tmp_path / "STATE/images").mkdir()
+        directory_users.register(str(tmp_path / "STATE/images"), "h2")
         assert capsys.readouterr().out.startswith(f"This would remove:\n  {tmp_path}/CONFIGURATION")
+        removal.run(False, True)
+        stays = f"This would stay:\n  {tmp_path}/STATE/images: other hosts use it: h2\nRun it again with --yes.\n"
+        assert capsys.readouterr().out.endswith(stays)
 
 
 # --- hosts

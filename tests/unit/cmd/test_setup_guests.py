@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from nova_lite.cmd.setup import guests, machine
 from nova_lite.virt.libvirt.net import names
+from tests.support import postrm
+from tests.support.mounts import NO_MOUNTS, Mounts
 
-DEBIAN = Path(__file__).resolve().parents[3] / "devstack/packaging/debian"
 #: A program that prints a known reply. It fails for another question, and writes down anything else: a change.
 PROGRAM = """#!/bin/sh
 line=$(echo "$(basename "$0") $*" | sed 's/ --quiet\\| --connect qemu:...system\\| --wait//g')
@@ -109,10 +111,9 @@ class Host:
 
     def purge(self, package: str) -> subprocess.CompletedProcess[str]:
         """Run a package's script for a purge, with all its paths below this directory."""
-        script = (DEBIAN / f"{package}.postrm").read_text()
-        for root in ("/etc/", "/var/", "/run/"):
-            script = script.replace(root, f"{self.path}{root}")
-        return subprocess.run(["sh", "-c", script, "postrm", "purge"], capture_output=True, text=True, check=False)
+        environment = {**os.environ, "DPKG_MAINTSCRIPT_PACKAGE": package}
+        command = ["sh", "-c", postrm.script(package, self.path), "postrm", "purge"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture
@@ -148,6 +149,29 @@ def test_purge_of_a_host_with_a_running_guest_is_refused_and_its_disks_stay(host
     assert done.returncode == 1
     assert done.stderr.startswith(f"{package}: guests run: instance-1 \n")
     assert host.changes() == [] and host.instances.exists()
+
+
+@NO_MOUNTS
+@pytest.mark.parametrize("remove", ["setup", "packages"])
+def test_removal_of_a_network_leaves_what_is_mounted_in_its_files(host: Host, mounts: Mounts, remove: str) -> None:
+    (host.path / "others").mkdir()
+    (host.path / "others/file").touch()
+    mounts.bind(host.path / "others", host.leases / "nova-lite-1-a.d")
+    if remove == "packages":
+        assert "something is mounted there" in host.purge("nova-lite-compute").stderr
+    else:
+        with pytest.raises(OSError, match="something is mounted there"):
+            guests.remove()
+    assert (host.path / "others/file").exists()
+
+
+def test_removal_takes_away_floating_addresses_of_this_host_alone(host: Host) -> None:
+    (host.instances / "floating@h2.json").write_text('["203.0.113.9"]')
+    guests.remove()
+    assert host.changes() == ["virsh destroy guest", *host.expected]
+    (host.path / "changes").unlink()
+    assert host.purge("nova-lite-compute").returncode == 0
+    assert not any("203.0.113.9" in line for line in host.changes())
 
 
 def test_purge_without_libvirt_ends_without_an_error(host: Host) -> None:

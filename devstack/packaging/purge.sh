@@ -1,0 +1,137 @@
+# What the packages' purges share. devstack/packaging/debian/rules puts it, after trees.sh, into their scripts. A purge enters no
+# mount and follows no link. nova_lite/cmd/setup/directories.py does the same.
+
+STATE=/var/lib/nova-lite
+INSTANCES=$STATE/instances
+
+# Refuse a purge while guests of this host run: libvirt has a file of each. Their disks must not go.
+refuse_running_guests() {
+    guests=$(grep -lsF "$INSTANCES/" /run/libvirt/qemu/*.xml | sed 's|.*/||; s|\.xml$||' | tr '\n' ' ')
+    if [ -n "$guests" ]; then
+        echo "$DPKG_MAINTSCRIPT_PACKAGE: guests run: $guests" >&2
+        echo "$DPKG_MAINTSCRIPT_PACKAGE: nothing is purged. Delete their servers, or end them with virsh destroy, and purge again." >&2
+        exit 1
+    fi
+}
+
+# host_in FILE: print the name that a configuration file gives to a daemon's host.
+host_in() {
+    sed -n '/^\[DEFAULT\]/,/^\[/s/^host *= *//p' "$1" 2>/dev/null | tail -n 1
+}
+
+# Print the names that the daemons of this machine have in the cloud.
+own_hosts() {
+    local file own common names
+    common=$(host_in /etc/nova-lite/nova-lite.conf)
+    common=${common:-$(uname -n)}
+    names=$(for file in /etc/nova-lite/*.conf; do
+        own=$(host_in "$file")
+        case $file in */nova-lite.conf | */\*.conf) ;; *) echo "${own:-$common}" ;; esac
+    done)
+    echo "${names:-$common}" | sort -u
+}
+
+# record_host FILE: print the host of the record of an instance, or of its interfaces.
+record_host() {
+    sed -n '1s/^{"uuid":"[^"]*","host":"\([^"]*\)".*/\1/p' "$1" 2>/dev/null | grep .
+}
+
+# is_own HOST: check whether a name is in $hosts.
+is_own() {
+    printf '%s\n' "$hosts" | grep -qxF -- "$1"
+}
+
+# Print the hosts that show in a directory that they use it.
+users() {
+    local file
+    for file in "$1"/_hosts/* "$1"/_marks/*; do
+        [ ! -e "$file" ] || printf '%s\n' "${file##*/}"
+    done
+    for file in "$1"/*/instance.json "$1"/_interfaces/*.json; do
+        record_host "$file" || true
+    done
+}
+
+# remove_directory PATH: remove a directory of this machine alone. If it is a link, the directory to which it leads stays.
+remove_directory() {
+    if [ -L "$1" ]; then
+        echo "$(readlink -f -- "$1") is left: $1 is a link to it." >&2
+        rm -f -- "$1"
+    else
+        remove_tree "$1"
+    fi
+}
+
+# purge_shared DIRECTORY: remove a directory that other hosts may use. Then only what this host has recorded as its own goes.
+purge_shared() {
+    local directory hosts others file name
+    directory=$1 hosts=$(own_hosts)
+    if [ -L "$directory" ] || is_mounted "$directory"; then
+        remove_directory "$directory"
+        return 0
+    fi
+    [ -d "$directory" ] || return 0
+    others=$(users "$directory" | sort -u | while read -r name; do is_own "$name" || printf '%s ' "$name"; done)
+    if [ -n "$others" ]; then
+        remove_own "$directory"
+        echo "$directory is left: other hosts use it: $others" >&2
+        return 0
+    fi
+    for file in "$directory"/* "$directory"/.[!.]* "$directory"/..?*; do
+        if is_ours "${file##*/}"; then
+            remove_tree "$file"
+        elif [ -e "$file" ] || [ -L "$file" ]; then
+            echo "$file is left: it is not of this cloud." >&2
+        fi
+    done
+    rmdir --ignore-fail-on-non-empty -- "$directory"
+}
+
+# is_ours NAME: check whether our programs give such a name to files and directories of guests, volumes, images and backups.
+is_ours() {
+    case $1 in
+    _* | .new-* | .health-* | .part-* | .import-* | floating@* | fake-* | before-upgrade-*) return 0 ;;
+    uploads | staging | snapshots | luks) return 0 ;;
+    esac
+    case ${1%%@*} in
+    *[!0-9a-f-]*) return 1 ;;
+    ????????-????-????-????-????????????) return 0 ;;
+    esac
+    return 1
+}
+
+# remove_own DIRECTORY: remove what is of $hosts. Disks that are kept for another host stay.
+remove_own() {
+    local file host
+    for file in "$1"/*/instance.json "$1"/_interfaces/*.json; do
+        if is_own "$(record_host "$file")"; then
+            case $file in
+            *@kept/instance.json) ;;
+            *.json/*) ;;
+            */instance.json) remove_tree "${file%/*}" ;;
+            *) remove_tree "$file" ;;
+            esac
+        fi
+    done
+    for host in $hosts; do
+        remove_tree "$1"/*@"$host".json "$1"/_*/"$host" "$1/uploads/$host" "$1/fake-$host" \
+            "$1/.new-$host"[-@]* "$1/_interfaces/.new-$host@"*
+    done
+}
+
+# purge_state [NAME...]: remove these directories of the state directory, or all of it.
+purge_state() {
+    local path
+    if [ -L "$STATE" ] || is_mounted "$STATE"; then
+        [ $# -gt 0 ] || remove_directory "$STATE"
+        return 0
+    fi
+    [ $# -gt 0 ] || set -- "$STATE"/* "$STATE"/.[!.]* "$STATE"/..?*
+    for path in "$@"; do
+        case ${path##*/} in
+        instances | volumes | images | backups) purge_shared "$STATE/${path##*/}" ;;
+        *) remove_directory "$STATE/${path##*/}" ;;
+        esac
+    done
+    [ ! -d "$STATE" ] || rmdir --ignore-fail-on-non-empty "$STATE"
+}

@@ -34,7 +34,14 @@ class Machine:
         (self.configuration / "nova-lite.conf").write_text("[DEFAULT]\n[other]\nhost = h9\n")
         (self.configuration / "compute.conf").write_text("[DEFAULT]\nhost = h1\n[other]\nhost = h9\n")
         self.instances = self.state / "instances"
-        for name in ("keys/own.key", "fences/h1/x", "conductor/nova-lite.sqlite", "kvm-probe.json", ".hidden", "mnt/share/x"):
+        for name in (
+            "keys/own.key",
+            "fences/h1/x",
+            "conductor/nova-lite.sqlite",
+            "kvm-probe.json",
+            ".hidden",
+            "mnt/share/x",
+        ):
             self.write(self.state / name)
         for name in (f"images/{IMAGE}", f"images/uploads/h1/{IMAGE}", "images/staging/x", "images/.import-x"):
             self.write(self.state / name)
@@ -159,7 +166,9 @@ def test_purge_leaves_files_that_are_not_of_this_cloud(here: Machine, purge: Pur
 
 
 @NO_MOUNTS
-@pytest.mark.parametrize("name", ["", *directories.SHARED, "conductor", "keys", "mnt/share", f"instances/{MINE}", "volumes/luks"])
+@pytest.mark.parametrize(
+    "name", ["", *directories.SHARED, "conductor", "keys", "mnt/share", f"instances/{MINE}", "volumes/luks"]
+)
 def test_purge_enters_no_mount(here: Machine, purge: Purge, mounts: Mounts, tmp_path: Path, name: str) -> None:
     """A bind mount of the same file system stands for NFS: it has the same device as what is around it."""
     shared = tmp_path / "shared"

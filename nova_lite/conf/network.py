@@ -24,12 +24,11 @@ OPTS = [
     ),
     cfg.IntOpt(
         "fixed_ips_per_project",
-        default=100,
+        default=500,
         min=-1,
         help=(
-            "Conductor: number of addresses of the built-in networks that a project may have; -1: unlimited. "
-            "Servers with one interface are limited by the quota of servers only. A project's own quota "
-            "fixed_ips overrides it."
+            "Conductor: number of ports on the built-in networks that a project may have: interfaces of its servers "
+            "and routers, and ports of its users; -1: unlimited. A project's own quota port (fixed_ips) overrides it."
         ),
     ),
     cfg.IntOpt(

@@ -19,7 +19,7 @@ _DEFAULTS = {
     "server_group_members": (10, "servers of one group"),
     "floating_ips": (10, "floating addresses"),
     "security_groups": (10, "security groups, besides the default one"),
-    "security_group_rules": (20, "rules of one security group"),
+    "security_group_rules": (100, "rules of all security groups"),
 }
 
 OPTS = [

@@ -1,12 +1,12 @@
-"""Quota of addresses on the built-in networks.
+"""Quota of ports on the built-in networks.
 
-A server with one interface is always within its quota of servers. Further interfaces are counted here, so that a few
-servers do not use up a shared network.
+Ports of users and routers count, and interfaces of servers. Servers that are not scheduled yet count, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -20,41 +20,55 @@ from nova_lite.operations import states
 RESOURCE = "fixed_ips"
 
 
-def check(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: Mapping[str, int], servers: int, interfaces: int
-) -> None:
-    """Raise `QuotaExceeded` if ``servers`` more servers with ``interfaces`` interfaces each exceed the quota.
-
-    Callers first take the project's quota of servers. That locks its counters until the commit.
-    """
-    limit = limits.get(RESOURCE, conf.network.fixed_ips_per_project)
-    if interfaces < 2 or limit < 0:
-        return
-    _check(uow, project_id, limit, servers * interfaces)
+def limit_of(conf: cfg.ConfigOpts, limits: Mapping[str, int]) -> int:
+    """Return the limit of ports among a project's limits; -1: none."""
+    return limits.get(RESOURCE, conf.network.fixed_ips_per_project)
 
 
 def check_port(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
-    """Raise `QuotaExceeded` if one more port of a user exceeds the quota."""
+    """Raise `QuotaExceeded` if one more port of a user or router exceeds the quota."""
     quotas.lock(uow, project_id)
-    limit = quotas.limits_of(uow, conf, project_id, None).of_project.get(RESOURCE, conf.network.fixed_ips_per_project)
-    if limit >= 0:
-        _check(uow, project_id, limit, 1)
+    limit = limit_of(conf, quotas.limits_of(uow, conf, project_id, None).of_project)
+    if 0 <= limit <= (has := used(uow, project_id)):
+        raise exceptions.QuotaExceeded(overs="port", requested=1, used=has, allowed=limit)
 
 
-def _check(uow: UnitOfWork, project_id: str, limit: int, wanted: int) -> None:
-    has = used(uow, project_id)
-    if has + wanted > limit:
-        raise exceptions.QuotaExceeded(overs=RESOURCE, requested=wanted, used=has, allowed=limit)
+def check_attached(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
+    """Raise `PortLimitExceeded` if the interface that this transaction has added to a server exceeds the quota."""
+    quotas.lock(uow, project_id)
+    limit = limit_of(conf, quotas.limits_of(uow, conf, project_id, None).of_project)
+    if 0 <= limit < (has := used(uow, project_id)):
+        raise exceptions.PortLimitExceeded(requested=1, used=has - 1, allowed=limit)
 
 
 def used(uow: UnitOfWork, project_id: str) -> int:
-    """Return the number of addresses that the project and its servers have, or will have once they are scheduled."""
-    mine = (Instance.project_id == project_id, Instance.deleted == sa.false())
-    of_servers = sa.select(sa.func.count()).select_from(Port).join(Instance, Port.instance_uuid == Instance.uuid)
-    of_servers = of_servers.where(Instance.project_id == project_id, Port.project_id.is_(None))
-    kept = sa.select(sa.func.count()).select_from(Port).where(Port.project_id == project_id)
-    ports = (uow.session.scalar(of_servers) or 0) + (uow.session.scalar(kept) or 0)
+    """Return the number of ports that the project and its servers have, or will have once they are scheduled."""
+    return used_of(uow, [project_id])[project_id]
+
+
+def used_of(uow: UnitOfWork, project_ids: Collection[str]) -> dict[str, int]:
+    """Return the same for several projects."""
+    found = dict.fromkeys(project_ids, 0)
+    values = {"projects": sorted(found), "state": states.BUILDING}
+    for project_id, ports, request in uow.session.connection().execute(_USED, values):
+        waiting = [item for item in (request or {}).get("networks") or () if not item.get("port_id")]
+        found[project_id] += ports + len(waiting)
+    return found
+
+
+def _statement() -> sa.CompoundSelect[Any]:
+    """Build the query of projects, numbers of ports, and requests of servers whose ports are not made yet."""
+    projects: sa.BindParameter[Any] = sa.bindparam("projects", expanding=True)
     has_port = sa.exists().where(Port.instance_uuid == Instance.uuid, Port.project_id.is_(None))
-    waiting = sa.select(Instance.request).where(*mine, Instance.vm_state == states.BUILDING, ~has_port)
-    wanted = [item for request in uow.session.scalars(waiting) for item in (request or {}).get("networks") or ()]
-    return ports + sum(not item.get("port_id") for item in wanted)
+    waiting = sa.select(Instance.project_id, sa.literal(0).label("ports"), Instance.request)
+    waiting = waiting.where(Instance.project_id.in_(projects), Instance.deleted == sa.false(), ~has_port)
+    waiting = waiting.where(Instance.vm_state == sa.bindparam("state"))
+    of_users = sa.select(Port.project_id, sa.func.count(), sa.null()).where(Port.project_id.in_(projects))
+    of_servers = sa.select(Instance.project_id, sa.func.count(), sa.null()).select_from(Port)
+    of_servers = of_servers.join(Instance, Port.instance_uuid == Instance.uuid)
+    of_servers = of_servers.where(Instance.project_id.in_(projects), Port.project_id.is_(None))
+    made = of_servers.group_by(Instance.project_id)
+    return sa.union_all(waiting, of_users.group_by(Port.project_id), made)
+
+
+_USED = _statement()

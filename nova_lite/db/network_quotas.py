@@ -7,9 +7,9 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, network_records, quotas, rbac, routers, subnet_pools
+from nova_lite.db import fixed_ips, network_records, quotas, rbac, routers, security_groups, subnet_pools
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import QuotaLimit, SecurityGroup, SecurityGroupRule
+from nova_lite.db.models import QuotaLimit
 from nova_lite.objects import ProjectLimits, QuotaUsage
 
 #: Limits behind Neutron's names. Without a limit of its own, a project may have as many subnets as networks.
@@ -27,12 +27,9 @@ RESOURCES = {
 
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits:
-    """Return limits and usage. The limit of rules is per group; their usage counts all groups."""
+    """Return limits and usage."""
     found = quotas.get(uow, conf, project_id).quotas
     own = quotas.limits_of(uow, conf, project_id, None).of_project
-    rules = sa.select(sa.func.count(SecurityGroupRule.id)).join(
-        SecurityGroup, SecurityGroup.id == SecurityGroupRule.security_group_id
-    )
     used = {
         "network": network_records.used(uow, project_id),
         "subnet": network_records.used(uow, project_id, with_subnet=True),
@@ -42,7 +39,7 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
         "rbac_policy": rbac.used(uow, project_id),
         "floatingip": found["floating_ips"].used,
         "security_group": found["security_groups"].used,
-        "security_group_rule": uow.session.scalar(rules.where(SecurityGroup.project_id == project_id)) or 0,
+        "security_group_rule": security_groups.rules_of(uow, project_id),
     }
     limits = _limits(conf, own)
     return ProjectLimits(
@@ -68,7 +65,7 @@ def _limits(conf: cfg.ConfigOpts, own: dict[str, int]) -> dict[str, int]:
     configured = {
         network_records.RESOURCE: networks,
         network_records.SUBNETS: networks,
-        fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
+        fixed_ips.RESOURCE: fixed_ips.limit_of(conf, own),
         routers.RESOURCE: conf.network.routers_per_project,
         rbac.RESOURCE: rbac.DEFAULT_LIMIT,
         subnet_pools.RESOURCE: subnet_pools.DEFAULT_LIMIT,

@@ -311,6 +311,11 @@ def lock(uow: UnitOfWork, project_id: str) -> None:
     _locked(uow, [project_id], ["instances"])
 
 
+def lock_all(uow: UnitOfWork, project_ids: Collection[str]) -> None:
+    """Lock the quota of these projects, in the order of `take_together`, which may follow."""
+    _locked(uow, project_ids, ["instances", "cores", "ram"])
+
+
 def _read_locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]) -> dict[str, dict[str, int]]:
     """Return the existing counters, locked in the common order."""
     used: dict[str, dict[str, int]] = {owner: {} for owner in owners}

@@ -277,11 +277,10 @@ def add_rule(
     if rule.remote_address_group_id is not None:
         address_groups.use(uow, context, rule.remote_address_group_id)
     (group,) = _to_objects(uow, [row])
-    if _meaning(rule) in map(_meaning, group.rules):
-        raise exceptions.SecurityGroupRuleExists(group_id=row.id)
-    given = {_meaning(item) for item in outward_rules(row.id)}
-    same = [item for item in group.rules if item.direction == rule.direction and _meaning(item) not in given]
-    _check_quota(uow, conf, context, row.project_id, same)
+    for present in group.rules:
+        if _meaning(present) == _meaning(rule):
+            raise exceptions.SecurityGroupRuleExists(rule_id=present.id)
+    _check_quota(uow, conf, row.project_id)
     _insert_rules(uow, [rule])
     _note_change(uow, row)
     return rule
@@ -404,13 +403,18 @@ def _somebody(prefix: str | None) -> object:
     return network if network.prefixlen else None
 
 
-def _check_quota(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, project_id: str, present: list[SecurityGroupRule]
-) -> None:
-    """Check the quota of rules. The group is locked against concurrent additions."""
-    limit = quotas.bounds(uow, conf, project_id, context.user_id)["security_group_rules"]
-    if 0 <= limit <= len(present):
-        raise exceptions.QuotaExceeded(overs="security_group_rules", requested=1, used=len(present), allowed=limit)
+def _check_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
+    """Check the quota of rules in all of the project's groups. Other requests of the project wait until the commit."""
+    quotas.lock(uow, project_id)
+    limit = quotas.limits_of(uow, conf, project_id, None).of_project["security_group_rules"]
+    if 0 <= limit <= (has := rules_of(uow, project_id)):
+        raise exceptions.QuotaExceeded(overs="security_group_rule", requested=1, used=has, allowed=limit)
+
+
+def rules_of(uow: UnitOfWork, project_id: str) -> int:
+    """Return the number of rules in the project's groups, with the first rules of each group."""
+    query = sa.select(sa.func.count(RuleRow.id)).join(Row, Row.id == RuleRow.security_group_id)
+    return uow.session.scalar(query.where(Row.project_id == project_id)) or 0
 
 
 def _insert_rules(uow: UnitOfWork, rules: Iterable[SecurityGroupRule]) -> None:

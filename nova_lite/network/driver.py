@@ -75,12 +75,22 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     started_at: float | None = None
 
 
+class PortQuota(NamedTuple):
+    """Limit of a project's ports, and how many it has."""
+
+    limit: int
+    used: int
+
+
 class ResolvedNetworks(msgspec.Struct, kw_only=True):
-    """Result of RESOLVE. Each request names its network. ``security_groups``: ids. ``group_names``: their names."""
+    """Result of RESOLVE. Each request names its network. ``security_groups``: ids. ``group_names``: their names.
+    ``port_quota``: of the project; None: it has no limit, or the request needs no new port.
+    """
 
     requests: list[NetworkRequest] = msgspec.field(default_factory=list)
     security_groups: list[str] = msgspec.field(default_factory=list)
     group_names: list[str] = msgspec.field(default_factory=list)
+    port_quota: PortQuota | None = None
 
 
 class StoredPort(NamedTuple):

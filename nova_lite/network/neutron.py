@@ -30,6 +30,7 @@ from nova_lite.network.driver import (
     NetworkCall,
     NetworkMethod,
     NetworkStore,
+    PortQuota,
     ResolvedNetworks,
 )
 from nova_lite.network.neutron_client import NeutronClient, NeutronRefusal, NeutronSession
@@ -113,11 +114,22 @@ class NeutronNetworks(NetworkBackend):
 
 def _resolve(session: NeutronSession, call: NetworkCall) -> ResolvedNetworks:
     groups = [_group(session, call.context.project_id or "", name) for name in call.security_groups]
+    requests = _requests(session, call.context, call.networks)
+    makes_ports = any(not request.port_id for request in requests)
     return ResolvedNetworks(
-        requests=_requests(session, call.context, call.networks),
+        requests=requests,
         security_groups=[group["id"] for group in groups],
         group_names=[group["name"] for group in groups],
+        port_quota=_port_quota(session, call.context.project_id or "") if makes_ports else None,
     )
+
+
+def _port_quota(session: NeutronSession, project_id: str) -> PortQuota | None:
+    quota = session.get("quota", project_id) or {}
+    limit = int(quota.get("port", -1))
+    if limit < 0:
+        return None
+    return PortQuota(limit, len(session.list("ports", project_id=project_id, fields="id")))
 
 
 def _requests(
@@ -434,7 +446,7 @@ def _translated(error: NeutronRefusal, request: NetworkRequest) -> exceptions.No
     network_id = request.network_id
     known: dict[str, exceptions.NovaLiteException] = {
         "IpAddressGenerationFailure": exceptions.NoMoreFixedIps(network_id=network_id),
-        "OverQuota": exceptions.PortLimitExceeded(),
+        "OverQuota": exceptions.PortLimitExceeded(f"Maximum number of ports exceeded: {error.message}"),
         "IpAddressInUse": exceptions.FixedIpInUse(address=request.fixed_ip, network_id=network_id),
         "IpAddressAlreadyAllocated": exceptions.FixedIpInUse(address=request.fixed_ip, network_id=network_id),
         "InvalidIpForNetwork": exceptions.FixedIpInvalid(address=request.fixed_ip, network_id=network_id),

@@ -302,6 +302,7 @@ class Cloud:
             if self.quota is not None:
                 for resource in ("instances", "cores", "ram"):
                     db.write(quotas.set_limit, "demo", resource, self.quota)
+                db.write(quotas.set_limit, "demo", "fixed_ips", -1)
             content = self.image_file.read_bytes() if self.image_file else IMAGE_BYTES
             disk_format = self.image_file.suffix[1:] if self.image_file else "raw"
             image = objects.Image(id=self.image_id, name="cirros", disk_format=disk_format, size=len(content))

@@ -40,6 +40,8 @@ api_port = {api}
 instances = -1
 cores = -1
 ram = -1
+[network]
+fixed_ips_per_project = -1
 """
 #: Name of the key that a process of many hosts has for itself.
 OWN = "simulator"

@@ -32,7 +32,7 @@ projects:
 users:
 - {{name: large, project: large}}
 quotas:
-  large: {{instances: -1, cores: -1, ram: -1}}
+  large: {{instances: -1, cores: -1, ram: -1, fixed_ips: -1}}
 networks:
 - {{name: wide, project: large, cidr: 10.99.0.0/16}}
 servers:

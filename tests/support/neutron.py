@@ -23,7 +23,13 @@ import requests
 
 Body = dict[str, Any]
 
-KINDS = {"networks": "network", "subnets": "subnet", "ports": "port", "security-groups": "security_group"}
+KINDS = {
+    "networks": "network",
+    "subnets": "subnet",
+    "ports": "port",
+    "security-groups": "security_group",
+    "quotas": "quota",
+}
 
 
 SECONDS = 0.5

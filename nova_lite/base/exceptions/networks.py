@@ -55,7 +55,7 @@ class SecurityGroupFixed(Invalid):
 
 
 class SecurityGroupRuleExists(Invalid):
-    msg_fmt = "This rule already exists in group %(group_id)s."
+    msg_fmt = "Security group rule already exists. Rule id is %(rule_id)s."
 
 
 class SecurityGroupRuleInvalid(Invalid):
@@ -85,7 +85,9 @@ class ExternalNetworkForbidden(Forbidden):
 
 
 class PortLimitExceeded(Forbidden):
-    msg_fmt = "Maximum number of ports exceeded"
+    msg_fmt = (
+        "Maximum number of ports exceeded: Requested %(requested)s, but already used %(used)s of %(allowed)s ports"
+    )
 
 
 class FloatingIpNotFound(NotFound):

@@ -12,7 +12,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.engine.network_calls import PORT_ID
-from nova_lite.db import networks, pending_attaches
+from nova_lite.db import fixed_ips, networks, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.network.driver import load_backend
@@ -32,7 +32,7 @@ class AttachInterfaceHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Write the port. Raises a 400 if the network or port does not exist or is in use.
+        """Write the port. Raises a 400 if the network or port does not exist or is in use, or `PortLimitExceeded`.
 
         ``payload``: ``request``, a `NetworkRequest`.
         """
@@ -46,6 +46,8 @@ class AttachInterfaceHandler(OperationHandler):
         else:
             request = msgspec.convert(payload["request"], NetworkRequest)
             vif = load_backend(uow.conf).attach(networks.Store(uow), context, instance.uuid, request)
+            if not request.port_id:
+                fixed_ips.check_attached(uow, uow.conf, instance.project_id)
         _set_state(uow, instance, vif.id, ATTACHING)
         return {PORT_ID: vif.id}
 

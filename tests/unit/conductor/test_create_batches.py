@@ -28,7 +28,7 @@ from tests.support.statements import counting
 DEADLINE = 30
 
 #: Statements to accept any number of creates, of any projects.
-ACCEPTED = 9
+ACCEPTED = 10
 #: Further statements for each further create on SQLite, which inserts rows with generated ids one by one.
 MORE_ON_SQLITE = 2
 

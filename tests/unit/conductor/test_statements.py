@@ -23,8 +23,8 @@ from tests.support.statements import counting
 
 ME = make.context()
 
-#: Statements of one create: 9 to accept it and lease its action, 11 to claim a host and addresses, 3 for the report.
-BOOT = 23
+#: Statements of one create: 10 to accept it and lease its action, 11 to claim a host and addresses, 3 for the report.
+BOOT = 24
 #: Statements of its delete: 5 to accept it, 8 for the report.
 DELETE = 13
 #: Statements of claims in one batch: once, and for each claim.

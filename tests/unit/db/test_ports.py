@@ -126,7 +126,7 @@ def test_quotas(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(network_quotas.set_limits, conf, "p1", {"port": 1, "network": 1})
     db.write(ports.create, conf, ME, port_on(network.id))
     db.write(network_records.create, conf, ME, record())
-    with pytest.raises(exceptions.QuotaExceeded, match="fixed_ips"):
+    with pytest.raises(exceptions.QuotaExceeded, match="for port:"):
         db.write(ports.create, conf, ME, port_on(network.id))
     with pytest.raises(exceptions.QuotaExceeded, match="network"):
         db.write(network_records.create, conf, ME, record())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,27 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.endpoints.backups import BackupEndpoints
 from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.hosts import domains
-from nova_lite.db import actions, claims, hosts, instances, models, services, volume_backups
+from nova_lite.db import (
+    actions,
+    claims,
+    fixed_ips,
+    hosts,
+    instances,
+    models,
+    networks,
+    ports,
+    quotas,
+    security_groups,
+    services,
+    volume_backups,
+)
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.objects import DomainReport, Selection, VolumeBackup, VolumeVerb
+from nova_lite.objects import DomainReport, Port, SecurityGroupRule, Selection, VolumeBackup, VolumeVerb
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.support import make
@@ -148,3 +163,34 @@ def test_backups_of_the_same_data_that_are_deleted_at_once_take_the_data(db: Dat
     first, second = ((lambda uow, one=one: endpoints._delete_backup(uow, make.context(), one, False)) for one in ids)
     overlap(db, first, second)
     assert accepted == [(VolumeVerb.DELETE_BACKUP, ids[0])]
+
+
+def test_two_concurrent_ports_at_the_last_free_place_become_one(db: Database, conf: cfg.ConfigOpts) -> None:
+    network = db.write(networks.create, make.network())
+    db.write(quotas.set_limit, "p1", "fixed_ips", 1)
+    context = RequestContext(user_id="u1", project_id="p1", overwrite=False)
+
+    def create(uow: UnitOfWork) -> Port:
+        return ports.create(uow, conf, context, Port(id=str(uuid.uuid4()), network_id=network.id))
+
+    with pytest.raises(exceptions.QuotaExceeded):
+        overlap(db, create, create)
+    assert db.read(fixed_ips.used, "p1") == 1
+
+
+def test_two_concurrent_rules_of_two_groups_at_the_last_free_place_become_one(
+    db: Database, conf: cfg.ConfigOpts
+) -> None:
+    conf.set_override("security_group_rules", 5, "quota")
+    context = RequestContext(user_id="u1", project_id="p1", overwrite=False)
+    groups = [db.write(security_groups.create, conf, context, name, None) for name in ("web", "db")]
+
+    def add(group_id: str) -> Callable[[UnitOfWork], SecurityGroupRule]:
+        rule = SecurityGroupRule(
+            id="", security_group_id=group_id, direction="ingress", ethertype="IPv4", protocol="tcp"
+        )
+        return lambda uow: security_groups.add_rule(uow, conf, context, rule)
+
+    with pytest.raises(exceptions.QuotaExceeded):
+        overlap(db, *(add(group.id) for group in groups))
+    assert db.read(security_groups.rules_of, "p1") == 5

@@ -191,12 +191,12 @@ def test_prefix_that_an_older_version_accepted_blocks_no_other_rule(db: Database
 
 def test_quota_of_groups_and_rules(db: Database, conf: cfg.ConfigOpts) -> None:
     conf.set_override("security_groups", 1, "quota")
-    conf.set_override("security_group_rules", 1, "quota")
+    conf.set_override("security_group_rules", 3, "quota")
     group = made(db, conf)
     with pytest.raises(exceptions.QuotaExceeded, match="security_groups"):
         made(db, conf, "other")
     rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id))
-    with pytest.raises(exceptions.QuotaExceeded, match="security_group_rules"):
+    with pytest.raises(exceptions.QuotaExceeded, match="security_group_rule: Requested 1, but already used 3 of 3"):
         db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81))
     db.write(security_groups.delete_rule, ME, rule.id)
     db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81))
@@ -395,10 +395,18 @@ def test_group_changes_are_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) 
     assert marked.pop() == (set(), {uuid})
 
 
-def test_quota_of_rules_counts_each_direction_without_what_a_new_group_has(db: Database, conf: cfg.ConfigOpts) -> None:
-    conf.set_override("security_group_rules", 1, "quota")
+def test_quota_of_rules_counts_all_groups_of_the_project(db: Database, conf: cfg.ConfigOpts) -> None:
+    conf.set_override("security_group_rules", 6, "quota")
+    first, second = made(db, conf), made(db, conf, "other")
+    db.write(security_groups.add_rule, conf, ME, tcp(first.id))
+    db.write(security_groups.add_rule, conf, ME, tcp(second.id, direction="egress"))
+    for group in (first, second):
+        with pytest.raises(exceptions.QuotaExceeded, match="Requested 1, but already used 6 of 6"):
+            db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81))
+
+
+def test_double_rule_is_refused_with_the_id_of_the_present_one(db: Database, conf: cfg.ConfigOpts) -> None:
     group = made(db, conf)
-    for direction in ("ingress", "egress"):
-        db.write(security_groups.add_rule, conf, ME, tcp(group.id, direction=direction))
-        with pytest.raises(exceptions.QuotaExceeded, match="security_group_rules"):
-            db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81, direction=direction))
+    rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id))
+    with pytest.raises(exceptions.SecurityGroupRuleExists, match=f"Rule id is {rule.id}"):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id))

@@ -390,3 +390,14 @@ def test_late_call_is_not_sent(backend: NeutronNetworks, neutron: FakeNeutron) -
 def test_missing_credentials_are_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="auth_type"):
         load_backend(make_conf(tmp_path, "[network]\nbackend = neutron\n"))
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(5, (5, 1)), (0, (0, 1)), (-1, None)])
+def test_resolve_reports_the_quota_of_ports(
+    backend: NeutronNetworks, neutron: FakeNeutron, limit: int, expected: Any
+) -> None:
+    network = neutron.network()
+    taken = neutron.port(network)
+    neutron.rows["quotas"]["p1"] = {"port": limit}
+    assert resolve(backend).port_quota == expected
+    assert resolve(backend, [NetworkRequest(port_id=taken["id"])]).port_quota is None

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite import operations
+from nova_lite.base import exceptions
 from nova_lite.conductor.engine.placement_request import PlacementRequest, placement_request_of
 from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.create import devices
@@ -23,7 +24,7 @@ from nova_lite.conductor.operations.create.validate import Plan
 from nova_lite.db import actions, fixed_ips, instances, networks, quotas, server_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction, InstanceTag
-from nova_lite.network.driver import NetworkBackend
+from nova_lite.network.driver import NetworkBackend, PortQuota
 from nova_lite.objects import CreateResult
 from nova_lite.operations import states
 
@@ -62,42 +63,92 @@ def write(
 def _take_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, plans: Sequence[Plan]) -> list[int]:
     """Take quota for all plans, and return how many servers each one gets.
 
-    That is as many as there is room for, from ``min_count`` to ``max_count``. Raises `QuotaExceeded`.
+    That is as many as there is room for, from ``min_count`` to ``max_count``. Raises `QuotaExceeded` or
+    `PortLimitExceeded`.
     """
     by_user: dict[tuple[str, str | None], list[Plan]] = {}
-    counts: dict[str, int] = {}
     for plan in plans:
         by_user.setdefault((plan.create.project_id, plan.create.context.user_id), []).append(plan)
+    ports = _remote_ports(plans) if network.has_remote_ports else _port_quotas(conf, plans)
+    counts = {plan.create.seed: plan.create.request.min_count for plan in plans}
+    flexible = [plan for plan in plans if plan.create.request.max_count > plan.create.request.min_count]
+    if flexible:
+        quotas.lock_all(uow, {plan.create.project_id for plan in plans})
+        free = _free_ports(uow, ports)
+        for plan in flexible:
+            counts[plan.create.seed] = _count(uow, conf, plan, free.get(plan.create.project_id))
     quota_requests = []
     for (project_id, user_id), users_plans in by_user.items():
         amounts = collections.Counter[str]()
         for plan in users_plans:
-            request, flavor = plan.create.request, plan.flavor
-            per_server = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
-            count = request.min_count
-            if request.max_count > count:
-                count = max(count, quotas.room(uow, conf, project_id, user_id, per_server, request.max_count))
-            counts[plan.create.seed] = count
-            for resource, amount in per_server.items():
-                amounts[resource] += amount * count
+            for resource, amount in _per_server(plan).items():
+                amounts[resource] += amount * counts[plan.create.seed]
         quota_requests.append(quotas.QuotaRequest(project_id, user_id, amounts, users_plans[0].limits))
     quotas.take_together(uow, quota_requests)
-    if not network.remote and any(plan.new_interfaces > 1 for plan in plans):
-        for (project_id, _), users_plans in by_user.items():
-            _check_addresses(uow, conf, project_id, users_plans, counts)
+    _check_ports(uow, ports, counts)
     return [counts[plan.create.seed] for plan in plans]
 
 
-def _check_addresses(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, plans: Sequence[Plan], counts: dict[str, int]
-) -> None:
-    """Raise `QuotaExceeded` for too many addresses. One address per server is within the quota of servers."""
-    interfaces, has_several = 0, False
+def _per_server(plan: Plan) -> dict[str, int]:
+    return {"instances": 1, "cores": plan.flavor.vcpus, "ram": plan.flavor.memory_mb}
+
+
+def _count(uow: UnitOfWork, conf: cfg.ConfigOpts, plan: Plan, free_ports: int | None) -> int:
+    """Return the number of servers of one plan for which there is room, but at least ``min_count``."""
+    create, most = plan.create, plan.create.request.max_count
+    room = quotas.room(uow, conf, create.project_id, create.context.user_id, _per_server(plan), most)
+    if free_ports is not None and plan.new_interfaces:
+        room = min(room, free_ports // plan.new_interfaces)
+    return max(create.request.min_count, room)
+
+
+class _PortQuota(NamedTuple):
+    """Limit of a project's ports, and its plans that make some. ``used``: None: as counted in the database."""
+
+    limit: int
+    plans: list[Plan]
+    used: int | None = None
+
+
+def _used_ports(uow: UnitOfWork, ports: Mapping[str, _PortQuota]) -> dict[str, int]:
+    """Return the number of ports by project, as counted here or by the other service."""
+    here = [project_id for project_id, quota in ports.items() if quota.used is None]
+    found = fixed_ips.used_of(uow, here) if here else {}
+    return found | {project_id: quota.used for project_id, quota in ports.items() if quota.used is not None}
+
+
+def _free_ports(uow: UnitOfWork, ports: Mapping[str, _PortQuota]) -> dict[str, int]:
+    used = _used_ports(uow, ports)
+    return {project_id: max(quota.limit - used[project_id], 0) for project_id, quota in ports.items()}
+
+
+def _check_ports(uow: UnitOfWork, ports: Mapping[str, _PortQuota], counts: Mapping[str, int]) -> None:
+    """Raise `PortLimitExceeded` for too many interfaces. The projects' counters of quota are locked."""
+    used = _used_ports(uow, ports)
+    for project_id, quota in ports.items():
+        wanted = sum(plan.new_interfaces * counts[plan.create.seed] for plan in quota.plans)
+        if used[project_id] + wanted > quota.limit:
+            raise exceptions.PortLimitExceeded(requested=wanted, used=used[project_id], allowed=quota.limit)
+
+
+def _port_quotas(conf: cfg.ConfigOpts, plans: Sequence[Plan]) -> dict[str, _PortQuota]:
+    """Return the quotas of ports by project, without projects that need none or have no limit."""
+    found: dict[str, _PortQuota] = {}
     for plan in plans:
-        interfaces += plan.new_interfaces * counts[plan.create.seed]
-        has_several = has_several or plan.new_interfaces > 1
-    if has_several:
-        fixed_ips.check(uow, conf, project_id, plans[0].limits.of_project, 1, interfaces)
+        limit = fixed_ips.limit_of(conf, plan.limits.of_project)
+        if plan.new_interfaces and limit >= 0:
+            found.setdefault(plan.create.project_id, _PortQuota(limit, [])).plans.append(plan)
+    return found
+
+
+def _remote_ports(plans: Sequence[Plan]) -> dict[str, _PortQuota]:
+    """Return what the other network service's quotas leave, by project. That service decides when it makes ports."""
+    found: dict[str, _PortQuota] = {}
+    for plan in plans:
+        quota: PortQuota | None = plan.create.resolution.port_quota
+        if plan.new_interfaces and quota is not None:
+            found.setdefault(plan.create.project_id, _PortQuota(quota.limit, [], quota.used)).plans.append(plan)
+    return found
 
 
 def _add_instances(uow: UnitOfWork, plan: Plan, count: int) -> list[Instance]:

@@ -954,8 +954,8 @@ class Port(Tagged, Changed, Base):
 
     ``project_id``: of a port that a user made, which outlives its instance; None: it comes and goes with its instance.
     ``security_groups``: names; None: those of its instance. ``address`` None: only of a user's port without a server.
-    ``address_pairs``: objects with ``ip_address`` (or a range)
-    and ``mac_address``, from which it may send, too.
+    ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
+    ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
     """
 
     __tablename__ = "ports"
@@ -982,6 +982,8 @@ class Port(Tagged, Changed, Base):
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     port_security_enabled: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     address_pairs: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    device_id: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"), index=True)
+    device_owner: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
 
 class Router(Tagged, Changed, Base):

@@ -151,7 +151,7 @@ class Store:
         port, instance = models.Port, models.Instance
         owner = sa.func.coalesce(port.project_id, instance.project_id)
         has_address = port.address.is_not(None)
-        columns = (port.network_id, owner, port.project_id, port.instance_uuid, OF_ROUTER, has_address)
+        columns = (port.network_id, owner, port.project_id, port.instance_uuid, OF_ROUTER, has_address, port.device_id)
         query = sa.select(*columns).where(port.id == port_id)
         found = self._session.execute(query.outerjoin(instance, instance.uuid == port.instance_uuid)).first()
         return None if found is None else StoredPort(*found)
@@ -159,8 +159,9 @@ class Store:
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
         self._uow.refiltered_instances.add(instance_uuid)
         users = (models.Port.project_id.is_not(None), models.Port.address.is_not(None), ~OF_ROUTER)
-        free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), *users)
+        free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), models.Port.device_id == "", *users)
         taken = {"instance_uuid": instance_uuid, "position": position, "tag": tag, "updated_at": self._uow.now}
+        taken["device_owner"] = ""  # as Nova: a port that a server has released has no owner
         return self._uow.change(sa.update(models.Port).where(*free).values(**taken)) == 1
 
     def vifs(self, instance_uuid: str) -> list[VIF]:

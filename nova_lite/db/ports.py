@@ -17,6 +17,7 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp, Instance, RouterInterface, RouterInterface6
 from nova_lite.db.models import Network as NetworkRow
 from nova_lite.db.models import Port as Row
+from nova_lite.db.models import Router as RouterRow
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
@@ -35,6 +36,13 @@ MAX_ADDRESS_PAIRS = 10
 
 #: Fields that decide what a port sends and receives.
 _OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled")
+
+#: Texts about the device of a port that is of no server and no router.
+_DEVICE = ("device_id", "device_owner")
+_WAYS = {
+    "server": "which gets a port by the compute API: when it is created, or by attaching an interface",
+    "router": "which gets a port by its own request add_router_interface",
+}
 
 #: Filters of a list.
 _FILTERS: Mapping[str, Any] = {
@@ -85,6 +93,9 @@ def list_(
             for kind in (RouterInterface, RouterInterface6)
             for port_id in uow.session.scalars(sa.select(kind.port_id).where(kind.router_id.in_(devices)))
         ]
+        interfaces += uow.session.scalars(
+            sa.select(Row.id).where(Row.device_id.in_([item for item in devices if item]))
+        )
         of_servers = Row.instance_uuid.in_(devices)
         at_hosts.append(sa.or_(of_servers, Row.id.in_(interfaces)) if interfaces else of_servers)
     if "network_id" in filters:
@@ -151,10 +162,23 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "tags": port.tags,
         "admin_state_up": port.admin_state_up,
         "port_security_enabled": is_secure,
+        "device_id": _device_id(uow, port.device_id),
+        "device_owner": port.device_owner,
         "created_at": uow.now,
     }
     _insert_on(uow, links, port, values)
     return get(uow, context, port.id)
+
+
+def _device_id(uow: UnitOfWork, device_id: str) -> str:
+    """Return the id of a device that is neither a server nor a router, which have their ports by other requests."""
+    for kind, query in (
+        ("server", sa.select(Instance.id).where(Instance.uuid == device_id, Instance.deleted == sa.false())),
+        ("router", sa.select(RouterRow.id).where(RouterRow.id == device_id)),
+    ):
+        if device_id and uow.session.scalars(query).first() is not None:
+            raise exceptions.InvalidInput(reason=f"device_id {device_id} is a {kind}, {_WAYS[kind]}")
+    return device_id
 
 
 def _links(
@@ -272,17 +296,22 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, and ``address``, ``address6`` and ``segment_id`` of a port without a
-    server. Raises `PortInUse` and the errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, and of a port without a server ``address``, ``address6``,
+    ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
-    known = {"name", "description", "address", "address6", "segment_id", "mac_address", *_OF_TRAFFIC}
+    known = {"name", "description", "address", "address6", "segment_id", "mac_address", *_OF_TRAFFIC, *_DEVICE}
     unknown = changes.keys() - known
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
-    if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC}:
+    if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC, *_DEVICE}:
         raise exceptions.RouterPort(port_id=port_id)
+    if changes.keys() & set(_DEVICE):
+        if row.instance_uuid is not None:
+            raise exceptions.PortInUse(port_id=port_id)
+        row.device_id = _device_id(uow, changes.get("device_id", row.device_id))
+        row.device_owner = changes.get("device_owner", row.device_owner)
     _check_security(found, changes)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])

@@ -228,7 +228,7 @@ def _free_port(uow: UnitOfWork, context: RequestContext, row: Row, port_id: str)
     port = ports.get(uow, context, port_id)
     if port.project_id != row.project_id:
         raise exceptions.NoSuchPort(port_id=port_id)
-    if port.instance_uuid is not None or port.router_id is not None:
+    if port.instance_uuid is not None or port.router_id is not None or port.device_id:
         raise exceptions.PortInUse(port_id=port_id)
     return port
 

@@ -98,7 +98,7 @@ class StoredPort(NamedTuple):
 
     ``owner``: project of the port or of its instance. ``project_id``: None for a port that was made with its instance.
     ``is_routers``: only a router may have it, since it is an interface of one or has the address of the gateway.
-    ``has_address``: a server needs that.
+    ``has_address``: a server needs that. ``device_id``: of another program that has the port.
     """
 
     network_id: str
@@ -107,6 +107,7 @@ class StoredPort(NamedTuple):
     instance_uuid: str | None
     is_routers: bool = False
     has_address: bool = True
+    device_id: str = ""
 
 
 class Addresses(NamedTuple):

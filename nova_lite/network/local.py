@@ -73,7 +73,7 @@ class LocalNetworks(NetworkBackend):
         # A port of another project is reported as missing, and a port that was made with its server as in use.
         if port is None or port.owner != context.project_id:
             raise exceptions.PortUnavailable(port_id=request.port_id)
-        if port.project_id is None or port.instance_uuid is not None or port.is_routers:
+        if port.project_id is None or port.instance_uuid is not None or port.is_routers or port.device_id:
             raise exceptions.PortInUse(port_id=request.port_id)
         if not port.has_address:
             raise exceptions.PortRequiresFixedIP(port_id=request.port_id)

@@ -123,7 +123,8 @@ class Port(msgspec.Struct, kw_only=True):
     ``availability_zone`` are those of its instance, None without one. ``router_id``: router whose interface it is.
     ``admin_state_up`` False: it sends and receives nothing but DHCP. ``port_security_enabled``: None in a request: as
     its network says. ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``.
-    ``segment_id``: segment of its subnets; None: these are the network's own, or in a request any ones.
+    ``segment_id``: segment of its subnets; None: these are the network's own, or in a request any ones. ``device_id``
+    and ``device_owner``: texts of another program that has the port, such as a load balancer.
     """
 
     id: str
@@ -148,6 +149,8 @@ class Port(msgspec.Struct, kw_only=True):
     port_security_enabled: bool | None = True
     address_pairs: list[dict[str, str]] | None = None
     segment_id: str | None = None
+    device_id: str = ""
+    device_owner: str = ""
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

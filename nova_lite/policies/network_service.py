@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.policies.base import ADMIN, ANYONE, MEMBER, READER, rule
+from nova_lite.policies.base import ADMIN, ANYONE, MEMBER, READER, SERVICE, rule
 
 _NETWORK = "/v2.0/networks/{network_id}"
 _SUBNET = "/v2.0/subnets/{subnet_id}"
@@ -87,6 +87,18 @@ PORT_CREATE_SECURITY = rule(
 )
 PORT_UPDATE_SECURITY = rule(
     "update_port:port_security_enabled", _NETWORK_OWNER, "Turn off the security of a port", f"PUT {_PORT}"
+)
+PORT_CREATE_OWNER = rule(
+    "create_port:device_owner",
+    SERVICE,
+    "Name a server or router (compute:, network:) as a new port's owner",
+    "POST /v2.0/ports",
+)
+PORT_UPDATE_OWNER = rule(
+    "update_port:device_owner",
+    SERVICE,
+    "Name a server or router (compute:, network:) as a port's owner",
+    f"PUT {_PORT}",
 )
 PORT_DELETE = rule("delete_port", MEMBER, "Delete a port of the caller's project", f"DELETE {_PORT}")
 GROUP_GET = rule(

@@ -27,6 +27,12 @@ _PORT_ONLY_DEFAULT = (
     "numa_affinity_policy",
 )
 
+_DEVICE = ("device_id", "device_owner")
+#: Beginnings of the owners of servers' and routers' ports.
+_RESERVED_OWNERS = ("compute:", "network:")
+_RELEASES = {"Server": "detach it with the compute API", "Router": "remove it by remove_router_interface"}
+_NO_BINDING = "The host of a port is that of its server: give it to a server by the compute API."
+
 #: Filters that the conductor applies, so that it does not send all ports.
 _CONDUCTOR_FILTERS = {
     **{name: name for name in ("id", "network_id", "device_id", "mac_address", "name", "project_id")},
@@ -60,7 +66,7 @@ class PortResource(Resource):
         return self.created(req, "port", (wanted, is_bulk), create, functools.partial(self._view, req))
 
     def _new_port(self, req: ServiceRequest, fields: dict[str, Any]) -> Port:
-        _require_no_device(fields, "", "", "")
+        device = self._device(req, fields, None, policies.PORT_CREATE_OWNER)
         network_id = requests.required_id(fields, "network_id")
         segments = functools.partial(self._segments, req, network_id)
         address, address6, link_id = requests.fixed_addresses(fields, network_id, segments) or ("", None, None)
@@ -79,6 +85,8 @@ class PortResource(Resource):
             admin_state_up=requests.state_up(fields),
             port_security_enabled=_port_security(fields),
             address_pairs=requests.address_pairs(fields),
+            device_id=device.get("device_id", ""),
+            device_owner=device.get("device_owner", ""),
         )
         chosen = {
             policies.PORT_CREATE_MAC: port.mac_address,
@@ -93,11 +101,11 @@ class PortResource(Resource):
         fields = requests.body(req, "port", _PORT, _PORT_ONLY_DEFAULT)
         port = self.conductor.port_get(req.context, id)
         now = views.port(port, for_admin=True)
-        _require_no_device(fields, now["device_id"], now["device_owner"], now["binding:host_id"])
+        device = self._device(req, fields, port, policies.PORT_UPDATE_OWNER)
         for name in fields.keys() & {"network_id", "project_id", "tenant_id"}:
             if fields[name] != now[name]:
                 raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another port.")
-        changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
+        changes: dict[str, Any] = {**requests.texts(fields, "name", "description"), **device}
         if "admin_state_up" in fields:
             changes["admin_state_up"] = requests.state_up(fields)
         if (groups := requests.ids(fields, "security_groups")) is not None:
@@ -120,6 +128,21 @@ class PortResource(Resource):
             chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", requests.NO_ADDRESS}
         self._authorize_choice(req, port.network_id, chosen)
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
+
+    def _device(self, req: ServiceRequest, fields: dict[str, Any], now: Port | None, rule: str) -> dict[str, str]:
+        """Return what a request says about the device of a port. Raises a 400 or 403."""
+        shown = {} if now is None else views.port(now, for_admin=True)
+        _require_same(fields, {"binding:host_id": shown.get("binding:host_id", "")}, _NO_BINDING)
+        if now is not None and (now.instance_uuid or now.router_id):
+            kind = "Server" if now.instance_uuid else "Router"
+            texts = {name: shown[name] for name in _DEVICE}
+            _require_same(fields, texts, f"{kind} {shown['device_id']} has the port: {_RELEASES[kind]}.")
+            return {}
+        device = requests.texts(fields, *_DEVICE)
+        owner = device.get("device_owner", "")
+        if owner.startswith(_RESERVED_OWNERS) and owner != shown.get("device_owner"):
+            req.authorize(rule)
+        return device
 
     def _segments(self, req: ServiceRequest, network_id: str) -> list[str]:
         """Return the ids of the segments of a network, if the caller sees it."""
@@ -167,15 +190,11 @@ def _port_security(fields: dict[str, Any]) -> bool | None:
     return requests.flag(fields, "port_security_enabled")
 
 
-def _require_no_device(fields: dict[str, Any], device_id: str, device_owner: str, host: str) -> None:
-    """Check that a request does not change the device of a port, which only the compute API does."""
-    now = {"device_id": device_id, "device_owner": device_owner, "binding:host_id": host}
+def _require_same(fields: dict[str, Any], now: Mapping[str, str], why: str) -> None:
+    """Check that a request does not change what only other requests change. Raises a 400, or a 409 for a removal."""
     for name in fields.keys() & now.keys():
         if (fields[name] or "") == now[name]:
             continue
         if now[name] and not fields[name]:
-            raise exceptions.Conflict(f"Server {device_id} has the port: detach it with the compute API.")
-        raise exceptions.ValidationError(
-            detail=f"Invalid input for {name}. Use the compute API to give a server a port: when it is created, or by "
-            "attaching an interface."
-        )
+            raise exceptions.Conflict(why)
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. {why}")

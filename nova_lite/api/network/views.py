@@ -188,7 +188,7 @@ def port(shown: Port, for_admin: bool) -> View:
         **_project(shown.project_id),
         "mac_address": shown.mac_address,
         "fixed_ips": _fixed_ips(shown),
-        "device_id": shown.instance_uuid or shown.router_id or "",
+        "device_id": shown.instance_uuid or shown.router_id or shown.device_id,
         "device_owner": _device_owner(shown),
         "status": _status(shown),
         "admin_state_up": shown.admin_state_up,
@@ -225,7 +225,7 @@ def _fixed_ips(shown: Port) -> list[View]:
 def _device_owner(shown: Port) -> str:
     if shown.router_id is not None:
         return "network:router_interface"
-    return f"compute:{shown.availability_zone or 'nova'}" if shown.instance_uuid else ""
+    return f"compute:{shown.availability_zone or 'nova'}" if shown.instance_uuid else shown.device_owner
 
 
 def _status(shown: Port) -> str:

@@ -233,7 +233,7 @@ def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: 
     [
         ({"network_id": None}, 400, "HTTPBadRequest", "'network_id' not specified"),
         ({"network_id": NOBODY}, 404, "NetworkNotFound", NOBODY),
-        ({"device_id": NOBODY}, 400, "HTTPBadRequest", "Use the compute API"),
+        ({"binding:host_id": "h1"}, 400, "HTTPBadRequest", "by the compute API"),
         ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
         ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),
         ({"fixed_ips": [{"ip_address": "x"}]}, 400, "HTTPBadRequest", "not a valid IP address"),

@@ -199,6 +199,8 @@ class ManageTiming:
     last_report: float = 1.5
     #: Interval between two looks at the daemons of a host that is being upgraded.
     upgrade_poll: float = 1.0
+    #: Interval between two looks at hosts that are to suspend their promises.
+    suspend_poll: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

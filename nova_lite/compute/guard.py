@@ -213,7 +213,12 @@ class Guard:
             self._watchdog.feed()
 
     def fire(self) -> None:
-        """Kill the daemon, unless it has stopped its guests and has no command in progress. Then kill the guests."""
+        """Kill the daemon, unless it has stopped its guests and has no command in progress. Then kill the guests.
+
+        Without protected guests, nobody counts on this host: the daemon is spared, too.
+        """
+        if not self._protected:
+            return
         if not self._handled or self._guests.running(self._protected):
             self._kill_daemon()
         self._end_guests()

@@ -6,6 +6,7 @@ was decided about a host is void as soon as it has registered again.
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ def renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: LeaseRequest, service:
     """Record a request, and return the lease. ``service``: the host's row, locked, and of the request's epoch.
 
     A guest counts as confirmed if the host names it and its policy protects it. So a host that drops a guest after this
-    reply drops none that anybody counts on. Raises `HostEpochOver` for another start of the daemon, and
+    reply drops none that anybody counts on. A host that is suspended protects none, and promises nothing from its first
+    request without guests on. Raises `HostEpochOver` for another start of the daemon, and
     `HeartbeatIsOld` for a request that is not the newest one.
     """
     if request.boot_id != service.boot_id:
@@ -88,8 +90,10 @@ def renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: LeaseRequest, service:
     row = _made(uow, request.host)
     if row.boot_id == request.boot_id and request.number <= row.number:
         raise exceptions.HeartbeatIsOld(host=request.host)
-    wanted = protected(uow, conf, request.host) if request.seconds else {}
-    row.boot_id, row.number, row.seconds = request.boot_id, request.number, request.seconds
+    is_suspended = row.suspended_until is not None and row.suspended_until > uow.now
+    wanted = protected(uow, conf, request.host) if request.seconds and not is_suspended else {}
+    row.boot_id, row.number = request.boot_id, request.number
+    row.seconds = request.seconds if request.guests or not is_suspended else 0.0
     confirmed = sorted(wanted.keys() & set(request.guests))
     if row.guests != confirmed:
         row.guests = confirmed
@@ -268,6 +272,28 @@ def fenced_hosts(uow: UnitOfWork) -> list[HostFencing]:
     return [to_object(row) for row in uow.session.scalars(query)]
 
 
+def suspend(uow: UnitOfWork, minutes: int) -> int:
+    """Let all hosts protect nothing for so many minutes; 0: let them protect guests again. Return the seconds of the
+    longest lease that a host has.
+
+    Nobody counts on a guest that its host has dropped, so guests go on while conductors are away.
+    """
+    until = uow.now + datetime.timedelta(minutes=minutes) if minutes else None
+    uow.session.execute(sa.update(HostLease).values(suspended_until=until))
+    return int(uow.session.scalar(sa.select(sa.func.max(HostLease.seconds))) or 0)
+
+
+def still_protecting(uow: UnitOfWork) -> list[str]:
+    """Return the hosts that may still stop guests when their lease ends: they have promised it, and are not lost."""
+    query = (
+        sa.select(HostLease.host)
+        .join(Service, sa.and_(Service.host == HostLease.host, Service.binary == services.COMPUTE))
+        .where(HostLease.seconds > 0, HostLease.fenced == "", HostLease.boot_id == Service.boot_id)
+        .order_by(HostLease.host)
+    )
+    return list(uow.session.scalars(query))
+
+
 def forget(uow: UnitOfWork, seconds: float) -> None:
     """Do `forget_promises`. Raise `ConfigurationError` if a conductor has reported within so many seconds."""
     connection = uow.session.connection()
@@ -284,7 +310,7 @@ def forget_promises(connection: sa.Connection) -> None:
     """
     lease, plan = HostLease, Restart
     is_decided = lease.fenced.in_((LEASE, OFF))
-    connection.execute(sa.update(lease).values(seconds=0.0, guests=[]))
+    connection.execute(sa.update(lease).values(seconds=0.0, guests=[], suspended_until=None))
     connection.execute(sa.update(lease).where(is_decided).values(fenced="", fenced_at=None, fenced_by=None))
     stays = sa.exists().where(Instance.uuid == plan.instance_uuid, Instance.host == plan.host)
     connection.execute(sa.delete(plan).where(~stays))

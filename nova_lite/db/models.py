@@ -109,7 +109,7 @@ class HostLease(Base):
     ``seconds``: of the promise by the daemon that was started as ``boot_id``; 0: none. ``number``: of the request.
     ``guests``: the instances that the host has confirmed. ``fenced``: "", "lease", "off" or "left". It counts while
     ``boot_id`` is that of the service. ``fenced_by``: what proved it. ``checks``: results of the last tests of the
-    fence methods.
+    fence methods. ``suspended_until``: until then, the host is to protect nothing.
     """
 
     __tablename__ = "host_leases"
@@ -125,6 +125,7 @@ class HostLease(Base):
     fenced_by: Mapped[str | None] = mapped_column(Name)
     checked_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     checks: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
+    suspended_until: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
 class HostStorage(Base):

@@ -116,7 +116,8 @@ def require_no_conductor(connection: sa.Connection, seconds: float) -> None:
     host = connection.scalar(query.limit(1))
     if host is not None:
         raise exceptions.ConfigurationError(
-            reason=f"the conductor of {host} has reported in the last {seconds:.0f} s. Stop all conductors."
+            reason=f"the conductor of {host} has reported in the last {seconds:.0f} s. Stop all conductors. If hosts "
+            "fence themselves, first run: nova-lite-manage host fence --suspend 60"
         )
 
 

@@ -8,6 +8,7 @@ the files of running guests. A guest writes the contents of its disk, but never 
 from __future__ import annotations
 
 import struct
+from typing import BinaryIO
 
 import msgspec
 
@@ -19,6 +20,9 @@ _HEADER = struct.Struct(">4sIQIIQIIQQIIQ")
 _START = struct.Struct(">4sIQIIQ")
 
 _MAX_NAME = 1023
+#: Length of the header of version 2, the place of later lengths, and the extension that names the backing format.
+_V2_LENGTH, _LENGTH_AT, _BACKING_FORMAT = 72, 100, 0xE2792ACA
+_MAX_EXTENSIONS = 16
 _MAX_REFCOUNT_TABLE = 8 * 1024**2
 _MAX_L1_TABLE = 32 * 1024**2
 _MAX_SNAPSHOTS = 65536
@@ -32,10 +36,12 @@ _CLUSTER_BITS = range(9, 22)
 
 
 class Header(msgspec.Struct, frozen=True):
-    """``size``: of the disk that the guest sees, in bytes. ``backing``: path of the backing file, empty if none."""
+    """``size``: of the disk that the guest sees, in bytes. ``backing``: path of the backing file, empty if none, and
+    ``backing_format`` its format, as the header names it."""
 
     size: int
     backing: str
+    backing_format: str = ""
 
 
 def read(path: str) -> Header | None:
@@ -44,14 +50,31 @@ def read(path: str) -> Header | None:
         start = file.read(_START.size)
         if len(start) < _START.size:
             return None
-        magic, _version, offset, length, _bits, size = _START.unpack(start)
+        magic, version, offset, length, _bits, size = _START.unpack(start)
         if magic != MAGIC:
             return None
-        backing = b""
+        backing = kind = b""
         if offset and 0 < length <= _MAX_NAME:
+            kind = _extension(file, version, _BACKING_FORMAT)
             file.seek(offset)
             backing = file.read(length)
-    return Header(size=size, backing=backing.decode(errors="surrogateescape"))
+    return Header(size, backing.decode(errors="surrogateescape"), kind.decode(errors="replace"))
+
+
+def _extension(file: BinaryIO, version: int, wanted: int) -> bytes:
+    """Return the data of an extension of the header, or nothing."""
+    file.seek(_LENGTH_AT)
+    position = _V2_LENGTH if version == 2 else int.from_bytes(file.read(4), "big")
+    for _ in range(_MAX_EXTENSIONS):
+        file.seek(position)
+        start = file.read(8)
+        kind, length = int.from_bytes(start[:4], "big"), int.from_bytes(start[4:], "big")
+        if kind == 0 or length > _MAX_NAME:
+            break
+        if kind == wanted:
+            return file.read(length)
+        position += 8 + -(-length // 8) * 8
+    return b""
 
 
 def has_bitmaps(path: str) -> bool:

@@ -10,14 +10,14 @@ import base64
 import binascii
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from nova_lite.base import ip
 from nova_lite.metadata.vendordata import VendorData
-from nova_lite.objects import VIF, FixedIp, Instance, keypair
+from nova_lite.objects import VIF, FixedIp, Instance, block_device, keypair
 from nova_lite.objects.instance import AddressMode, version_of
 
 LATEST = "latest"
@@ -139,19 +139,19 @@ class MetadataDocuments:
             "ami-manifest-path": "FIXME",
             "instance-id": instance.uuid,
             "hostname": instance.hostname,
-            "local-ipv4": next((vif.address for vif in self._vifs if vif.version == 4), ""),
+            "local-ipv4": next(self._addresses4(), ""),
             "reservation-id": instance.reservation_id,
             "security-groups": instance.interface_groups(),
         }
         if instance.key_name and instance.key_data:
             data["public-keys"] = {"0": {NAME: f"0={instance.key_name}", "openssh-key": instance.key_data}}
         if version >= "2007-01-19":
-            data |= {"local-hostname": instance.hostname, "public-hostname": instance.hostname, "public-ipv4": ""}
+            data |= {"local-hostname": instance.hostname, "public-hostname": instance.hostname}
+            data["public-ipv4"] = next((vif.floating_address for vif in self._vifs if vif.floating_address), "")
         if version >= "2007-08-29":
             data["instance-type"] = instance.flavor.name
         if version >= "2007-12-15":
-            root = instance.root_device_name or "/dev/vda"
-            data["block-device-mapping"] = {"ami": root.rpartition("/")[2], "root": root}
+            data["block-device-mapping"] = _ec2_mapping(instance)
             data |= {
                 name: image_id
                 for name, image_id in (("kernel-id", instance.kernel_id), ("ramdisk-id", instance.ramdisk_id))
@@ -165,6 +165,22 @@ class MetadataDocuments:
         if self.user_data is not None:
             tree["user-data"] = self.user_data
         return tree
+
+    def _addresses4(self) -> Iterator[str]:
+        every = (address for vif in self._vifs for address in (vif.address, *(fixed.address for fixed in vif.more)))
+        return (address for address in every if version_of(address) == 4)
+
+
+def _ec2_mapping(instance: Instance) -> dict[str, str]:
+    """Return the names of disks by EC2's roles: the root disk, local disks, and volumes in the order of their names."""
+    root = instance.root_device_name or "/dev/vda"
+    local = block_device.local_disks(instance.flavor, instance.block_devices)
+    names = sorted(device.device_name or "" for device in block_device.volumes(instance.block_devices))
+    return (
+        {"ami": root.rpartition("/")[2], "root": root}
+        | {disk.role: root[:-1] + disk.letter for disk in local if disk.role != "root"}
+        | {f"ebs{number}": name for number, name in enumerate(names)}
+    )
 
 
 #: Later fields of ``meta_data.json``: first version, name, value.

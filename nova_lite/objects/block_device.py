@@ -110,6 +110,33 @@ def local_count(flavor: Flavor, devices: Iterable[BlockDevice]) -> int:
     return root + len(ephemeral_gb(flavor, devices)) + bool(swap_mb(flavor, devices)) + 1
 
 
+class LocalDisk(msgspec.Struct, frozen=True):
+    """Disk on the host. ``role``: "root", "ephemeral0" and so on, or "swap". ``letter``: the last one of its name.
+
+    ``device``: the requested block device; None: the flavor alone requests it.
+    """
+
+    role: str
+    letter: str
+    device: BlockDevice | None
+
+
+def local_disks(flavor: Flavor, devices: Iterable[BlockDevice]) -> list[LocalDisk]:
+    """Return the disks that are not volumes, in the order of their names. A config drive is not among them."""
+    devices = list(devices)
+    local = [device for device in devices if not device.is_volume]
+    roles: list[tuple[str, BlockDevice | None]] = []
+    if root_volume(devices) is None:
+        roles.append(("root", next((device for device in local if device.is_root), None)))
+    requested: list[BlockDevice | None] = [device for device in local if device.is_ephemeral]
+    for number, device in enumerate(requested or [None] * len(ephemeral_gb(flavor, devices))):
+        roles.append((f"ephemeral{number}", device))
+    if swap_mb(flavor, devices):
+        roles.append(("swap", next((device for device in local if device.is_swap), None)))
+    free = letters(device.device_name for device in volumes(devices))
+    return [LocalDisk(role, letter, device) for (role, device), letter in zip(roles, free, strict=False)]
+
+
 def letters(taken: Iterable[str | None]) -> Iterable[str]:
     """Return the last letters of disk names that are free, in order: b stands for /dev/vdb."""
     used = {name[-1] for name in taken if name}

@@ -30,7 +30,8 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
 
     ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
     those of the whole host; empty if guests are not pinned. ``guards_interfaces``: the destination itself keeps guests
-    from forging addresses; older hosts rely on filters in the domain's XML.
+    from forging addresses; older hosts rely on filters in the domain's XML. ``below``: path and format of the files
+    below the root disk; None: an older host does not report them.
     """
 
     driver: str
@@ -46,6 +47,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     numa: InstanceNUMATopology | None = None
     shared_cpus: dict[str, str] = msgspec.field(default_factory=dict)
     guards_interfaces: bool = False
+    below: list[tuple[str, str]] | None = None
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):

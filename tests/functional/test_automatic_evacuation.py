@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+from tests.faults import guards
 from tests.functional import cloud
 
 #: Switches off once the test has cut the power, as a card would.
@@ -57,6 +59,36 @@ def test_protected_server_of_a_dead_host_runs_elsewhere_and_another_stays(tmp_pa
         path = f"/servers/{protected}/os-instance-actions/{action['request_id']}"
         events = running.request("GET", path, version="2.84").json()["instanceAction"]["events"]
         assert any(f"Host {host} is lost (1. script)" in str(event["details"]) for event in events)
+
+
+def test_guests_and_daemon_go_on_without_conductors_while_leases_are_suspended(tmp_path: Path) -> None:
+    """The conductors stay away until the guard would have acted: later than the end of the lease."""
+    try:
+        with cloud.running(
+            tmp_path, extra_config="[compute]\nself_fencing = true\nself_fencing_lease = 30\n"
+        ) as running:
+            (protected,) = running.create(metadata=PROTECTED)
+            host = running.wait_active([protected])[protected]["OS-EXT-SRV-ATTR:host"]
+
+            def fencing() -> dict[str, Any]:
+                (state,) = json.loads(running.manage("--format", "json", "host", "fence", "--status"))
+                return dict(state)
+
+            cloud.wait_for("the guest is confirmed", lambda: fencing()["confirmed"] == 1)
+            daemon = running.processes[host].pid
+            assert "No host fences itself for 60 minutes" in running.manage("host", "fence", "--suspend", "60")
+            running.kill("conductor")
+            deadline = time.monotonic() + 31
+            while time.monotonic() < deadline:
+                assert running.holders(protected) == {host}
+                assert running.processes[host].poll() is None
+                time.sleep(0.5)
+            running.start("conductor")
+            running.manage("host", "fence", "--suspend", "0")
+            cloud.wait_for("the guest is confirmed again", lambda: fencing()["confirmed"] == 1)
+            assert (running.processes[host].pid, running.holders(protected)) == (daemon, {host})
+    finally:
+        guards.end(tmp_path)
 
 
 def server_of(running: cloud.Cloud, metadata: dict[str, str]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import time
 from typing import Any
 
 from nova_lite.base import exceptions
@@ -13,6 +15,8 @@ from nova_lite.db import hosts, leases, restarts, services
 from nova_lite.fence import methods
 
 _REASON_LENGTH = 255
+#: A day: a suspension that was forgotten ends.
+_MAX_MINUTES = 1440
 
 _TEST, _OFF, _STATUS, _FORGET = "test", "off", "status", "forget"
 
@@ -68,7 +72,7 @@ def register(commands: Commands) -> None:
     fence = commands.verb(
         noun,
         "fence",
-        "Test the fence methods of a host, switch it off, or show or forget the state of fencing.",
+        "Test the fence methods of a host, switch it off, or show, suspend or forget the state of fencing.",
         host_fence,
     )
     fence.add_argument("host", metavar="HOST", nargs="?", help="default, for --status only: all hosts")
@@ -83,6 +87,12 @@ def register(commands: Commands) -> None:
         const=_FORGET,
         help="forget which hosts fence themselves and which are lost. Run it if the database has lost commits, before "
         "conductors start again",
+    )
+    what.add_argument(
+        "--suspend",
+        type=_minutes,
+        metavar="MINUTES",
+        help="let no host fence itself for so long, so that guests go on while all conductors are stopped. 0 ends it",
     )
     commands.verb(noun, "health", "Show which hosts have signs that their machine will fail.", host_health)
     joining.register(commands, noun)
@@ -110,6 +120,12 @@ def _register_switches(commands: Commands, noun: Any) -> None:
         verb.set_defaults(disabled=disabled, reason=None)
         if disabled:
             verb.add_argument("--reason", type=_reason, metavar="TEXT", help="shown to admins in lists of services")
+
+
+def _minutes(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", text) or int(text) > _MAX_MINUTES:
+        raise argparse.ArgumentTypeError(f"minutes are a number from 0 to {_MAX_MINUTES}")
+    return int(text)
 
 
 def _reason(text: str) -> str:
@@ -194,6 +210,8 @@ def host_retire(app: App, args: argparse.Namespace) -> int:
 
 def host_fence(app: App, args: argparse.Namespace) -> int:
     """Carry out ``host fence``. Its methods and their passwords are on this machine, as on each conductor's."""
+    if args.suspend is not None:
+        return _fence_suspend(app, args.host, args.suspend)
     if args.what == _STATUS:
         _fence_status(app, args.host)
         return 0
@@ -228,6 +246,29 @@ def _fence_off(app: App, host: str, known: list[methods.Method]) -> int:
     app.say(
         f"Host {host} is off ({method}) and forced down. Its protected servers are evacuated. When it is back: "
         "openstack --os-compute-api-version 2.11 compute service set --up"
+    )
+    return 0
+
+
+def _fence_suspend(app: App, host: str | None, minutes: int) -> int:
+    """Let hosts protect nothing, and wait for the length of a lease until each one has confirmed it."""
+    if host is not None:
+        raise exceptions.ConfigurationError(reason="host fence --suspend is for all hosts. Leave out the name.")
+    seconds = app.db.write(leases.suspend, minutes)
+    if not minutes:
+        app.say("Hosts fence themselves again, as they are configured, from their next request on.")
+        return 0
+    deadline = time.monotonic() + seconds
+    while (left := app.db.read(leases.still_protecting)) and time.monotonic() < deadline:
+        time.sleep(app.timing.suspend_poll)
+    if left:
+        raise exceptions.FenceFailed(
+            reason=f"{len(left)} host(s) have not confirmed it within {seconds} s, and would stop their protected "
+            f"guests without conductors: {', '.join(left)}. Conductors have to run meanwhile. Repeat the command."
+        )
+    app.say(
+        f"No host fences itself for {minutes} minutes: guests go on without conductors, and servers of a lost host "
+        "stay there."
     )
     return 0
 

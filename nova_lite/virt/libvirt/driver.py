@@ -63,7 +63,7 @@ from nova_lite.virt.driver import (
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_locks, disk_usage, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disk_server import DiskServer
-from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, ROOT, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
@@ -546,6 +546,7 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
             directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
             paths, whole = self._moved.make_ready(directory, spec, source)
+            below = self._moved.below(paths[ROOT]) if ROOT in paths else ()
             if any(map(dual_stack.addresses, spec.vifs)):
                 dual_stack.define(self._connection)
             undo.callback(self._undo, "its access", self._migration_peers.close, instance_uuid)
@@ -570,6 +571,7 @@ class LibvirtDriver(ComputeDriver):
             numa=spec.instance.numa,
             shared_cpus=self._host_properties.shared_cpus,
             guards_interfaces=True,
+            below=[(file.path, file.format) for file in below],
         )
 
     def live_migration(
@@ -702,12 +704,12 @@ class LibvirtDriver(ComputeDriver):
             self._domains.resume(domain)
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
-        self._disks.check_volumes({str(device.volume_id): path})
+        below = self._disks.files_below(str(device.volume_id), path)
 
         def wait(disk: ET.Element) -> None:
             rbd_watchers.wait_until_free(instance_uuid, [disk], lambda: None, self._timing)
 
-        self._volumes.attach(instance_uuid, device, path, wait)
+        self._volumes.attach(instance_uuid, device, path, wait, below)
 
     def detach_volume(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
         self._volumes.detach(instance_uuid, volume_id, timeout)

@@ -23,7 +23,7 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, make_image, wait_for
 from tests.integration.libvirt.guests import LINES, WATCHES
 from tests.integration.libvirt.moves import arriving, counts, migrate, wait_for_count
 from tests.integration.libvirt.volumes import device, local_volumes
@@ -122,6 +122,40 @@ def test_live_migration_includes_volumes(make_host: MakeHost, images: Images, vo
     with open(paths[data_id], "rb") as file:
         file.seek(1024 * 512)
         assert file.read(12) == b"marked-by-it"
+    there.destroy(spec.instance.uuid)
+
+
+#: A volume or image whose content begins so is encrypted by the guest itself. libvirt would not start its domain.
+LUKS_HEADER = b"LUKS\xba\xbe\x00\x01aes\x00" + bytes(29) + b"xts-plain64\x00" + bytes(20) + b"sha256\x00" + bytes(25)
+
+
+def test_guest_whose_disks_begin_like_luks_starts_again_and_moves(
+    make_host: MakeHost, images: Images, volumes: LocalVolumes, directory: Path
+) -> None:
+    options = {"live_migration_uri": hosts.URI}
+    here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
+    image = directory / "luks.img"
+    image.write_bytes(LUKS_HEADER.ljust(1024**2, b"\1"))
+    first, second = make_volume(volumes), make_volume(volumes)
+    for volume_id in (first, second):
+        with open(volumes.require(volume_id), "r+b") as file:
+            file.write(LUKS_HEADER)
+    plain = guest_spec(images, [], make_image(image, "raw"))
+    instance = msgspec.structs.replace(plain.instance, block_devices=[device(first, "/dev/vdc")])
+    spec = msgspec.structs.replace(plain, instance=instance, volumes={first: volumes.require(first)})
+    here.spawn(spec)
+    here.attach_volume(spec.instance.uuid, device(second, "/dev/vdd"), volumes.require(second))
+    here.power_off(spec.instance.uuid, 0)
+    here.power_on(spec.instance.uuid)
+    both = [device(first, "/dev/vdc"), device(second, "/dev/vdd")]
+    instance = msgspec.structs.replace(spec.instance, block_devices=both)
+    sources = {volume_id: volumes.require(volume_id) for volume_id in (first, second)}
+    moved = arriving(msgspec.structs.replace(spec, instance=instance, volumes=sources), 2)
+    migrate(here, there, moved)
+    there.power_off(spec.instance.uuid, 0)
+    there.power_on(spec.instance.uuid)
+    assert there.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
+    here.destroy(spec.instance.uuid)
     there.destroy(spec.instance.uuid)
 
 

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.db import models, services
+from nova_lite.db.engine import UnitOfWork
 from tests.support.manage import Tool, placed, report
 
 ALWAYS = {"ha:restart": "always"}
@@ -64,10 +65,36 @@ def test_promises_are_forgotten_while_no_conductor_runs(tool: Tool, hosts: Path)
         database.write(services.report, "c1", services.CONDUCTOR, "conductor", "")
         said = tool.fails("host", "fence", "--forget")
         assert "the conductor of c1 has reported in the last 30 s. Stop all conductors." in said
+        assert "host fence --suspend 60" in said
         database.write(lambda uow: uow.change(sa.update(models.Service).values(last_seen_up=None)))
     assert "hosts make their promises again" in tool("host", "fence", "--forget")
     (status,) = tool.json("host", "fence", "h1", "--status")
     assert status["fenced"] == "no"
+
+
+def test_promises_are_suspended_once_each_host_has_confirmed_it(tool: Tool, hosts: Path) -> None:
+    with contextlib.closing(tool.database_of()) as database:
+
+        def arm(uow: UnitOfWork) -> None:
+            service = services.locked(uow, "h1", services.COMPUTE)
+            assert service is not None
+            row = models.HostLease(host="h1", seconds=0.01, boot_id=service.boot_id, guests=[])
+            uow.session.add(row)
+
+        database.write(arm)
+        said = tool.fails("host", "fence", "--suspend", "60")
+        assert "1 host(s) have not confirmed it" in said
+        assert "h1" in said
+        database.write(lambda uow: uow.change(sa.update(models.HostLease).values(seconds=0.0)))
+        assert "No host fences itself for 60 minutes" in tool("host", "fence", "--suspend", "60")
+        database.write(lambda uow: uow.change(sa.update(models.HostLease).values(seconds=50.0)))
+        assert "fence themselves again" in tool("host", "fence", "--suspend", "0")
+
+
+@pytest.mark.parametrize("minutes", ["-1", "1441", "x", "1.5"])
+def test_suspension_of_a_wrong_time_is_refused(tool: Tool, minutes: str) -> None:
+    tool("host", "fence", f"--suspend={minutes}", status=2)
+    assert "minutes are a number from 0 to 1440" in tool.error
 
 
 @pytest.mark.parametrize(
@@ -75,6 +102,7 @@ def test_promises_are_forgotten_while_no_conductor_runs(tool: Tool, hosts: Path)
     [
         (("h2", "--test"), "no method of host h2"),
         (("h1", "--forget"), "is for all hosts"),
+        (("h1", "--suspend", "60"), "is for all hosts"),
         (("--off",), "needs the name of a host"),
         (("h3", "--status"), "h3 could not be found"),
     ],

@@ -182,10 +182,21 @@ def test_daemon_that_has_stopped_its_guests_is_spared_until_one_appears(tmp_path
     assert (ended(daemon), ended(late)) == (-9, -9)
 
 
+def test_daemon_without_protected_guests_is_spared_when_the_lease_ends(tmp_path: Path, start: Start) -> None:
+    daemon = start()
+    protecting = Guard(str(tmp_path), QemuGuests())
+    hold(protecting, -1, daemon.pid, guests=())
+    protecting.tick()
+    assert is_alive(daemon)
+    hold(protecting, -1, daemon.pid, guests=(ONE,))
+    protecting.tick()
+    assert ended(daemon) == -9
+
+
 def test_process_that_has_taken_the_number_of_the_daemon_is_spared(tmp_path: Path, start: Start) -> None:
     another = start()
     protecting = Guard(str(tmp_path), QemuGuests())
-    message = {"verb": "hold", "ends_at": guard.now() - 1, "guests": [], "handled": False}
+    message = {"verb": "hold", "ends_at": guard.now() - 1, "guests": [ONE], "handled": False}
     protecting.handle(message | {"daemon": [another.pid, guard.start_of(another.pid) - 1]})
     protecting.tick()
     assert is_alive(another)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Callable
 from concurrent import futures
@@ -189,6 +190,39 @@ def test_host_that_promises_nothing_any_more_is_not_fenced(world: Fencing, how: 
     assert world.lease().fenced in ("", leases.LEFT)
     with pytest.raises(exceptions.HostNotForcedDown):
         evacuate(world, uuid, automatic=True)
+
+
+# --- an outage that an operator has planned
+
+
+def test_host_that_is_suspended_drops_its_guests_and_is_not_fenced(world: Fencing) -> None:
+    uuid = world.protected()
+    assert world.db.write(leases.suspend, 60) == SECONDS
+    assert world.db.read(leases.still_protecting) == [HOST]
+    assert world.renew(uuid) == []  # The host protects the guest until it has this reply, which may be lost.
+    assert world.db.read(leases.still_protecting) == [HOST]
+    assert world.renew() == []
+    assert world.db.read(leases.still_protecting) == []
+    world.lapse()
+    assert (world.lease().fenced, world.db.read(leases.watched)) == ("", [])
+    with pytest.raises(exceptions.HostNotForcedDown):
+        evacuate(world, uuid, automatic=True)
+
+
+@pytest.mark.parametrize("how", ["ended", "passed", "forgotten"])
+def test_host_protects_its_guests_again_when_the_suspension_has(how: str, world: Fencing) -> None:
+    uuid = world.protected()
+    world.db.write(leases.suspend, 60)
+    assert (world.renew(uuid), world.renew()) == ([], [])
+    if how == "passed":
+        past = sa.update(models.HostLease).values(suspended_until=datetime.datetime(2020, 1, 1))
+        world.db.write(lambda uow: uow.change(past))
+    elif how == "ended":
+        world.db.write(leases.suspend, 0)
+    else:
+        world.db.write(leases.forget, 0)
+    assert (world.renew(), world.renew(uuid)) == ([uuid], [uuid])
+    assert world.lease().guests == [uuid]
 
 
 # --- a database that has lost its last commits

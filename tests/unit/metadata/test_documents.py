@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 
 from nova_lite.metadata import documents
-from nova_lite.objects import BlockDevice, ipv6
+from nova_lite.metadata.vendordata import VendorData
+from nova_lite.objects import BlockDevice, FixedIp, ipv6
 from nova_lite.objects.block_device import DeviceSource
-from tests.support.guests import make_instance, make_network, make_vif
+from tests.support import make
+from tests.support.guests import make_flavor, make_instance, make_network, make_vif
 
 
 def test_built_in_networks_are_configured_by_dhcp_and_router_advertisements() -> None:
@@ -53,6 +58,52 @@ def test_volume_with_a_tag_is_listed() -> None:
     instance = make_instance(block_devices=[device, untagged])
     (device,) = documents._devices(instance)
     assert (device["type"], device["serial"], device["path"], device["tags"]) == ("disk", "v", "/dev/vdc", ["data"])
+
+
+def ec2(**changes: Any) -> dict[str, Any]:
+    vifs = changes.get("vifs", [make_vif()])
+    made = documents.MetadataDocuments(make_instance(**changes), vifs, VendorData(make.conf("sqlite://")))
+    tree: dict[str, Any] = made.ec2(documents.EC2_VERSIONS[-1])["meta-data"]
+    return tree
+
+
+@pytest.mark.parametrize(("floating", "public"), [([None, None], ""), ([None, "203.0.113.7"], "203.0.113.7")])
+def test_ec2_tree_has_the_first_floating_address(floating: list[str | None], public: str) -> None:
+    vifs = [make_vif(floating_address=address) for address in floating]
+    assert ec2(vifs=vifs)["public-ipv4"] == public
+
+
+def test_ec2_tree_has_the_first_ipv4_address_of_any_interface() -> None:
+    network = make_network()
+    more = [FixedIp(address="10.76.0.9", subnet_id="s", cidr="10.76.0.0/24")]
+    vifs = [make_vif(network=network, address="fd00::7", version=6, more=more)]
+    assert (ec2(vifs=vifs)["local-ipv4"], ec2(vifs=[])["local-ipv4"]) == ("10.76.0.9", "")
+
+
+def test_ec2_tree_maps_all_disks_of_the_guest() -> None:
+    """The guest sees these names: local disks take what volumes leave free."""
+    blank = {"source_type": DeviceSource.BLANK, "destination_type": "local"}
+    volume = {"source_type": DeviceSource.VOLUME, "destination_type": "volume"}
+    devices = [
+        BlockDevice(uuid="e", volume_size=1, **blank),
+        BlockDevice(uuid="s", volume_size=64, guest_format="swap", **blank),
+        BlockDevice(uuid="v", device_name="/dev/vdf", volume_id="v", **volume),
+        BlockDevice(uuid="w", device_name="/dev/vde", volume_id="w", **volume),
+    ]
+    local = make_flavor(ephemeral_gb=2, swap=128)
+    assert ec2(flavor=local, block_devices=devices, root_device_name="/dev/vda")["block-device-mapping"] == {
+        "ami": "vda",
+        "root": "/dev/vda",
+        "ephemeral0": "/dev/vdb",
+        "swap": "/dev/vdc",
+        "ebs0": "/dev/vde",
+        "ebs1": "/dev/vdf",
+    }
+    scsi = ec2(flavor=local, root_device_name="/dev/sda")["block-device-mapping"]
+    assert scsi == {"ami": "sda", "root": "/dev/sda", "ephemeral0": "/dev/sdb", "swap": "/dev/sdc"}
+    root = BlockDevice(uuid="r", boot_index=0, device_name="/dev/vda", volume_id="r", **volume)
+    from_volume = ec2(block_devices=[root], root_device_name="/dev/vda")["block-device-mapping"]
+    assert from_volume == {"ami": "vda", "root": "/dev/vda", "ebs0": "/dev/vda"}
 
 
 def test_network_data_have_ipv6_and_ipv4() -> None:

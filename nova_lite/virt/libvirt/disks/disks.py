@@ -40,6 +40,8 @@ class Disk(msgspec.Struct, frozen=True):
     ``device``: the intended name in the guest (vda). ``format``: qemu's name. ``serial``: of a volume, its id.
     ``direct``: bypass the host's page cache, so that another host sees the writes. ``network``: location of a disk
     without a path. ``encrypted``: a LUKS file, whose passphrase is the libvirt secret with the uuid ``serial``.
+    ``below``: the files below it, so that libvirt guesses nothing by their content; None: nothing below a raw disk, and
+    unknown below another one.
     """
 
     path: str
@@ -51,6 +53,7 @@ class Disk(msgspec.Struct, frozen=True):
     direct: bool = False
     network: NetworkDisk | None = None
     encrypted: bool = False
+    below: tuple[volume_chains.File, ...] | None = None
 
 
 class DirectBoot(msgspec.Struct, frozen=True):
@@ -95,16 +98,25 @@ class DiskMaker:
         return DiskSet(disks=[*disks, *self.volumes(spec)], direct_boot=self.direct_boot(spec.image, spec.images))
 
     def volumes(self, spec: SpawnSpec) -> list[Disk]:
-        """Return the disks of the volumes. Raises as `check_volumes` does."""
-        self.check_volumes(spec.volumes)
+        """Return the disks of the volumes. Raises as `files_below` does."""
         requested = [device for device in spec.instance.block_devices if device.volume_id is not None]
-        return [volume_disk(device, spec.volumes[str(device.volume_id)]) for device in requested]
+        sources = [spec.volumes[str(device.volume_id)] for device in requested]
+        return [
+            volume_disk(device, source, self.files_below(str(device.volume_id), source))
+            for device, source in zip(requested, sources, strict=True)
+        ]
 
     def check_volumes(self, sources: Mapping[str, VolumeSource]) -> None:
-        """Raise `VolumeNotInFiles` if a volume is on top of files that Cinder cannot have put below it."""
+        """Raise as `files_below` does."""
         for volume_id, source in sources.items():
-            if isinstance(source, Qcow2Disk):
-                volume_chains.unused(self._qemu_img, volume_id, volume_chains.File(source.path, volume_chains.QCOW2))
+            self.files_below(volume_id, source)
+
+    def files_below(self, volume_id: str, source: VolumeSource) -> tuple[volume_chains.File, ...]:
+        """Return the files below a volume's. Raises `VolumeNotInFiles` if Cinder cannot have put them there."""
+        if not isinstance(source, Qcow2Disk):
+            return ()
+        top = volume_chains.File(source.path, volume_chains.QCOW2)
+        return tuple(volume_chains.unused(self._qemu_img, volume_id, top)[1:])
 
     def make_rescue(self, directory: str, spec: SpawnSpec) -> DiskSet:
         """Make a root disk of the rescue image's size, and a config drive if the guest has one. Replaces earlier
@@ -130,7 +142,7 @@ class DiskMaker:
         images.check_fits(base.virtual_size, root_gb)
         size = root_gb * images.GIB or base.virtual_size
         self._overlays.make(path, base.path, base.format, size)
-        return Disk(path=path, device=device, format="qcow2")
+        return Disk(path=path, device=device, format="qcow2", below=(volume_chains.File(base.path, base.format),))
 
     def direct_boot(self, image: Image | None, others: dict[str, Image]) -> DirectBoot | None:
         """Return the cached kernel and ramdisk that the image names, if any."""
@@ -183,7 +195,7 @@ def ephemerals(flavor: Flavor, requested: list[BlockDevice]) -> list[tuple[str, 
     return list(zip(EPHEMERALS, sizes, formats, strict=False))
 
 
-def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
+def volume_disk(device: BlockDevice, source: VolumeSource, below: tuple[volume_chains.File, ...] | None = None) -> Disk:
     network = source if isinstance(source, NetworkDisk) else None
     path = local_path(source)
     return Disk(
@@ -194,6 +206,7 @@ def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
         bus=device.disk_bus or "virtio",
         serial=device.volume_id,
         encrypted=isinstance(source, EncryptedDisk),
+        below=below,
         direct=network is not None or path.startswith("/dev/") or supports_direct_io(os.path.dirname(path)),
     )
 

@@ -16,7 +16,7 @@ from nova_lite.objects import Image, LiveSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt.disks import disks, transfer
+from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
 from nova_lite.virt.libvirt.disks.transfer import Fetcher
@@ -152,7 +152,15 @@ class MovedDisks:
             images.run("qemu-img", "resize", "-q", "-f", "qcow2", path, str(size))
         elif size:
             images.check_fits(header.size, root_gb)
-        return Disk(path=path, device=device, format="qcow2")
+        return Disk(path=path, device=device, format="qcow2", below=self.below(path))
+
+    @staticmethod
+    def below(path: str) -> tuple[volume_chains.File, ...]:
+        """Return the file below a root disk of this host's."""
+        header = qcow2.read(path)
+        if header is None or not header.backing:
+            return ()
+        return (volume_chains.File(header.backing, header.backing_format or "raw"),)
 
     def _rebase_taken(self, directory: str, image: Image) -> None:
         """Let a taken root disk refer to the image by this host's path, which may differ from that of the other host.

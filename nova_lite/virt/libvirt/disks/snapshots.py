@@ -21,9 +21,10 @@ from nova_lite.base import disk_room, exceptions, files
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
-from nova_lite.virt.libvirt.disks import disk_usage
+from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.freezes import Freezer
+from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 
 LOG = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class Snapshotter:
         xml = ET.Element("disk", type="file")
         ET.SubElement(xml, "source", file=os.path.abspath(copy))
         ET.SubElement(xml, "driver", type="qcow2")
+        guest_xml.add_backing(xml, [volume_chains.File(backing, backing_format)])
         self.begin(domain, device, xml, _COPY_FLAGS)
         try:
             self.catch_up(domain, device, check)

@@ -196,4 +196,5 @@ def raw_disk(path: str, encrypted: str | None = None) -> ET.Element:
     if encrypted is not None:
         guest_xml.add_encryption(source, encrypted)
     ET.SubElement(disk, "driver", type="raw")
+    guest_xml.add_backing(disk, ())
     return disk

@@ -33,6 +33,7 @@ from nova_lite.virt.libvirt.disks.volumes import (
     target_of,
     volume_of,
 )
+from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 
 POLL_SECONDS = 0.25
@@ -229,7 +230,8 @@ class VolumeFiles:
         return chain
 
     def _redefine(self, domain: Any, volume_id: str, file: File) -> None:
-        """Let the guest start with this file. What libvirt knows of files below it is dropped: it looks again."""
+        """Let the guest start with this file, and the files that are below it now."""
+        below = volume_chains.unused(self._qemu_img, volume_id, file)[1:]
         disk = self._disk(domain, volume_id, False)
         source, driver = disk.find("source"), disk.find("driver")
         assert source is not None and driver is not None
@@ -237,6 +239,7 @@ class VolumeFiles:
             disk.remove(store)
         source.set("file", file.path)
         driver.set("type", file.format)
+        guest_xml.add_backing(disk, below)
         self._connection.call(domain.updateDeviceFlags, ET.tostring(disk, encoding="unicode"), CONFIG)
 
 

@@ -22,6 +22,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, VolumeSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import volume_disk
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml
@@ -55,8 +56,9 @@ class VolumeDevices:
         device: BlockDevice,
         path: VolumeSource,
         wait: Callable[[ET.Element], None] = lambda disk: None,
+        below: tuple[volume_chains.File, ...] | None = None,
     ) -> None:
-        """Attach a volume. On failure neither the guest nor its definition has it.
+        """Attach a volume. On failure neither the guest nor its definition has it. ``below``: the files below its own.
 
         The definition is changed first. So a daemon that is killed in between leaves nothing that a restart would
         remove. ``wait`` is called before a running guest gets the disk. It waits until nobody else has the disk, or
@@ -64,7 +66,7 @@ class VolumeDevices:
         """
         domain, info = self._domains.get(instance_uuid)
         volume_id = str(device.volume_id)
-        element = guest_xml.disk_element(volume_disk(device, path))
+        element = guest_xml.disk_element(volume_disk(device, path, below))
         try:
             self._name(domain, element, volume_id)
             xml = ET.tostring(element, encoding="unicode")

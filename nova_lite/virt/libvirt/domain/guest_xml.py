@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -17,6 +17,7 @@ from nova_lite.base.version import VERSION
 from nova_lite.hardware import DEFAULT, Hardware
 from nova_lite.objects import VIF, NetworkDisk
 from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOT, DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
@@ -252,7 +253,22 @@ def disk_element(disk: Disk) -> ET.Element:
         _text(element, "serial", disk.serial)
     if disk.read_only:
         ET.SubElement(element, "readonly")
+    if disk.below is not None or disk.format == "raw":
+        add_backing(element, disk.below or ())
     return element
+
+
+def add_backing(disk: ET.Element, below: Iterable[volume_chains.File]) -> None:
+    """Name the files below a disk, down to the last one.
+
+    Otherwise libvirt looks into them: it takes the content of a raw file that begins like LUKS for an encrypted disk.
+    """
+    store = ET.SubElement(disk, "backingStore")
+    for file in below:
+        store.set("type", "file")
+        ET.SubElement(store, "format", type=file.format)
+        ET.SubElement(store, "source", file=file.path)
+        store = ET.SubElement(store, "backingStore")
 
 
 def add_encryption(source: ET.Element, volume_id: str) -> None:

@@ -22,7 +22,7 @@ from nova_lite.base import concurrency, exceptions
 from nova_lite.objects import VIF, LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, one_line
-from nova_lite.virt.libvirt.disks import disks, transfer, volumes
+from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains, volumes
 from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
 from nova_lite.virt.libvirt.net import dual_stack
 
@@ -89,11 +89,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
             child.text = destination.host if tag == "host" else str(destination.generation)
     numa_xml.place(root, destination.numa, destination.shared_cpus)
     for disk in root.iterfind("devices/disk"):
-        for store in disk.findall("backingStore"):
-            disk.remove(store)
-        source = disk.find("source")
-        if source is not None and not volumes.is_volume(disk):
-            source.set("file", _path(destination, os.path.basename(source.get("file", ""))))
+        _set_files(disk, destination)
     for log in (*root.iterfind("devices/serial/log"), *root.iterfind("devices/console/log")):
         log.set("file", _path(destination, guest_xml.CONSOLE_LOG))
     consoles.set_destination(root, destination)
@@ -107,6 +103,24 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
             element.text = _path(destination, name)
     made = ET.tostring(root, encoding="unicode")
     return (dual_stack.without_filters(made) or made) if destination.guards_interfaces else made
+
+
+def _set_files(disk: ET.Element, destination: LiveDestination) -> None:
+    """Name the disk's file at the destination, and the files below it. Files of volumes are the same there."""
+    source, driver = disk.find("source"), disk.find("driver")
+    is_raw = driver is not None and driver.get("type") == "raw"
+    below: list[volume_chains.File] | None = [] if is_raw else None
+    if source is not None and not volumes.is_volume(disk):
+        name = os.path.basename(source.get("file", ""))
+        source.set("file", _path(destination, name))
+        if name == disks.ROOT and destination.below is not None:
+            below = [volume_chains.File(*file) for file in destination.below]
+    elif not is_raw:
+        return
+    for store in disk.findall("backingStore"):
+        disk.remove(store)
+    if below is not None:
+        guest_xml.add_backing(disk, below)
 
 
 def check_filters(xml: str, vifs: list[VIF], host: str) -> None:

@@ -260,7 +260,7 @@ def test_overlay_header_is_read(world: World, tmp_path: Path) -> None:
     base = world.cached()
     directory = world.instance()
     world.overlay(directory, base, size=64 * MIB)
-    assert qcow2.read(str(directory / "disk")) == qcow2.Header(64 * MIB, str(world.path / "_base" / base))
+    assert qcow2.read(str(directory / "disk")) == qcow2.Header(64 * MIB, str(world.path / "_base" / base), "raw")
     assert qcow2.read(str(world.source)) is None
     (tmp_path / "short").write_bytes(b"QFI\xfb")
     assert qcow2.read(str(tmp_path / "short")) is None

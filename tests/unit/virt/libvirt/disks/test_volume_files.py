@@ -74,8 +74,9 @@ class Hypervisor(Calls):
     def updateDeviceFlags(self, xml: str, flags: int) -> None:
         self.calls.append(("update",))
         source, driver = ET.fromstring(xml).find("source"), ET.fromstring(xml).find("driver")
-        assert source is not None and driver is not None and ET.fromstring(xml).find("backingStore") is None
-        self.chain[0] = Path(source.get("file", "")).name
+        assert source is not None and driver is not None
+        below = [str(item.get("file")) for item in ET.fromstring(xml).iterfind(".//backingStore/source")]
+        self.chain = [Path(name).name for name in (source.get("file", ""), *below)]
 
     def blockJobInfo(self, device: str, flags: int) -> dict[str, int]:
         self.polls -= 1
@@ -113,11 +114,12 @@ def overlay(directory: Path, name: str, below: str, kind: str) -> None:
 @pytest.mark.parametrize("power_state", [PowerState.RUNNING, PowerState.PAUSED, PowerState.SHUTDOWN])
 def test_guest_moves_to_the_new_file_once(tmp_path: Path, power_state: PowerState) -> None:
     overlay(tmp_path, FIRST, BASE, "raw")
+    (tmp_path / BASE).write_bytes(bytes(1024))
     guest = Hypervisor(tmp_path, BASE, power_state=power_state)
     for _ in range(2):
         files(guest, tmp_path).snapshot("u", VOLUME, FIRST)
     if power_state == PowerState.SHUTDOWN:
-        assert (guest.chain, guest.calls) == ([FIRST], [("update",)])
+        assert (guest.chain, guest.calls) == ([FIRST, BASE], [("update",)])
         return
     disks = "<disk name='vda' snapshot='no'/><disk name='vdb' snapshot='external' type='file'><driver type='qcow2'/>"
     xml = f"<domainsnapshot><disks>{disks}<source file='{tmp_path}/{FIRST}'/></disk></disks></domainsnapshot>"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
+from nova_lite.virt.libvirt.disks.volume_chains import File
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.net import names
 from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
@@ -97,6 +98,20 @@ def test_disks_are_virtio_and_the_config_drive_is_read_only() -> None:
     ]
     assert root.find("readonly") is None
     assert config.find("readonly") is not None
+
+
+def test_files_below_each_disk_are_named_to_the_last_one() -> None:
+    below = (File("/b/one", "qcow2"), File("/b/two", "raw"))
+    root = guest_xml.disk_element(Disk(path="/i/disk", device="vda", format="qcow2", below=below))
+    stores = list(root.iter("backingStore"))
+    assert [(item.get("type"), item.findtext("source"), len(item)) for item in stores] == [
+        ("file", "", 3), ("file", "", 3), (None, None, 0)
+    ]  # fmt: skip
+    assert [item.get("file") for item in root.iterfind(".//backingStore/source")] == ["/b/one", "/b/two"]
+    assert [item.get("type") for item in root.iterfind(".//backingStore/format")] == ["qcow2", "raw"]
+    raw = guest_xml.disk_element(Disk(path="/i/disk.swap", device="vdb", format="raw"))
+    (last,) = raw.iter("backingStore")
+    assert len(last) == 0
 
 
 def test_interface_has_no_filter_of_libvirt() -> None:

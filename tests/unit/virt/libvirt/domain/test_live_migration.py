@@ -121,6 +121,34 @@ FILTERED = f"""<domain>
 </domain>"""
 
 
+DISKS = f"""<domain><metadata><novalite:instance xmlns:novalite="{guest_xml.NAMESPACE}"/></metadata><devices>
+<disk><driver type="qcow2"/><source file="/a/disk"/><backingStore><source file="/a/base"/></backingStore></disk>
+<disk><driver type="raw"/><source file="/a/disk.swap"/></disk>
+<disk><driver type="raw"/><source file="/v/1"/><serial>1</serial></disk>
+<disk><driver type="qcow2"/><source file="/v/2"/><serial>2</serial>
+<backingStore><source file="/v/b"/></backingStore></disk>
+</devices></domain>"""
+
+
+@pytest.mark.parametrize(
+    ("below", "root"), [([("/b/base", "raw")], ["/b/base"]), ([], []), (None, None)], ids=["image", "whole", "older"]
+)
+def test_destination_has_the_files_below_each_disk_named(
+    below: list[tuple[str, str]] | None, root: list[str] | None
+) -> None:
+    """An older destination does not report the file below the root disk: libvirt looks for it there."""
+    paths = {"disk": "/b/disk", "disk.swap": "/b/disk.swap"}
+    there = msgspec.structs.replace(THERE, paths=paths, below=below)
+    disks = ET.fromstring(live_migration.destination_xml(DISKS, there)).findall("devices/disk")
+    found = [
+        None
+        if disk.find("backingStore") is None
+        else [item.get("file") for item in disk.iterfind(".//backingStore/source")]
+        for disk in disks
+    ]
+    assert found == [root, [], [], ["/v/b"]]
+
+
 def test_destination_that_guards_interfaces_gets_no_filters_of_libvirt() -> None:
     assert "filterref" in live_migration.destination_xml(FILTERED, THERE)
     new = msgspec.structs.replace(THERE, guards_interfaces=True)

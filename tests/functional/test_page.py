@@ -520,3 +520,191 @@ def test_phone_shows_no_sideways_scrolling(page: Page, tmp_path: Path) -> None:
         page.browser.resize(1280, 900)
     page.browser.screenshot(tmp_path / "page.png")
     page.complaints()
+
+
+# --- sessions: one browser, several projects, tabs and users
+
+
+def project_id(cloud: dict[str, Any], name: str) -> str:
+    with client(cloud, "nova-lite-dev") as sdk:
+        return str(sdk.identity.find_project(name).id)
+
+
+def shows_project(page: Page, name: str) -> None:
+    page.browser.wait(f"control('Project')?.selectedOptions[0]?.text === {json.dumps(name)}")
+
+
+def servers_named(cloud: dict[str, Any], name: str) -> list[str]:
+    """Return the projects of all servers with this name."""
+    with client(cloud, "nova-lite-dev") as sdk:
+        return [server.project_id for server in sdk.compute.servers(all_projects=True, name=f"^{name}$")]
+
+
+def test_server_is_created_in_the_project_on_the_screen(cloud: dict[str, Any], page: Page) -> None:
+    """Another tab has moved the browser's session to another project in between."""
+    page.log_in("admin", PASSWORD)
+    page.go("servers/new")
+    shows_project(page, "admin")
+    page.write("Name", "here")
+    with page.browser.second_tab():
+        page.open("servers")
+        page.write("Project", "demo")
+        page.browser.wait(f"location.search.includes('{project_id(cloud, 'demo')}')")
+        page.settle()
+        shows_project(page, "demo")
+    page.sees("This browser's session is now in the project demo. This tab shows the project admin.")
+    assert servers_named(cloud, "here") == []
+    page.press("Switch back to admin")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    assert page.browser.run("control('Name').value") == "here"
+    page.press("Create the server")
+    page.sees("The guest runs.")
+    assert servers_named(cloud, "here") == [project_id(cloud, "admin")]
+    page.complaints()
+
+
+def test_request_of_a_tab_whose_project_is_left_is_refused_and_repeated_after_the_way_back(
+    cloud: dict[str, Any], page: Page
+) -> None:
+    """The tab has heard nothing of the other one, as in a browser that has frozen it."""
+    page.log_in("admin", PASSWORD)
+    page.go("servers/new")
+    page.write("Name", "silent")
+    demo = project_id(cloud, "demo")
+    body = json.dumps({"auth": {"identity": {"methods": ["token"]}, "scope": {"project": {"id": demo}}}})
+    with page.browser.second_tab():
+        page.open("servers")
+        page.settle()
+        moved = json.dumps({"method": "POST", "headers": page.headers(), "body": body})
+        assert page.browser.run(f"fetch('session', {moved}).then((response) => response.status)") == 201
+    page.press("Create the server")
+    page.sees("This browser's session is now in the project demo.")
+    assert servers_named(cloud, "silent") == []
+    page.press("Switch back to admin")
+    page.sees("The guest runs.")
+    assert servers_named(cloud, "silent") == [project_id(cloud, "admin")]
+    assert any("409" in str(item) for item in page.complaints())
+
+
+def test_tab_goes_on_in_the_project_of_the_session(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("networks")
+    with page.browser.second_tab():
+        page.open("servers")
+        page.write("Project", "demo")
+        page.browser.wait(f"location.search.includes('{project_id(cloud, 'demo')}')")
+        shows_project(page, "demo")
+    page.press("Go on in demo")
+    page.browser.wait(f"location.search.includes('{project_id(cloud, 'demo')}')")
+    page.settle()
+    shows_project(page, "demo")
+    page.user = ""
+    page.complaints()
+
+
+def test_address_names_the_project_that_is_shown(cloud: dict[str, Any], page: Page) -> None:
+    page.user = ""
+    page.log_in("admin", PASSWORD)
+    page.browser.wait(f"location.search === '?project={project_id(cloud, 'admin')}'")
+    page.open("networks", project_id(cloud, "demo"))
+    page.settle()
+    shows_project(page, "demo")
+    assert page.browser.run("location.hash") == "#/networks"
+    page.log_in("demo", PASSWORD)
+    page.open("networks", project_id(cloud, "admin"))
+    page.sees("You have no role in the project of this address, or there is none.")
+    page.press("Go on in demo")
+    page.settle()
+    shows_project(page, "demo")
+    page.complaints()
+
+
+def test_first_tab_shows_nothing_of_its_user_after_the_log_in_of_another(page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("hosts")
+    page.sees("host1")
+    with page.browser.second_tab():
+        page.user = ""
+        page.log_in("demo", PASSWORD)
+    page.sees("This browser's session is now that of demo.")
+    assert "host1" not in page.text()
+    assert not page.offers("Switch back to admin")
+    page.press("Go on as demo")
+    page.settle()
+    assert page.browser.run("document.querySelector('.drop summary').innerText") == "demo"
+    assert not page.browser.run("/host1/.test(document.body.innerText)")
+    page.complaints()
+
+
+#: All that the browser keeps of this site.
+STORED = "JSON.stringify([{...localStorage}, {...sessionStorage}, history.state])"
+
+
+@pytest.mark.parametrize("way", ["log-out", "expiry"])
+def test_next_user_of_the_browser_sees_no_draft(page: Page, way: str) -> None:
+    page.user = ""
+    page.log_in("admin", PASSWORD)
+    page.go("servers/new")
+    page.write("Name", "drafted")
+    page.browser.run("document.querySelector('.split summary').click(); true")
+    page.write("Metadata", "password=hunter2")
+    page.write("User data", "#!hunter2")
+    page.open("servers/new")
+    page.settle()
+    assert page.browser.run("control('Name').value") == "drafted"
+    if way == "log-out":
+        page.browser.run("document.querySelector('.drop summary').click(); true")
+        page.press("Log out")
+    else:
+        page.browser.forget()
+        page.open("servers/new")
+    page.browser.wait("!!control('User')")
+    assert page.browser.run("control('User').value") == ""
+    for trace in ("drafted", "hunter2", "admin"):
+        assert trace not in page.browser.run(STORED)
+    page.enter("demo", PASSWORD)
+    page.browser.wait("!!document.querySelector('.shell')")
+    page.go("servers/new")
+    assert page.browser.run("control('Name').value") == ""
+    page.browser.run("document.querySelector('.split summary').click(); true")
+    assert page.browser.run("control('Metadata').value + control('User data').value") == ""
+    page.user = ""
+    page.complaints()
+
+
+def test_draft_is_of_its_project(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("servers/new")
+    page.write("Name", "of-admin")
+    page.write("Project", "demo")
+    page.browser.wait(f"location.search.includes('{project_id(cloud, 'demo')}')")
+    page.settle()
+    page.go("servers/new")
+    assert page.browser.run("control('Name').value") == ""
+    page.write("Project", "admin")
+    page.browser.wait(f"location.search.includes('{project_id(cloud, 'admin')}')")
+    page.settle()
+    page.go("servers/new")
+    assert page.browser.run("control('Name').value") == "of-admin"
+    page.press("Start again")
+    page.complaints()
+
+
+def test_log_out_ends_all_tabs_and_the_way_back_shows_nothing(page: Page) -> None:
+    page.user = ""
+    page.log_in("admin", PASSWORD)
+    page.go("hosts")
+    page.sees("host1")
+    with page.browser.second_tab():
+        page.open("servers/new")
+        page.write("Name", "elsewhere")
+        page.browser.run("document.querySelector('.drop summary').click(); true")
+        page.press("Log out")
+        page.browser.wait("!!control('User')")
+    page.browser.wait("!!control('User')")
+    page.browser.run("setTimeout(() => history.back()); true")
+    page.browser.wait("location.search.startsWith('?project=') && !!control('User')")
+    assert not page.browser.run("/host1|elsewhere/.test(document.body.innerText)")
+    assert "elsewhere" not in page.browser.run(STORED)
+    page.user = ""
+    page.complaints()

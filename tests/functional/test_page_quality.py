@@ -94,7 +94,7 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
     page.browser.resize(width, 900, dark)
     wrong = {}
     server = page.browser.run(
-        "fetch('api/compute/v2.1/servers', {headers: {'X-Nova-Lite-Page': '1'}}).then((response) => response.json())"
+        f"fetch('api/compute/v2.1/servers', {{headers: {json.dumps(page.headers())}}}).then((found) => found.json())"
         ".then((body) => body.servers[0].id)"
     )
     tabs = [
@@ -116,7 +116,8 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
 
 def declare_down(page: Page, host: str, is_down: bool) -> None:
     """Declare a host down, or take the declaration back, as the user of the page."""
-    headers = {"X-Nova-Lite-Page": "1", "OpenStack-API-Version": "compute 2.53", "Content-Type": "application/json"}
+    own = {"OpenStack-API-Version": "compute 2.53", "Content-Type": "application/json"}
+    headers = {**page.headers(), **own}
     change = {"method": "PUT", "headers": headers, "body": json.dumps({"forced_down": is_down})}
     status = page.browser.run(
         f"fetch('api/compute/v2.1/os-services?binary=nova-compute&host={host}', {json.dumps({'headers': headers})})"
@@ -169,7 +170,7 @@ def test_open_consoles_are_accessible(page: Page, dark: bool) -> None:
     page.log_in("large", PASSWORD)
     page.browser.resize(1280, 900, dark)
     server = page.browser.run(
-        "fetch('api/compute/v2.1/servers', {headers: {'X-Nova-Lite-Page': '1'}}).then((response) => response.json())"
+        f"fetch('api/compute/v2.1/servers', {{headers: {json.dumps(page.headers())}}}).then((found) => found.json())"
         ".then((body) => body.servers[0].id)"
     )
     page.go(f"servers/{server}/console")

@@ -11,6 +11,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ CANVAS = """(() => {
 ORDERS = 3
 #: Modifier of `Browser.press`.
 CTRL = 2
+
+
+class NavigatedError(Exception):
+    """The document in which a script ran is gone."""
 
 
 class Browser(ABC):
@@ -62,6 +67,14 @@ class Browser(ABC):
     @abstractmethod
     def complaints(self) -> list[Any]:
         """Return what went wrong since the last call: exceptions, refused content, and responses of 400 and above."""
+
+    @abstractmethod
+    def preload(self, script: str) -> None:
+        """Run a script in each document before its own scripts."""
+
+    @abstractmethod
+    def second_tab(self) -> AbstractContextManager[None]:
+        """Open a tab beside this one, with the same cookies, and drive it until the end of the context."""
 
     @abstractmethod
     def resize(self, width: int, height: int, dark: bool = False) -> None:
@@ -104,10 +117,12 @@ class Browser(ABC):
     def wait(self, script: str, seconds: float = 30.0) -> Any:
         """Wait until the expression is true, and return its value."""
         deadline = time.monotonic() + seconds
-        while not (value := self.run(script)):
-            assert time.monotonic() < deadline, f"never true: {script}; the page has {self.run(_TEXT)!r}"
+        while True:
+            with contextlib.suppress(NavigatedError):
+                if value := self.run(script):
+                    return value
+            assert time.monotonic() < deadline, f"never true: {script}; the page has {self.evaluate(_TEXT)!r}"
             time.sleep(0.05)
-        return value
 
 
 class Chromium(Browser):
@@ -122,8 +137,36 @@ class Chromium(Browser):
         self._number = 0
         self._session: str | None = None
         self._events: list[Any] = []
+        self._preloaded: list[str] = []
+        self._domains: tuple[str, ...] = ()
+        self._begin_tab()
+
+    def _begin_tab(self) -> str:
+        """Open a tab, drive it, and return its name."""
+        self._session = None
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._ask("Page.enable")
+        for script in self._preloaded:
+            self._ask("Page.addScriptToEvaluateOnNewDocument", source=script)
+        for domain in self._domains:
+            self._ask(f"{domain}.enable")
+        return str(target)
+
+    @contextlib.contextmanager
+    def second_tab(self) -> Iterator[None]:
+        first = self._session
+        target = self._begin_tab()
+        try:
+            yield
+        finally:
+            self._session = None
+            self._ask("Target.closeTarget", targetId=target)
+            self._session = first
+
+    def preload(self, script: str) -> None:
+        self._preloaded.append(script)
+        self._ask("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def navigate(self, url: str) -> None:
         self._ask("Page.navigate", url=url)
@@ -143,7 +186,8 @@ class Chromium(Browser):
         return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def watch(self) -> None:
-        for domain in ("Runtime", "Log", "Network"):
+        self._domains = ("Runtime", "Log", "Network")
+        for domain in self._domains:
             self._ask(f"{domain}.enable")
 
     def complaints(self) -> list[Any]:
@@ -202,6 +246,8 @@ class Chromium(Browser):
             if "method" in answer and self._session is not None:
                 self._events.append(answer)
             if answer.get("id") == self._number:
+                if "navigated" in answer.get("error", {}).get("message", ""):
+                    raise NavigatedError(answer["error"]["message"])
                 assert "error" not in answer, answer
                 return answer["result"]
 

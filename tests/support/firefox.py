@@ -85,6 +85,20 @@ class Firefox(Browser):
                 found.append(f"{values['response']['status']} {values['response']['url']}")
         return found
 
+    def preload(self, script: str) -> None:
+        self._ask("script.addPreloadScript", functionDeclaration=f"() => {{ {script} }}")
+
+    @contextlib.contextmanager
+    def second_tab(self) -> Iterator[None]:
+        first = self._context
+        self._context = self._ask("browsingContext.create", type="tab")["context"]
+        try:
+            yield
+        finally:
+            self._ask("browsingContext.close", context=self._context)
+            self._context = first
+            self._ask("browsingContext.activate", context=first)
+
     def resize(self, width: int, height: int, dark: bool = False) -> None:
         assert not dark, "WebDriver BiDi does not choose the appearance"
         viewport = {"width": width, "height": height}

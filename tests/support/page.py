@@ -9,7 +9,8 @@ from tests.support.browser import Browser
 
 #: Functions in the page that find what a user sees. A dialog hides what is below it.
 _HELPERS = """
-window.seen = () => [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
+window.seen = () => [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body
+  ?? document.createElement('body');
 window.shown = (element) => element.getClientRects().length > 0;
 window.wordsOf = (element) => (element.getAttribute('aria-label') ?? element.textContent).replace(/[ ▾]+$/, '').trim();
 window.pressable = (text) => [...seen().querySelectorAll('button, a, summary, [role=menuitem]')].filter(shown)
@@ -35,7 +36,6 @@ window.write = (label, value) => {
   element.dispatchEvent(new Event('input', {bubbles: true}));
   element.dispatchEvent(new Event('change', {bubbles: true}));
 };
-true
 """
 
 
@@ -46,12 +46,15 @@ class Page:
         self.browser = browser
         self.url = url
         self.user = ""
+        browser.preload(_HELPERS)
 
-    def open(self, place: str = "") -> None:
-        """Load the page at a place, such as ``servers/new``."""
+    def open(self, place: str = "", project: str = "") -> None:
+        """Load the page at a place, such as ``servers/new``. ``project``: id of the one in the address."""
         self.browser.open("about:blank", "true")
-        self.browser.open(f"{self.url}#/{place}", "!!document.querySelector('.shell, .login')")
-        self.browser.run(_HELPERS)
+        self.browser.open(
+            f"{self.url}{project and f'?project={project}'}#/{place}",
+            "!!document.querySelector('.shell, .login, .failure')",
+        )
 
     def go(self, place: str) -> None:
         """Follow a link to a place, and wait until it has its content."""
@@ -73,6 +76,12 @@ class Page:
             self.open()
         self.settle()
         self.complaints()
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the page's requests in the browser's session."""
+        mark = {"X-Nova-Lite-Page": "1"}
+        body = self.browser.run(f"fetch('session', {{headers: {json.dumps(mark)}}}).then((reply) => reply.json())")
+        return {**mark, "X-Nova-Lite-Session": f"{body['token']['user']['id']}/{body['token']['project']['id']}"}
 
     def enter(self, user: str, password: str) -> None:
         self.write("User", user)

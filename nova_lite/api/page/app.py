@@ -76,7 +76,7 @@ class PageApp:
         self._apis = apis
         self._own = own
         self._site = site
-        self._sessions = sessions.Sessions(apis["identity"])
+        self._sessions = sessions.Sessions(apis["identity"], users.tokens)
         self._providers = providers.ProviderLogins(apis["identity"], users)
         self._policy = _POLICY.format(connect=" ".join(["'self'", *console_origins]))
 
@@ -100,18 +100,23 @@ class PageApp:
         """Call an API as it is, since it may stream both bodies; or the stream of events; or respond here."""
         if path.startswith(_API):
             try:
-                sessions.check_origin(req)
+                self._check(req)
                 app, environ = self._way(req, path)
             except exceptions.NovaLiteException as error:
                 return _refusal(error)(req.environ, start)
             return app(environ, start)
         if path == "/events":
             try:
-                sessions.check_origin(req)
+                self._check(req)
             except exceptions.NovaLiteException as error:
                 return _refusal(error)(req.environ, start)
             return self._own(sessions.clean(req.environ, sessions.token_of(req)), start)
         return refusals.respond(lambda request: self._respond(request, path), req, _refusal)(req.environ, start)
+
+    def _check(self, req: webob.Request) -> None:
+        """Raise the refusal of a request that the page has not sent, or has sent for another session."""
+        sessions.check_origin(req)
+        self._sessions.check(req)
 
     def _way(self, req: webob.Request, path: str) -> tuple[App, dict[str, Any]]:
         """Return an API, and the request to it."""
@@ -145,7 +150,7 @@ class PageApp:
         if path == providers.CALLBACK and req.method == "GET":
             return self._providers.finish(req)
         if path in rights.ROUTES and req.method == "GET":
-            sessions.check_origin(req)
+            self._check(req)
             return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._own)
         raise exceptions.NotFound("The page has no such file.")
 
@@ -156,4 +161,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _refusal(error: exceptions.NovaLiteException) -> webob.Response:
-    return sessions.refusal(error.code, error.message)
+    response = sessions.refusal(error.code, error.message)
+    if isinstance(error, sessions.OtherSession):
+        response.headers[sessions.SESSION] = "other"
+    return response

@@ -9,10 +9,14 @@ from typing import Any
 import webob
 
 from nova_lite.api.http.deploy import App
+from nova_lite.api.identity.tokens import Tokens
 from nova_lite.base import exceptions
 
 #: Header of each request of the page. Another site cannot add it: browsers ask first, and nothing here agrees.
 MARK = "X-Nova-Lite-Page"
+#: Header with the session that a tab shows: ``USER/PROJECT``, as ids with percent-encoding. All tabs of a browser have
+#: one cookie, so the session of a request may be another one. Then the response is a 409 with this header.
+SESSION = "X-Nova-Lite-Session"
 
 _TOKENS = "/v3/auth/tokens"
 _SUBJECT = "X-Subject-Token"
@@ -59,11 +63,35 @@ def clean(environ: dict[str, Any], token: str) -> dict[str, Any]:
     return copy
 
 
-class Sessions:
-    """Log-ins, by the identity API."""
+class OtherSession(exceptions.Conflict):
+    """The request's cookie is of another session than that of the tab."""
 
-    def __init__(self, identity: App) -> None:
+
+class Sessions:
+    """Log-ins, by the identity API. ``tokens`` reads the cookies."""
+
+    def __init__(self, identity: App, tokens: Tokens) -> None:
         self._identity = identity
+        self._tokens = tokens
+
+    def check(self, req: webob.Request, *, any_project: bool = False) -> None:
+        """Raise `OtherSession` unless the request names the user and the project of its cookie.
+
+        ``any_project``: the user suffices. A request without a session passes: the APIs refuse it.
+        """
+        token = self._tokens.open(token_of(req))
+        if token is None:
+            return
+        user, slash, project = req.headers.get(SESSION, "").partition("/")
+        if not slash:
+            raise exceptions.InvalidInput(
+                reason=f"a request of the page names its session in {SESSION}: USER/PROJECT. Reload the page."
+            )
+        is_same = urllib.parse.unquote(project) == (token.project_id or "")
+        if urllib.parse.unquote(user) != token.user_id:
+            raise OtherSession("This browser's session is now another user's. Reload the page.")
+        if not is_same and not any_project:
+            raise OtherSession("This browser's session is now in another project. Switch back, or reload the page.")
 
     def respond(self, req: webob.Request) -> webob.Response:
         """Return the response to a request to ``/session``.
@@ -87,7 +115,9 @@ class Sessions:
     def _begin(self, req: webob.Request) -> webob.Response:
         if req.content_length is None or req.content_length > MAX_BODY:
             raise exceptions.InvalidInput(reason=f"a request to log in has a length, of {MAX_BODY} bytes at most.")
-        body = _with_token(req.body, token_of(req))
+        body, is_token = _with_token(req.body, token_of(req))
+        if is_token:
+            self.check(req, any_project=True)
         response = self._call(req, "POST", "", body)
         token = response.headers.pop(_SUBJECT, "")
         if response.status_code == 201 and token:
@@ -95,6 +125,7 @@ class Sessions:
         return response
 
     def _end(self, req: webob.Request) -> webob.Response:
+        self.check(req, any_project=True)
         token = token_of(req)
         if token:
             revoked = self._call(req, "DELETE", token)
@@ -119,18 +150,18 @@ class Sessions:
         return response
 
 
-def _with_token(body: bytes, token: str) -> bytes:
-    """Return the body of a log-in with the session's token, if its method is ``token``."""
+def _with_token(body: bytes, token: str) -> tuple[bytes, bool]:
+    """Return the body of a log-in, and whether its method is ``token``. Then it has the session's token."""
     try:
         content = json.loads(body)
         identity = content["auth"]["identity"]
         is_token = identity["methods"] == ["token"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return body  # the identity API describes the mistake
+        return body, False  # the identity API describes the mistake
     if not is_token:
-        return body
+        return body, False
     identity["token"] = {"id": token}
-    return json.dumps(content).encode()
+    return json.dumps(content).encode(), True
 
 
 def set_cookie(req: webob.Request, response: webob.Response, token: str) -> None:

@@ -24,19 +24,34 @@ const ROOTS: Record<Service, string> = {
 };
 const VERSIONS = "compute 2.96, volume 3.60, placement 1.30";
 const MARK = { "X-Nova-Lite-Page": "1" };
+const SESSION = "X-Nova-Lite-Session";
 
 export interface Options {
   version?: string;
   headers?: Record<string, string>;
   quiet?: boolean; // a 401 fails instead of asking for the password
   text?: boolean;
+  session?: string; // the session that the request is for, if it began earlier
 }
+
+// The user and the project of this tab. Each request names them, since all tabs of a browser share one session.
+let shown = "";
+export function show(user: string, project: string): void {
+  shown = `${encodeURIComponent(user)}/${encodeURIComponent(project)}`;
+}
+/** Headers of each request: a mark, and the session. */
+export const named = (session = shown): Record<string, string> => ({ ...MARK, [SESSION]: session });
 
 type Listener = () => void;
 // Set by the shell: shows the log-in over the page, and resolves once the session is good again.
 let renew: (() => Promise<void>) | null = null;
 export function onExpired(handler: () => Promise<void>): void {
   renew = handler;
+}
+// Set by the shell: says that the browser's session is another one, and resolves once it is this tab's again.
+let back: () => Promise<void> = () => Promise.resolve();
+export function onOther(handler: () => Promise<void>): void {
+  back = handler;
 }
 
 export const connection = { lost: false, listeners: new Set<Listener>() };
@@ -68,7 +83,8 @@ export interface Reply {
 export const callCompute = (method: string, path: string, body: string | undefined, version: string): Promise<Reply> => exchange(method, ROOTS.compute + path, body, { version });
 
 async function exchange(method: string, url: string, body: Json, options: Options): Promise<Reply> {
-  const headers: Record<string, string> = { ...MARK, "OpenStack-API-Version": options.version ?? VERSIONS, Accept: "application/json" };
+  const session = options.session ?? shown;
+  const headers: Record<string, string> = { ...named(session), "OpenStack-API-Version": options.version ?? VERSIONS, Accept: "application/json" };
   const init: RequestInit = { method, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
     headers["Content-Type"] = "application/json";
@@ -85,7 +101,11 @@ async function exchange(method: string, url: string, body: Json, options: Option
   setLost(false);
   if (response.status === 401 && !options.quiet && renew) {
     await renew();
-    return exchange(method, url, body, { ...options, quiet: true });
+    return exchange(method, url, body, { ...options, session, quiet: true });
+  }
+  if (response.headers.has(SESSION) && !options.quiet) {
+    await back();
+    return exchange(method, url, body, { ...options, session });
   }
   return { ok: response.ok, status: response.status, request: response.headers.get("X-OpenStack-Request-Id") ?? "", text: await response.text() };
 }
@@ -149,10 +169,12 @@ const ATTEMPTS = 40;
  */
 export async function upload(image: string, file: Blob, begun: boolean, progress: (share: number, lost: boolean) => void): Promise<void> {
   let first = 0;
+  const session = shown;
   for (let attempt = 0; first < file.size; ) {
     const end = Math.min(file.size, first + PIECE);
-    const { status, text, arrived } = await put(`${ROOTS.image}/images/${image}/stage`, file.slice(first, end), `bytes ${first}-${end - 1}/${file.size}`, (sent) => progress((first + sent) / file.size, false));
+    const { status, text, arrived, other } = await put(session, `${ROOTS.image}/images/${image}/stage`, file.slice(first, end), `bytes ${first}-${end - 1}/${file.size}`, (sent) => progress((first + sent) / file.size, false));
     if (status === 401 && renew) await renew();
+    else if (other) await back();
     else if (status === 416 && arrived !== null) first = arrived;
     else if (status > 0 && status < 300) {
       first = end;
@@ -165,22 +187,22 @@ export async function upload(image: string, file: Blob, begun: boolean, progress
       await new Promise((done) => setTimeout(done, Math.min(10, attempt) * 1000));
     } else throw new ApiError(reasonOf(text, status), status);
   }
-  await call("image", "POST", `/images/${image}/import`, { method: { name: "glance-direct" } });
+  await call("image", "POST", `/images/${image}/import`, { method: { name: "glance-direct" } }, { session });
 }
 
-interface Put { status: number; text: string; arrived: number | null }
+interface Put { status: number; text: string; arrived: number | null; other: boolean }
 
-function put(url: string, data: Blob, range: string, sent: (count: number) => void): Promise<Put> {
+function put(session: string, url: string, data: Blob, range: string, sent: (count: number) => void): Promise<Put> {
   return new Promise((resolve) => {
     const request = new XMLHttpRequest();
     request.open("PUT", url);
-    request.setRequestHeader("X-Nova-Lite-Page", "1");
+    for (const [name, value] of Object.entries(named(session))) request.setRequestHeader(name, value);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.setRequestHeader("Content-Range", range);
     request.upload.onprogress = (event) => sent(event.loaded);
     request.onloadend = () => {
       const found = /^bytes \*\/(\d+)$/.exec(request.getResponseHeader("Content-Range") ?? "");
-      resolve({ status: request.status, text: request.responseText, arrived: found ? Number(found[1]) : null });
+      resolve({ status: request.status, text: request.responseText, arrived: found ? Number(found[1]) : null, other: request.getResponseHeader(SESSION) !== null });
     };
     request.send(data);
   });

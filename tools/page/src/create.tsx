@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Json, call, list } from "./api";
 import { t } from "./messages";
 import { bootable } from "./servers";
-import { has, link, may, remember, remembered, useData } from "./state";
+import { has, keep, kept, link, may, useData } from "./state";
 import { Command, Failure, Head, Share, Waiting, command, size } from "./ui";
 
 interface Draft {
@@ -26,13 +26,13 @@ export function createAgain(server: Json): void {
   };
 }
 
-/** The draft stays in this browser until it is sent, so nothing loses it. */
+/** The draft stays in this tab until it is sent or the session ends, so a reload does not lose it. */
 function loadDraft(): Draft {
   const given = next;
   next = null;
   if (given) return given;
   try {
-    return { ...EMPTY, ...JSON.parse(remembered("draft") || "{}") };
+    return { ...EMPTY, ...JSON.parse(kept("draft") || "{}") };
   } catch {
     return EMPTY;
   }
@@ -46,7 +46,7 @@ export function Create(): VNode {
   const change = (values: Partial<Draft>) => {
     set((old) => {
       const next = { ...old, ...values };
-      remember("draft", JSON.stringify({ ...next, data: "" }));
+      keep("draft", JSON.stringify({ ...next, data: "" }));
       return next;
     });
   };
@@ -88,7 +88,7 @@ export function Create(): VNode {
     setError(null);
     try {
       const made = await call("compute", "POST", "/servers", { server: bodyOf(draft, flavor), ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}) }, { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } });
-      remember("draft", "");
+      keep("draft", "");
       sent.set(made.server.id, draft);
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
     } catch (problem) {
@@ -144,7 +144,7 @@ export function Create(): VNode {
           {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
           <Failure error={error} />
           <button type="submit" class="primary big" disabled={busy || !draft.image || !draft.flavor}>{busy ? t("Working…") : draft.count > 1 ? `${t("Create servers")} (${draft.count})` : t("Create the server")}</button>
-          <button type="button" class="plain" onClick={() => { remember("draft", ""); set({ ...EMPTY, image: draft.image, flavor: draft.flavor }); }}>{t("Start again")}</button>
+          <button type="button" class="plain" onClick={() => { keep("draft", ""); set({ ...EMPTY, image: draft.image, flavor: draft.flavor }); }}>{t("Start again")}</button>
           <Command text={commandOf(draft, flavor, image)} />
         </aside>
       </form>

@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { type ApiError, type Json, all, call, list, upload } from "./api";
 import type { Kind } from "./listing";
 import { t } from "./messages";
-import { link, remember, remembered, shared, useData } from "./state";
+import { keep, kept, link, shared, useData } from "./state";
 import { type Action, ActionButtons, type Choice, Empty, Failure, Name, Share, Status, Table, Time, Waiting, command, size } from "./ui";
 import { Secret, freeServers } from "./choices";
 import { names } from "./servers";
@@ -43,10 +43,10 @@ export const images = (): Kind => ({
     run: async (_, values, progress) => {
       if (!values.file) throw new Error(t("Choose a file."));
       const image = await call("image", "POST", "/images", { name: values.name, disk_format: values.format, container_format: "bare", min_disk: Number(values.disk) || 0 });
-      remember(`upload.${image.id}`, mark(values.file));
+      keep(`upload.${image.id}`, mark(values.file));
       try {
         await upload(image.id, values.file, false, sending(progress));
-        remember(`upload.${image.id}`, "");
+        keep(`upload.${image.id}`, "");
       } catch (error) {
         // What the API refuses is of no use. What a lost connection has left goes on later.
         if ((error as ApiError).status) await call("image", "DELETE", `/images/${image.id}`).catch(() => undefined);
@@ -66,10 +66,10 @@ export const images = (): Kind => ({
       name: "resume", label: t("Go on with the upload"), rule: "image:upload_image", single: true, when: (row) => isOwn(row) && ["queued", "uploading", "saving"].includes(row.status),
       confirm: t("Choose the same file again. What has arrived is not sent twice."), fields: [{ name: "file", label: t("File"), kind: "file", required: true }],
       run: async (row, values, progress) => {
-        const known = remembered(`upload.${row.id}`);
+        const known = kept(`upload.${row.id}`);
         if (!values.file || (known && known !== mark(values.file))) throw new Error(t("This is another file than the one that was begun."));
         await upload(row.id, values.file, true, sending(progress));
-        remember(`upload.${row.id}`, "");
+        keep(`upload.${row.id}`, "");
       },
     },
     { name: "deactivate", label: t("Deactivate"), rule: "image:deactivate", when: (row) => isOwn(row) && row.status === "active", run: (row) => call("image", "POST", `/images/${row.id}/actions/deactivate`), command: (row) => command("openstack image set --deactivate", row.id) },

@@ -1,5 +1,6 @@
 // The stream of changes: which servers have changed, so that views read them again. Without it, views poll.
 import { useEffect, useState } from "preact/hooks";
+import { named } from "./api";
 
 /** Changed servers. `own`: of the session's project. Empty `ids`: more than can be named. */
 export interface Change {
@@ -45,7 +46,7 @@ function take(block: string): void {
 }
 
 async function read(signal: AbortSignal): Promise<number> {
-  const response = await fetch("events", { headers: { "X-Nova-Lite-Page": "1", Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal });
+  const response = await fetch("events", { headers: { ...named(), Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal });
   if (!response.ok || !response.body) return response.status;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -1,7 +1,7 @@
 // The page: log-in, navigation, and the view that the address names.
 import { type VNode, render } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, type Json, call, onExpired, send } from "./api";
+import { ApiError, type Json, call, onExpired, onOther, send } from "./api";
 import { Alerts } from "./alerts";
 import { aggregates, serverGroups } from "./groups";
 import { backups, policies } from "./backups";
@@ -14,7 +14,7 @@ import { LANGUAGES, language, setLanguage, t } from "./messages";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Server } from "./server";
 import { Servers } from "./servers";
-import { enter, has, link, may, place, remember, remembered, scope, sessionOf, shared, useConnection, useData, usePlace } from "./state";
+import { ForeignProjectError, type Session, addressed, enter, forget, has, inProject, isShown, link, may, place, remember, remembered, scope, sessionOf, shared, useConnection, useData, usePlace } from "./state";
 import { Dialog, Empty, Failure, Guard, Head, Waiting } from "./ui";
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
@@ -125,11 +125,6 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
   const live = useLive();
   const { data } = useData<Json[]>(async () => (await call("identity", "GET", "/auth/projects")).projects, ["projects", session.user.id]);
   const [theme, setTheme] = useState(remembered("theme"));
-  const change = async (project: string) => {
-    await enter(await scope(project));
-    location.hash = link(place().path[0] ?? "servers");
-    changed();
-  };
   const paint = (next: string) => {
     setTheme(next);
     remember("theme", next);
@@ -146,7 +141,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
   }, []);
   return (
     <div class="account">
-      <select aria-label={t("Project")} value={session.project?.id ?? ""} onChange={(event) => void change(event.currentTarget.value)}>
+      <select aria-label={t("Project")} value={session.project?.id ?? ""} onChange={(event) => location.assign(inProject(event.currentTarget.value, place().path[0] ?? "servers"))}>
         {(data ?? [session.project!]).map((project) => <option key={project.id} value={project.id}>{project.name}</option>)}
       </select>
       <details class="drop" ref={menu}>
@@ -228,7 +223,7 @@ const OUTCOMES = (): Record<string, string> => ({
 
 function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: string }): VNode {
   const [kind, setKind] = useState<"password" | "credential">("password");
-  const [name, setName] = useState(again ?? remembered("user"));
+  const [name, setName] = useState(again ?? "");
   const [password, setPassword] = useState("");
   const [domain, setDomain] = useState("Default");
   const [code, setCode] = useState("");
@@ -245,8 +240,8 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
     const totp = code.trim() ? { totp: { user: { ...user, passcode: code.trim() } } } : {};
     const identity = kind === "password" ? { methods: ["password", ...Object.keys(totp)], password: { user: { ...user, password } }, ...totp } : { methods: ["application_credential"], application_credential: { id: name, secret: password } };
     try {
-      await done(await send("POST", "session", { auth: { identity } }, { quiet: true }));
-      if (kind === "password") remember("user", name);
+      const scoped = again ? { scope: { project: { id: addressed() } } } : {};
+      await done(await send("POST", "session", { auth: { identity, ...scoped } }, { quiet: true }));
     } catch (problem) {
       setError(problem as Error);
       setPassword("");
@@ -271,7 +266,7 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
     setError(null);
     try {
       const body = await send("GET", "session", undefined, { quiet: true });
-      if (!body || body.token.user.name !== again) throw new Error("Nobody, or another user, has logged in.");
+      if (!body) throw new Error("Nobody, or another user, has logged in.");
       await done(body);
     } catch (problem) {
       setError(problem as Error);
@@ -304,55 +299,128 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   );
 }
 
+/** Tells the other tabs of this browser that its session may be another one. They ask which. */
+const tabs = new BroadcastChannel("nova_lite.session");
+
+/** Leave nothing of the session in this tab: neither in its document, nor where the way back leads. */
+function end(): void {
+  forget();
+  render(null, root);
+  location.replace(location.pathname);
+}
+
 function App(): VNode {
   const [state, set] = useState<"waiting" | "out" | "in">("waiting");
   const [failure, setFailure] = useState<Error | null>(null);
   const [expired, setExpired] = useState<{ user: string; resolve: () => void } | null>(null);
+  const [other, setOther] = useState<Session | null>(null);
   const [turn, again] = useState(0);
+  // All requests that find the session expired, or another one, wait for the same decision of the user.
+  const renewal = useRef<Promise<void> | null>(null);
+  const decision = useRef<{ made: Promise<void>; resolve: () => void } | null>(null);
+  const decided = () => {
+    setOther(null);
+    decision.current?.resolve();
+    decision.current = null;
+  };
+  const take = async (body: Json) => {
+    try {
+      await enter(body);
+    } catch (error) {
+      if (!(error instanceof ForeignProjectError)) throw error;
+      return setFailure(error);
+    }
+    set("in");
+    tabs.postMessage("");
+  };
   const begin = async () => {
     setFailure(null);
     try {
-      const [body, rights] = await Promise.all([send("GET", "session", undefined, { quiet: true }), send("GET", "rights", undefined, { quiet: true }).catch(() => null)]);
-      if (body) await enter(body, rights);
-      set(body ? "in" : "out");
+      const body = await send("GET", "session", undefined, { quiet: true });
+      if (body) return await take(body);
     } catch (error) {
-      if (error instanceof ApiError && [401, 404].includes(error.status)) set("out");
-      else setFailure(error as Error);
+      if (!(error instanceof ApiError && [401, 404].includes(error.status))) return setFailure(error as Error);
     }
+    forget();
+    set("out");
+  };
+  /** Compare the browser's session with this tab's. */
+  const look = async () => {
+    if (!shared.session || renewal.current) return;
+    let body: Json = null;
+    try {
+      body = await send("GET", "session", undefined, { quiet: true });
+    } catch (error) {
+      if ((error as ApiError).status !== 401) return decided();
+    }
+    if (!body) return end();
+    const found = sessionOf(body);
+    if (isShown(found)) return decided();
+    if (found.user.id !== shared.session.user.id) forget();
+    setOther(found);
   };
   useEffect(() => {
-    let waiting: Promise<void> | null = null;
     onExpired(() => {
-      // All requests that find the session expired wait for the same log-in.
-      waiting ??= new Promise<void>((resolve) => setExpired({ user: shared.session?.user.name ?? "", resolve: () => { waiting = null; resolve(); } }));
-      return waiting;
+      renewal.current ??= new Promise<void>((resolve) => setExpired({ user: shared.session?.user.name ?? "", resolve: () => { renewal.current = null; resolve(); } }));
+      return renewal.current;
     });
+    onOther(() => {
+      if (renewal.current) return renewal.current;
+      if (!decision.current) {
+        let resolve = () => undefined as void;
+        decision.current = { made: new Promise<void>((done) => { resolve = done; }), resolve: () => resolve() };
+        void look();
+      }
+      return decision.current.made;
+    });
+    tabs.onmessage = () => void look();
     void begin();
   }, []);
-  if (failure) return <div class="gate"><h1>nova_lite</h1><Failure error={failure} retry={begin} /></div>;
+  if (failure)
+    return (
+      <div class="gate">
+        <h1>nova_lite</h1>
+        {failure instanceof ForeignProjectError ? (
+          <>
+            <Failure error={failure} />
+            <a class="button" href={inProject(failure.session.project!.id)}>{t("Go on in")} {failure.session.project!.name}</a>
+          </>
+        ) : <Failure error={failure} retry={begin} />}
+      </div>
+    );
   if (state === "waiting") return <div class="gate"><Waiting /></div>;
   if (state === "out")
     return (
       <main class="gate">
         <h1><img src="icon.svg" alt="" width={34} height={34} /> nova_lite</h1>
-        <Login done={async (body) => { await enter(body); set("in"); }} />
+        <Login done={take} />
+      </main>
+    );
+  if (other && other.user.id !== shared.session!.user.id)
+    return (
+      <main class="gate">
+        <h1><img src="icon.svg" alt="" width={34} height={34} /> nova_lite</h1>
+        <p role="alert">{t("This browser's session is now that of")} {other.user.name}.</p>
+        <button type="button" class="primary big" onClick={end}>{t("Go on as")} {other.user.name}</button>
       </main>
     );
   const leave = async () => {
     try {
       await send("DELETE", "session", undefined, { quiet: true });
-    } finally {
-      shared.session = null;
-      location.hash = "";
-      set("out");
+    } catch (error) {
+      const { status } = error as ApiError;
+      if (status === 409) return look();
+      if (status !== 401) return setFailure(error as Error);
     }
+    tabs.postMessage("");
+    end();
   };
   const renewed = async (body: Json) => {
-    const project = shared.session?.project?.id;
-    const session = sessionOf(body);
-    await enter(project && session.project?.id !== project ? await scope(project) : body);
+    if (body.token.user.id !== shared.session!.user.id) throw new Error("Nobody, or another user, has logged in.");
+    await enter(body);
     expired?.resolve();
     setExpired(null);
+    tabs.postMessage("");
   };
   return (
     <>
@@ -362,10 +430,33 @@ function App(): VNode {
           <div class="body"><p>{t("The session has expired. Nothing that you have entered is lost.")}</p><Login done={renewed} again={expired.user} /></div>
         </Dialog>
       )}
+      {other && !expired && <Elsewhere session={other} done={() => { tabs.postMessage(""); decided(); }} />}
     </>
   );
 }
 
+/** Says that the session is in another project than this tab, and offers both ways. `done`: it is in this tab's again. */
+function Elsewhere({ session, done }: { session: Session; done: () => void }): VNode {
+  const [error, setError] = useState<Error | null>(null);
+  const own = shared.session!.project!;
+  const back = () => void scope(own.id).then(done, setError);
+  return (
+    <Dialog title={t("Another project")} close={() => undefined} locked>
+      <div class="body">
+        <p>{t("This browser's session is now in the project")} {session.project?.name ?? "–"}. {t("This tab shows the project")} {own.name}.</p>
+        <Failure error={error} />
+      </div>
+      <footer>
+        <button type="button" onClick={() => location.assign(session.project ? inProject(session.project.id, place().path[0] ?? "servers") : location.pathname)}>{t("Go on in")} {session.project?.name ?? "–"}</button>
+        <button type="button" class="primary" onClick={back}>{t("Switch back to")} {own.name}</button>
+      </footer>
+    </Dialog>
+  );
+}
+
+// A document that the browser has kept, and shows again on the way back, may be of another session.
+addEventListener("pageshow", (event) => event.persisted && location.reload());
+const root = document.getElementById("app")!;
 applyTheme();
 setLanguage(language(), false);
-render(<App />, document.getElementById("app")!);
+render(<App />, root);

@@ -1,6 +1,6 @@
 // What the whole page shares: session, rights, address, and preferences of this browser.
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { type Json, call, connection, send } from "./api";
+import { type Json, call, connection, send, show } from "./api";
 import { type Change, isLive, RESTING, watch } from "./live";
 
 export interface Session {
@@ -54,28 +54,51 @@ export function sessionOf(body: Json): Session {
   };
 }
 
-/** Take a session: with a project, or first move to one. */
-export async function enter(body: Json, known: Json = null): Promise<void> {
-  let session = sessionOf(body);
-  let rights = session.project ? known : null;
-  if (!session.project) {
-    const projects: Json[] = (await call("identity", "GET", "/auth/projects", undefined, { quiet: true })).projects;
-    const wanted = projects.find((project) => project.id === remembered("project")) ?? projects[0];
-    if (!wanted) throw new Error("This user has no role in any project. An administrator can add one.");
-    session = sessionOf(await scope(wanted.id));
+/** The project that the address names. */
+export const addressed = (): string => new URLSearchParams(location.search).get("project") ?? "";
+
+/** The page in a project, at a view. Another project is another document, in which nothing of the first one is left. */
+export const inProject = (project: string, ...path: string[]): string => `${location.pathname}?project=${encodeURIComponent(project)}${link(...path)}`;
+
+/** The project of the address is none of the user's. `session`: the one that the user has. */
+export class ForeignProjectError extends Error {
+  constructor(
+    message: string,
+    readonly session: Session,
+  ) {
+    super(message);
   }
-  rights ??= await send("GET", "rights", undefined, { quiet: true });
+}
+
+/** Take a session: in the project of the address, or in the session's own, or in the first one. */
+export async function enter(body: Json): Promise<void> {
+  let session = sessionOf(body);
+  show(session.user.id, session.project?.id ?? "");
+  const wanted = addressed();
+  if (!session.project || (wanted && wanted !== session.project.id)) {
+    const projects: Json[] = (await call("identity", "GET", "/auth/projects", undefined, { quiet: true })).projects;
+    const found = wanted ? projects.find((project) => project.id === wanted) : projects[0];
+    if (!found && session.project) throw new ForeignProjectError("You have no role in the project of this address, or there is none.", session);
+    if (!found) throw new Error("This user has no role in any project. An administrator can add one.");
+    session = sessionOf(await scope(found.id));
+    show(session.user.id, found.id);
+  }
+  const rights = await send("GET", "rights", undefined, { quiet: true });
   shared.session = session;
   shared.rules = new Set(rights.rules);
   shared.operations = rights.operations;
   shared.consoles = new Set(rights.consoles ?? []);
-  remember("project", session.project?.id ?? "");
+  forget(`${PREFIX}${session.user.id}.`);
+  history.replaceState(null, "", `${location.pathname}?project=${encodeURIComponent(session.project!.id)}${location.hash}`);
 }
+
+/** Whether a description of the browser's session is of the user and the project of this tab. */
+export const isShown = (session: Session): boolean => session.user.id === shared.session?.user.id && session.project?.id === shared.session.project?.id;
 
 export const scope = (project: string): Promise<Json> =>
   send("POST", "session", { auth: { identity: { methods: ["token"] }, scope: { project: { id: project } } } }, { quiet: true });
 
-// --- preferences
+// --- preferences: of the browser, and known to all of its users
 
 export function remembered(name: string): string {
   try {
@@ -93,7 +116,39 @@ export function remember(name: string, value: string): void {
   }
 }
 
-// --- the address: #/servers/ID/tab?q=web
+// --- what a user has begun: it is of the user and the project, in this tab, and ends with the session
+
+const PREFIX = "nova_lite.";
+const keyOf = (name: string): string => `${PREFIX}${shared.session?.user.id}.${shared.session?.project?.id}.${name}`;
+
+export function kept(name: string): string {
+  try {
+    return sessionStorage.getItem(keyOf(name)) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+export function keep(name: string, value: string): void {
+  try {
+    if (value) sessionStorage.setItem(keyOf(name), value);
+    else sessionStorage.removeItem(keyOf(name));
+  } catch {
+    // A browser without storage forgets.
+  }
+}
+
+/** Forget what was begun, but not what has a prefix. Earlier versions kept drafts, names and uploads of users longer. */
+export function forget(except = ""): void {
+  try {
+    for (const name of Object.keys(sessionStorage)) if (name.startsWith(PREFIX) && !(except && name.startsWith(except))) sessionStorage.removeItem(name);
+    for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX) && !["theme", "language"].includes(name.slice(PREFIX.length))) localStorage.removeItem(name);
+  } catch {
+    // A browser without storage has nothing.
+  }
+}
+
+// --- the address: ?project=ID#/servers/ID/tab?q=web
 
 export interface Place {
   path: string[];

@@ -21,12 +21,14 @@ class PageClient:
         self.world = world
         self.base = base
         self.cookie = ""
+        self.session = ""
 
     def __call__(self, method: str, path: str, body: Any = None, marked: bool = True, **headers: str) -> webob.Response:
         request = webob.Request.blank(path, method=method, base_url=self.base)
         request.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
         if marked:
             request.headers[sessions.MARK] = "1"
+            request.headers.setdefault(sessions.SESSION, self.session)
         if self.cookie:
             request.headers["Cookie"] = self.cookie
         if body is not None:
@@ -35,6 +37,9 @@ class PageClient:
         response = request.get_response(self.world.app("page"))
         if "Set-Cookie" in response.headers:
             self.cookie = response.headers["Set-Cookie"].partition(";")[0]
+        if method == "POST" and path == "/session" and response.status_code == 201:
+            token = response.json["token"]
+            self.session = f"{token['user']['id']}/{token.get('project', {}).get('id', '')}"
         return response
 
     def log_in(self, name: str = "alice", password: str | None = None) -> webob.Response:

@@ -200,8 +200,8 @@ def site(world: World) -> Iterator[HttpSite]:
 def follow(site: HttpSite, page: PageClient) -> Iterator[str]:
     """Yield what a stream sends, as it comes."""
     with site.connect() as sock:
-        head = f"GET /events HTTP/1.1\r\nHost: cloud\r\nX-Nova-Lite-Page: 1\r\nCookie: {page.cookie}\r\n\r\n"
-        sock.sendall(head.encode())
+        head = "GET /events HTTP/1.1\r\nHost: cloud\r\nX-Nova-Lite-Page: 1\r\n"
+        sock.sendall(f"{head}X-Nova-Lite-Session: {page.session}\r\nCookie: {page.cookie}\r\n\r\n".encode())
         while data := sock.recv(65536):
             yield data.decode()
 

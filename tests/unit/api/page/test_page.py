@@ -177,6 +177,72 @@ def shared_page(tmp_path_factory: pytest.TempPathFactory, hashes: dict[str, str]
     return PageClient(World(tmp_path_factory.mktemp("page"), hashes, "auth_strategy = standalone\n"))
 
 
+# --- one cookie, several tabs
+
+PATHS = ["/api/compute/v2.1/servers", "/api/identity/v3/auth/projects", "/rights", "/events", "/daemons"]
+
+
+def in_ops(page: PageClient, world: World) -> dict[str, object]:
+    """Give alice a role in a second project. Return the body of the request that changes to it."""
+    with world.users.changing() as content:
+        alice = next(user for user in content.users if user.name == "alice")
+        directory.grant(alice, world.ops, "reader")
+    return {"auth": {"identity": {"methods": ["token"]}, "scope": {"project": {"id": world.ops.id}}}}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_request_for_another_project_than_the_session_is_refused(page: PageClient, world: World, path: str) -> None:
+    page.log_in()
+    first = page.session
+    assert page("POST", "/session", in_ops(page, world)).status_code == 201
+    response = page("GET", path, X_Nova_Lite_Session=first)
+    assert response.status_code == 409
+    assert response.headers["X-Nova-Lite-Session"] == "other"
+    message = response.json["error"]["message"]
+    assert message == "This browser's session is now in another project. Switch back, or reload the page."
+    assert page("POST", path, {}, X_Nova_Lite_Session=first).status_code in (404, 409)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_request_of_another_user_than_the_session_is_refused(page: PageClient, path: str) -> None:
+    page.log_in()
+    first = page.session
+    page.log_in("admin")
+    response = page("GET", path, X_Nova_Lite_Session=first)
+    assert response.status_code == 409
+    assert response.json["error"]["message"] == "This browser's session is now another user's. Reload the page."
+    change = {"auth": {"identity": {"methods": ["token"]}, "scope": {"project": {"id": page.world.demo.id}}}}
+    assert page("POST", "/session", change, X_Nova_Lite_Session=first).status_code == 409
+    assert page("DELETE", "/session", X_Nova_Lite_Session=first).status_code == 409
+    assert page("GET", "/session").json["token"]["user"]["name"] == "admin"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_request_that_names_no_session_is_refused(page: PageClient, path: str) -> None:
+    page.log_in()
+    response = page("GET", path, X_Nova_Lite_Session="")
+    assert response.status_code == 400
+    assert "X-Nova-Lite-Session" in response.json["error"]["message"]
+    assert "Reload the page." in response.json["error"]["message"]
+
+
+def test_user_changes_the_project_and_logs_out_in_a_tab_of_another_project(page: PageClient, world: World) -> None:
+    page.log_in()
+    first = page.session
+    page("POST", "/session", in_ops(page, world))
+    back = {"auth": {"identity": {"methods": ["token"]}, "scope": {"project": {"id": world.demo.id}}}}
+    assert page("POST", "/session", back, X_Nova_Lite_Session=first).status_code == 201
+    page("POST", "/session", in_ops(page, world))
+    assert page("DELETE", "/session", X_Nova_Lite_Session=first).status_code == 204
+
+
+def test_ids_of_a_session_are_compared_decoded(page: PageClient) -> None:
+    page.log_in()
+    user, _, project = page.session.partition("/")
+    encoded = "".join(f"%{ord(char):02x}" for char in user)
+    assert page("GET", "/rights", X_Nova_Lite_Session=f"{encoded}/{project}").status_code == 200
+
+
 # --- the way to the APIs
 
 

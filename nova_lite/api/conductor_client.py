@@ -1,4 +1,4 @@
-"""The conductor client of an API process: batches creates and reads, shares objects, and caches flavors.
+"""The conductor client of an API process: batches reads, shares objects, and caches flavors.
 
 `ApiConductorClient` defines the methods that do more than send one message. `connect` adds all others.
 """
@@ -18,9 +18,6 @@ from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.conductor.rpcapi import ConductorRPC, ConductorTexts
 from nova_lite.objects import (
-    BatchedCreate,
-    CreateRequest,
-    CreateResult,
     Flavor,
     Instance,
     InstanceFilters,
@@ -28,9 +25,6 @@ from nova_lite.objects import (
 )
 
 T = TypeVar("T")
-
-#: Longest user data, in characters, of a create that is batched: `max_batch` of them have to fit into one message.
-MAX_USER_DATA = 4096
 
 #: Memory for instances and flavors that requests share. About a thousand instances.
 MAX_INSTANCE_BYTES, MAX_FLAVOR_BYTES = 16 * 2**20, 2 * 2**20
@@ -76,38 +70,17 @@ class ApiConductorClient(ConductorRPC):
         self,
         client: ConductorRPC,
         flavor_cache_seconds: float,
-        batch_creates: bool,
         timing: ApiTiming,
         texts: ConductorTexts | None,
     ) -> None:
         self._client = client
         self._reader: _Reader = client if texts is None else _SharingReader(texts)
-        self._batch_creates = batch_creates
-        self._creates: Batcher[tuple[RequestContext, CreateRequest], CreateResult | None] = Batcher(
-            self._create_batch, timing.create_batches
-        )
         self._reads: Batcher[tuple[RequestContext, str], Instance] = Batcher(self._read_batch, timing.read_batches)
         self._list_limits = timing.list_batches
         self._lists_lock = threading.Lock()
         #: The batcher of each list, and the number of its callers.
         self._lists: dict[Hashable, tuple[Batcher[RequestContext, list[Instance]], list[None]]] = {}
         self._flavors = FlavorCache(flavor_cache_seconds)
-
-    # --- batched: creates
-
-    def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
-        if self._batch_creates and _is_small(request):
-            result = self._creates.submit((context, request))
-            if result is not None:
-                return result
-        return self._client.create_instances(context, request)
-
-    def _create_batch(self, requests: list[tuple[RequestContext, CreateRequest]]) -> list[CreateResult | None]:
-        """Send creates as one message. The caller of a None sends its create alone, which tells why it is refused."""
-        if len(requests) == 1:
-            return [self._client.create_instances(*requests[0])]
-        creates = [BatchedCreate(context=context.to_rpc(), request=request) for context, request in requests]
-        return self._client.create_instances_batch(requests[0][0], creates)
 
     # --- batched: reads
 
@@ -258,16 +231,11 @@ _Reader: TypeAlias = ConductorRPC | _SharingReader
 def connect(
     client: ConductorRPC,
     flavor_cache_seconds: float,
-    batch_creates: bool = True,
     timing: ApiTiming = TIMING.api,
     texts: ConductorTexts | None = None,
 ) -> ApiConductorClient:
     """Return the client of an API process. ``client`` and ``texts`` send the messages."""
-    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, batch_creates, timing, texts)
-
-
-def _is_small(request: CreateRequest) -> bool:
-    return request.max_count == 1 and not request.injected_files and len(request.user_data or "") <= MAX_USER_DATA
+    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, timing, texts)
 
 
 def _visible(instance: Instance | None, query: InstanceQuery) -> Instance | Exception:

@@ -46,10 +46,9 @@ class ConductorTiming:
 
     #: Creates of one transaction, and how long they wait for each other.
     create_batches: BatchLimits = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
-    #: Time after a create during which the next one counts as following in quick succession.
-    dispatch_quiet_period: float = 0.05
-    #: Time that a batch of accepted creates waits at most for more.
-    dispatch_max_delay: float = 0.25
+    #: Requests to schedule builds. A lone build costs several times its share of a batch, so requests that arrive in
+    #: quick succession wait for more of them. One that arrives alone does not wait.
+    build_batches: BatchLimits = BatchLimits(overlap_after=0.25, max_delay=0.25, quiet_period=0.05)
     #: A heartbeat that may wait does so for half a second, since hosts send them at random times.
     heartbeat_batches: BatchLimits = BatchLimits(max_delay=0.5, max_batch=64, max_in_flight=None)
     #: Time after which a heartbeat is written in full at the latest. This updates what rows derive from anything but

@@ -98,12 +98,17 @@ class Worker(service.Daemon):
         conductor = conductor_client.connect(
             rpc.proxy(ConductorRPC, throttled),
             self.conf.api.flavor_cache_seconds,
-            # Neutron is called for each create first, one by one.
-            batch_creates=self.conf.network.backend != "neutron",
             texts=rpc.proxy(ConductorTexts, throttled),
         )
         compute = rpc.proxy(ComputeRPC, self._transport)
-        self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
+        self._compute.connect(
+            conductor,
+            compute,
+            load_backend(self.conf, conductor),
+            _volumes(self.conf, conductor),
+            # Neutron is called for each create first, one by one.
+            batch_creates=self.conf.network.backend != "neutron",
+        )
         recorder.of(self.conf, self._compute).start()
         self.serve_health(self._transport, self._number)
         if any(site.tls is not None for site in self._sites):

@@ -30,6 +30,7 @@ from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import (
     VIF,
     ActionCommand,
+    BatchedCreate,
     BatchedDelete,
     CreateRequest,
     CreateResult,
@@ -49,6 +50,9 @@ T = TypeVar("T")
 #: Total attempts of a call that times out. The request id makes a repeated call harmless.
 ATTEMPTS = 2
 
+#: Longest user data, in characters, of a create that is batched: `max_batch` of them have to fit into one message.
+MAX_USER_DATA = 4096
+
 
 class API:
     """Operations on servers.
@@ -56,6 +60,7 @@ class API:
     - ``conductor``, ``compute``: the RPC clients.
     - ``images``: the image backend.
     - ``volumes``: requests to Cinder in the user's name. None: the conductor owns the volumes.
+    - ``batch_creates``: creates that wait at the same time share messages.
 
     `connect` sets them after a fork, when the process may open connections.
     """
@@ -64,9 +69,13 @@ class API:
     compute: ComputeRPC
     images: ImageBackend
     volumes: UserVolumes | None = None
+    batch_creates: bool = True
 
     def __init__(self, timing: ApiTiming = TIMING.api) -> None:
         self.timing = timing
+        self._creates: Batcher[tuple[RequestContext, CreateRequest], CreateResult | None] = Batcher(
+            self._create_batch, timing.create_batches
+        )
         self._deletes: Batcher[tuple[RequestContext, str], bool] = Batcher(self._delete_batch, timing.delete_batches)
 
     def connect(
@@ -75,11 +84,13 @@ class API:
         compute: ComputeRPC,
         images: ImageBackend,
         volumes: UserVolumes | None = None,
+        batch_creates: bool = True,
     ) -> None:
         self.conductor = conductor
         self.compute = compute
         self.images = images
         self.volumes = volumes
+        self.batch_creates = batch_creates
 
     def create(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Request new servers. They have the status BUILD, and later become ACTIVE or ERROR."""
@@ -94,13 +105,42 @@ class API:
         if image_ids:
             images = self.images.describe(context, list(dict.fromkeys(image_ids)))
             request = msgspec.structs.replace(request, images=images)
+        if self.batch_creates and self._is_small(request):
+            result = self._creates.submit((context, request))
+            if result is not None:
+                return result
         result = _call_with_retry(lambda: self.conductor.create_instances(context, request))
         if self.volumes is not None and not result.earlier:
             self.volumes.create(context, result.instances)
-        uuids = [instance.uuid for instance in result.instances]
-        if not result.dispatched:
-            _send_wake_up("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
+        self._build(context, [result])
         return result
+
+    def _is_small(self, request: CreateRequest) -> bool:
+        needs_cinder = self.volumes is not None and bool(request.block_devices)
+        is_short = not request.injected_files and len(request.user_data or "") <= MAX_USER_DATA
+        return request.max_count == 1 and is_short and not needs_cinder
+
+    def _create_batch(self, requests: list[tuple[RequestContext, CreateRequest]]) -> list[CreateResult | None]:
+        """Request servers by one message, and their builds by another one.
+
+        Return None for a create that its caller has to request alone, which tells why it is refused.
+        """
+        first, request = requests[0]
+        results: list[CreateResult | None]
+        if len(requests) == 1:
+            results = [_call_with_retry(lambda: self.conductor.create_instances(first, request))]
+        else:
+            creates = [BatchedCreate(context=context.to_rpc(), request=request) for context, request in requests]
+            results = _call_with_retry(lambda: self.conductor.create_instances_batch(first, creates))
+        accepted = [(context, result) for (context, _), result in zip(requests, results, strict=True) if result]
+        if accepted:
+            self._build(accepted[0][0], [result for _, result in accepted])
+        return results
+
+    def _build(self, context: RequestContext, results: list[CreateResult]) -> None:
+        """Have a conductor schedule new servers. ``context``: of the first one."""
+        uuids = [instance.uuid for result in results for instance in result.instances]
+        _send_wake_up("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
 
     def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         """Request an operation of `nova_lite.operations`. Return its first command.

@@ -25,7 +25,6 @@ from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints, Po
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
 from nova_lite.conductor.engine.build_reports import BuildReports
 from nova_lite.conductor.engine.cinder import CinderDriver
-from nova_lite.conductor.engine.dispatcher import ActionDispatcher
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.reconciler import Reconciler
@@ -89,9 +88,6 @@ class ConductorManager:
         filter_queries = FilterQueries(self.db, timing.conductor)
         scheduling = Scheduling(self.engine, scheduler, self.host_publisher, filter_queries)
         self.cinder = CinderDriver(self.engine, cinder, timing.conductor)
-        self.dispatcher = ActionDispatcher(
-            lambda requests: self.engine.guarded(lambda: scheduling.place(requests)), timing.conductor
-        )
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
         self.stored_backups = StoredBackups(self.engine, load_repositories(conf), timing.conductor)
         self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor, self.stored_backups)
@@ -106,9 +102,9 @@ class ConductorManager:
         self.survival_check = SurvivalCheck(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
+            CreateEndpoints(self.db, conf, network_backend, timing.conductor),
             ActionEndpoints(self.engine, attacher),
-            BuildReports(self.engine, scheduling, conductor, rights.require_for_build),
+            BuildReports(self.engine, scheduling, conductor, rights.require_for_build, timing.conductor),
             rights,
             InstanceEndpoints(self.engine),
             PortEndpoints(self.engine) if network_backend.has_remote_ports else NetworkServiceEndpoints(self.engine),
@@ -130,10 +126,9 @@ class ConductorManager:
         )
 
     def start(self) -> None:
-        """Start the threads that publish changes, dispatch actions after commits, and deliver notifications."""
+        """Start the threads that publish changes and deliver notifications."""
         self.notifications.start()
         self.host_publisher.start()
-        self.dispatcher.start()
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         """Yield the metrics of open actions, hosts, heartbeats, the database's nodes, and its connection pool."""
@@ -196,7 +191,6 @@ class ConductorManager:
         self.engine.stop()
         self.filter_publisher.stop()
         self.host_publisher.stop()
-        self.dispatcher.stop()
         self.notifications.close()
         self.db.close()
 

@@ -196,12 +196,6 @@ def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Ite
     uow.change(taken.values(lease_owner=owner, lease_expires_at=until, updated_at=utcnow()))
 
 
-def take(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
-    """Lease a newly opened action to ``owner``."""
-    action.lease_owner = owner
-    extend(uow, conf, action)
-
-
 def leased(
     uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str
 ) -> list[tuple[InstanceAction, Instance]]:

@@ -88,16 +88,11 @@ class BatchedDelete(msgspec.Struct, kw_only=True):
 
 
 class CreateResult(msgspec.Struct, kw_only=True):
-    """Instances of an accepted create.
-
-    ``earlier``: an earlier request with the same idempotency key made them. ``dispatched``: the conductor schedules
-    them without a wake-up.
-    """
+    """Instances of an accepted create. ``earlier``: an earlier request with the same idempotency key made them."""
 
     reservation_id: str
     instances: list[Instance]
     earlier: bool = False
-    dispatched: bool = msgspec.field(default=False, name="driven")
 
 
 class Reimage(msgspec.Struct, kw_only=True):

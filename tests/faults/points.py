@@ -175,8 +175,7 @@ def of(row: operations.Operation) -> Points:
     parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
     for step in row.steps:
         if step.only_if is None:
-            driven = row is operations.CREATE and isinstance(step, operations.ScheduleStep)
-            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice, driven))
+            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice))
     return join(*parts)
 
 
@@ -285,12 +284,11 @@ def _of_work(request: str, accepted: str, command: str, effect: str) -> Points:
     }
 
 
-def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: bool = False) -> Points:
+def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Points:
     """Return the points of a step.
 
     ``sender``: the daemon whose message starts it. A step that is only recorded belongs to the previous transaction.
-    ``claimed``: a build already has its interfaces, as with built-in networks, and requests none. ``driven``: the
-    conductor that accepted the action has leased it to itself.
+    ``claimed``: a build already has its interfaces, as with built-in networks, and requests none.
     """
     if isinstance(step, operations.ScheduleStep):
         placed = {
@@ -298,7 +296,7 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: 
             SCHEDULER: around(f"handle/{SELECT}", f"handle/{NEW_STATES}"),
         }
         nudged = {sender: around(f"send/{NUDGE}"), CONDUCTOR: around(f"handle/{NUDGE}", f"commit/{LEASE}")}
-        return placed if driven else join(nudged, placed)
+        return join(nudged, placed)
     if isinstance(step, operations.ImageStep):
         return of_image(step.verb)
     if isinstance(step, operations.SnapshotStep):

@@ -193,6 +193,7 @@ FAULTS = [
     ("create 1", "compute-*", "fence/after", "kill"),
     ("create 1", "compute-*", "domain/spawn/after", "kill pause"),
     ("create 1", "compute-*", "send/finish_build/before", "kill"),
+    ("create 1", "api", "send/build_instances/before", "drop duplicate"),
     ("create 1", "conductor*", "send/build_and_run_instance/before", "drop duplicate"),
     ("create 1", "conductor*", "commit/finish_build/after", "kill"),
     ("delete", "compute-*", "fence/after", "kill"),

@@ -43,7 +43,7 @@ def confirmation() -> None:
                 self.engine.transitions.retry_from(act, operations.SCHEDULE, "it is silent", "")
 
         self.db.write(again)
-        self.scheduling.run(item.context, [item.instance_uuid])
+        self.scheduling.run([(item.context, [item.instance_uuid])])
 
     Reconciler._repeat_step = move  # type: ignore[method-assign]
 

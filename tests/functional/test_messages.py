@@ -8,6 +8,7 @@ from tests.functional.listener import Listener
 BOOT = {
     ("call", "create_instances"): 1,
     ("reply", "create_instances"): 1,
+    ("cast", "build_instances"): 1,
     ("call", "select_destinations"): 1,
     ("reply", "select_destinations"): 1,
     ("fanout", "update_host_states"): 1,
@@ -26,7 +27,7 @@ def test_boot_needs_these_messages_only(tidy: Cloud) -> None:
         wait_for("the build has finished", lambda: ("reply", "finish_build") in heard.messages)
         sent = heard.requested()
     assert dict(sent) == BOOT
-    assert sum(sent.values()) == 8
+    assert sum(sent.values()) == 9
 
 
 def test_delete_needs_one_call_one_cast_and_one_report(tidy: Cloud) -> None:

@@ -16,7 +16,9 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import objects
 from nova_lite.base import exceptions
+from nova_lite.base.batching import BatchLimits
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.endpoints.actions import ActionEndpoints
 from nova_lite.conductor.engine import scheduling
 from nova_lite.conductor.engine.build_reports import BuildReports
@@ -179,6 +181,7 @@ class World:
             placing,
             self.conductor,  # type: ignore[arg-type]
             SiteRights(self.engine, None).require_for_build,
+            ConductorTiming(build_batches=BatchLimits()),  # each message is handled at once
         )
         self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.actions, building)
         self.reports = Parts(self.actions, building, DomainChecks(self.engine))

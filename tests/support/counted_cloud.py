@@ -47,9 +47,8 @@ class Cloud:
 
 
 def serve(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: ConductorManager) -> Cloud:
-    """Return a world of one host, a flavor, an image and a network. Accepted requests are dispatched at once."""
+    """Return a world of one host, a flavor, an image and a network."""
     served = Cloud()
-    manager.dispatcher.start(lambda run: run())
     bus.serve(
         rpc.Endpoint(
             SchedulerRPC,
@@ -74,11 +73,18 @@ def serve(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: Condu
 
 
 def create(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> list[str]:
+    """Create servers, and have their builds scheduled, as the API does."""
+    context, uuids = accept(conductor, image, count)
+    conductor.build_instances(context, uuids)
+    return uuids
+
+
+def accept(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> tuple[RequestContext, list[str]]:
+    """Create servers, and schedule nothing."""
     context = make.context()
     request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=image.id, min_count=count, max_count=count)
     result = conductor.create_instances(context, request)
-    assert result.dispatched
-    return [instance.uuid for instance in result.instances]
+    return context, [instance.uuid for instance in result.instances]
 
 
 def finish(conductor: ConductorRPC, build: BuildRequest) -> None:

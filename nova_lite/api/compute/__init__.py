@@ -9,5 +9,5 @@ A handler runs after the dispatcher has enforced its policy rule and validated t
 most requests once, and returns a view.
 
 Shared parts: `schema_types`, `view_helpers`; `ssh_keys` and `certificates` for key pairs.
-`nova_lite.api.conductor_client` batches creates and reads, and caches flavors.
+`nova_lite.api.conductor_client` batches reads and caches flavors. `nova_lite.compute.api` batches creates and deletes.
 """

@@ -4,7 +4,8 @@ The path of one action, for example a pause:
 
 1. Accept (`accept`): check the server's state, write the action's row, and plan the first step. The reply is the
    command.
-2. Dispatch: the API sends the command to the host. Creates are placed by `dispatcher` and `scheduling` before.
+2. Wake-up: the API sends the command to the host. If a host has to be chosen first, the API sends `build_instances` to
+   a conductor, whose `scheduling` does that and sends the command.
 3. Report (`command_reports`, `build_reports`): the host has carried out the command, or has failed.
 4. Next step (`advance`): record the step and plan the next one, whose command is sent after the commit.
 5. Done: after the last step the action is closed. After a failure `compensate` runs the undos of the steps instead.

@@ -16,6 +16,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.context import ActionContext, begun, requested_networks
 from nova_lite.conductor.engine.engine import ActionEngine
@@ -32,6 +33,9 @@ LOG = logging.getLogger(__name__)
 
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.1)
 
+#: Builds that are scheduled together, if more than one message is in the batch.
+MAX_BATCH = 64
+
 
 class BuildReports:
     """RPC methods of builds.
@@ -46,6 +50,7 @@ class BuildReports:
         scheduling: Scheduling,
         conductor: ConductorRPC,
         require_site: Callable[[str], None],
+        timing: ConductorTiming = TIMING.conductor,
     ) -> None:
         self.engine = engine
         self._require_site = require_site
@@ -54,13 +59,28 @@ class BuildReports:
         self.conf = engine.conf
         self.network = engine.network
         self.conductor = conductor
+        self._starts: Batcher[tuple[RequestContext, list[str]], None] = Batcher(self._schedule, timing.build_batches)
         self._reports: Batcher[BuildResult, bool] = Batcher(self._settle, LIMITS)
 
     # --- start
 
     def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        """Schedule these builds now, unless another conductor has leased them."""
-        self.scheduling.run(context, instance_uuids)
+        """Schedule these builds now, unless another conductor has leased them.
+
+        Builds of requests that arrive meanwhile, from any API, are scheduled together.
+        """
+        self._starts.submit((context, instance_uuids))
+
+    def _schedule(self, requests: list[tuple[RequestContext, list[str]]]) -> list[None]:
+        """Schedule the builds of several messages, about `MAX_BATCH` at a time. Those of one message stay together."""
+        batch: list[tuple[RequestContext, list[str]]] = []
+        for request in requests:
+            if sum(len(uuids) for _, uuids in (*batch, request)) > MAX_BATCH and batch:
+                self.scheduling.run(batch)
+                batch = []
+            batch.append(request)
+        self.scheduling.run(batch)
+        return [None] * len(requests)
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         """Record that a host has started a build, and return the instance's interfaces.

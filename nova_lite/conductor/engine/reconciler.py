@@ -150,8 +150,8 @@ class Reconciler:
             metrics.ACTION_RETRIES.labels(item.kind, item.step).inc()
         to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
-            uuids = [item.instance_uuid for item in to_schedule]
-            self._scheduling.run("", [self._guarded(lambda: self.scheduling.run(to_schedule[0].context, uuids, owner))])
+            requests = [(item.context, [item.instance_uuid]) for item in to_schedule]
+            self._scheduling.run("", [self._guarded(lambda: self.scheduling.run(requests, owner))])
         fences: dict[str, list[Callable[[], None]]] = {}
         for item in due:
             if item.step == operations.SCHEDULE:

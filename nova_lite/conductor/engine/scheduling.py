@@ -8,7 +8,7 @@ schedules the action later.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,7 +30,7 @@ from nova_lite.conductor.engine.ports import HandlerLookup
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.db import actions, claims, networks, server_groups
-from nova_lite.db.engine import UnitOfWork, translate
+from nova_lite.db.engine import UnitOfWork, is_isolated
 from nova_lite.db.models import InstanceAction
 from nova_lite.objects import (
     ActionCommand,
@@ -85,10 +85,15 @@ class Scheduling:
         self.filters = filters
         tracing.batches(self, "place", operations.SCHEDULE)
 
-    def run(self, context: RequestContext, instance_uuids: Iterable[str], owner: str | None = None) -> None:
-        """Schedule the open actions of these instances. ``owner``: holds their leases already; None: lease them."""
-        token = owner or actions.new_owner()
-        self.place(self.db.write(self._lease, context, token, list(instance_uuids), owner is not None))
+    def run(self, requests: Sequence[tuple[RequestContext, list[str]]], owner: str | None = None) -> None:
+        """Schedule the open actions of these instances together.
+
+        ``requests``: instances, with the context of the message that names them. ``owner``: holds their leases already;
+        None: lease them.
+        """
+        contexts: dict[str | None, RequestContext] = {context.request_id: context for context, _ in requests}
+        uuids = [instance_uuid for _, instance_uuids in requests for instance_uuid in instance_uuids]
+        self.place(self._leased(contexts, list(dict.fromkeys(uuids)), owner))
 
     def place(self, requests: list[PlacementRequest]) -> None:
         """Ask the scheduler for hosts, claim places there, and send the commands, for all requests together."""
@@ -230,13 +235,40 @@ class Scheduling:
 
     # --- lease
 
-    def _lease(
-        self, uow: UnitOfWork, context: RequestContext, token: str, instance_uuids: list[str], leased: bool
+    def _leased(
+        self, contexts: Mapping[str | None, RequestContext], instance_uuids: list[str], owner: str | None
     ) -> list[PlacementRequest]:
-        if not leased:
+        """Lease the actions of these instances in one transaction. If a corrupt row prevents that, lease each alone."""
+        try:
+            return self.db.write(self._lease, contexts, instance_uuids, owner)
+        except Exception as error:
+            if len(instance_uuids) < 2 or not is_isolated(error):
+                raise
+            LOG.warning("Builds are leased one by one, because a row is corrupt: %r", error)
+        leased: list[PlacementRequest] = []
+        for instance_uuid in instance_uuids:
+
+            def lease(instance_uuid: str = instance_uuid) -> None:
+                leased.extend(self.db.write(self._lease, contexts, [instance_uuid], owner))
+
+            self.engine.guarded(lease)
+        return leased
+
+    def _lease(
+        self,
+        uow: UnitOfWork,
+        contexts: Mapping[str | None, RequestContext],
+        instance_uuids: list[str],
+        owner: str | None,
+    ) -> list[PlacementRequest]:
+        token = owner or actions.new_owner()
+        if owner is None:
             actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
-        found = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
-        return [placement_request_of(uow, context, action, row) for action, row in found]
+        requests = []
+        for action, row in actions.leased(uow, token, instance_uuids, operations.SCHEDULE):
+            context = contexts.get(action.request_id) or ActionContext(uow, row, action).context
+            requests.append(placement_request_of(uow, context, action, row))
+        return requests
 
     # --- record
 
@@ -275,7 +307,7 @@ class Scheduling:
         try:
             return self.db.write(self._claim, requests, destinations)
         except Exception as error:
-            if isinstance(translate(error), exceptions.DatabaseUnavailable):
+            if not is_isolated(error):
                 raise
             LOG.warning("Places are claimed for one request after the other, one of them cannot be: %r", error)
         placed: list[Placed] = []

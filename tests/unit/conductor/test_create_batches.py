@@ -146,7 +146,7 @@ def test_private_flavor_is_usable_by_all_projects_with_access(
     for project in ("p1", "p2"):
         db.write(flavor_access.add, make.ADMIN, "2", project, False)
     accepted = db.write(create._create_instances, [incoming(image, item, item, "2") for item in ("p1", "p2")])
-    assert [result.instances[0].project_id for result, _ in accepted] == ["p1", "p2"]
+    assert [result.instances[0].project_id for result in accepted] == ["p1", "p2"]
 
 
 def test_batched_creates_are_limited_by_project(db: Database, create: CreateEndpoints, image: objects.Image) -> None:

@@ -18,17 +18,17 @@ from nova_lite.objects import (
     InstanceFilters,
 )
 from tests.support import make
-from tests.support.counted_cloud import Cloud, create, finish, report, serve
+from tests.support.counted_cloud import Cloud, accept, create, finish, report, serve
 from tests.support.statements import counting
 
 ME = make.context()
 
-#: Statements of one create: 10 to accept it and lease its action, 11 to claim a host and addresses, 3 for the report.
-BOOT = 24
+#: Statements of one create: 10 to accept it, 2 to lease its action, 11 to claim a host and addresses, 3 for the report.
+BOOT = 26
 #: Statements of its delete: 5 to accept it, 8 for the report.
 DELETE = 13
-#: Statements of claims in one batch: once, and for each claim.
-TOGETHER = 8
+#: Statements of leases and claims in one batch: once, and for each claim.
+TOGETHER = 10
 OF_EACH = 3
 #: Statements of build reports in one batch, however many: all rows are locked, then written.
 SETTLED = 3
@@ -121,29 +121,24 @@ def test_statements_of_a_boot_and_a_delete(
         command = conductor.accept_action(make.context(), uuid, "delete", {})
         conductor.finish_action(make.ADMIN, "h1", command.action_id, 0, None, "", command.sequence)
     assert [item.uuid for item in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
-    assert (boot.transactions, len(boot.statements)) == (3, BOOT), boot.statements
+    assert (boot.transactions, len(boot.statements)) == (4, BOOT), boot.statements
     assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements
     with counting() as announced:
         announce()
     assert len(announced.statements) == ANNOUNCEMENT, announced.statements
 
 
-def test_waiting_boots_are_placed_by_one_transaction(
+def test_boots_of_one_message_are_placed_by_two_transactions(
     db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each boot has its own statements. The number of transactions, each synced to disk, does not grow."""
     image = db.write(images.create, make.image())
-    held: list[Callable[[], None]] = []
-    manager.dispatcher.start(held.append)
-    for _ in range(4):
-        create(conductor, image)
+    accepted = [accept(conductor, image) for _ in range(4)]
     monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
     with counting() as placed:
-        held[0]()
-    assert placed.transactions == 1
+        conductor.build_instances(accepted[0][0], [uuid for _, uuids in accepted for uuid in uuids])
+    assert placed.transactions == 2
     assert len(cloud.builds) == 4
-    for idle in held[1:]:
-        idle()
 
 
 def test_claims_of_many_requests_share_reads_and_locks(
@@ -153,18 +148,13 @@ def test_claims_of_many_requests_share_reads_and_locks(
     image = db.write(images.create, make.image())
     wide = {"cidr": "10.1.0.0/16", "gateway": "10.1.0.1", "start": "10.1.0.2", "end": "10.1.255.254"}
     db.write(networks.create, make.network(name="wide", is_default=True, **wide))
-    held: list[Callable[[], None]] = []
-    manager.dispatcher.start(held.append)
-    for _ in range(8):
-        create(conductor, image)
+    accepted = [accept(conductor, image) for _ in range(8)]
     monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
     with counting() as placed:
-        held[0]()
+        conductor.build_instances(accepted[0][0], [uuid for _, uuids in accepted for uuid in uuids])
     assert [(build.connected, len(build.instance.vifs)) for build in cloud.builds] == [("0/", 1)] * 8
     assert len({build.instance.vifs[0].address for build in cloud.builds}) == 8
-    assert (placed.transactions, len(placed.statements)) == (1, TOGETHER + 8 * OF_EACH), placed.statements
-    for idle in held[1:]:
-        idle()
+    assert (placed.transactions, len(placed.statements)) == (2, TOGETHER + 8 * OF_EACH), placed.statements
     results = [report(build) for build in cloud.builds]
     with counting() as settled:
         assert conductor.finish_builds(make.ADMIN, "h1", results) == [True] * 8

@@ -7,7 +7,7 @@ Creates that arrive together are accepted in one transaction, which has three pa
 3. `write` takes quota for all plans and inserts instances, volumes, group members, and actions.
 
 `endpoints` has the RPC methods and puts creates into batches. `incoming` recognises a request that was sent before.
-After the commit the `ActionDispatcher` asks the scheduler for hosts.
+After the commit the API sends `build_instances` to a conductor, which asks the scheduler for hosts.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 
 from oslo_config import cfg
 
@@ -11,11 +10,10 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
-from nova_lite.conductor.engine.dispatcher import ActionDispatcher
 from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, incoming_create, was_accepted
 from nova_lite.conductor.operations.create.load import Loader
 from nova_lite.conductor.operations.create.validate import validate
-from nova_lite.conductor.operations.create.write import Accepted, write
+from nova_lite.conductor.operations.create.write import write
 from nova_lite.db.engine import Database, UnitOfWork, is_isolated
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
@@ -29,14 +27,11 @@ class CreateEndpoints:
         db: Database,
         conf: cfg.ConfigOpts,
         network: NetworkBackend,
-        dispatcher: ActionDispatcher | None = None,
         timing: ConductorTiming = TIMING.conductor,
     ) -> None:
-        """Set up without I/O. ``dispatcher`` schedules accepted creates; without one, `build_instances` starts that."""
         self.db = db
         self.conf = conf
         self.network = network
-        self.dispatcher = dispatcher
         self._max_batch = timing.create_batches.max_batch
         self._batcher: Batcher[list[IncomingCreate], list[CreateResult | Exception]] = Batcher(
             self._accept_messages, timing.create_batches
@@ -101,27 +96,20 @@ class CreateEndpoints:
         return result
 
     def _accept_batch(self, creates: list[IncomingCreate]) -> list[CreateResult]:
-        """Accept creates in one transaction, and dispatch them. Raises if one of them is refused."""
+        """Accept creates in one transaction. Raises if one of them is refused."""
         # The transaction locks counters of several projects, so all transactions go by the same order.
         ordered = sorted(creates, key=lambda create: create.project_id)
         transact = self.db.write if len(ordered) > 1 else self.db.write_once_more
         accepted = transact(self._create_instances, ordered)
-        self._dispatch(accepted)
-        results = {create.seed: item.result for create, item in zip(ordered, accepted, strict=True)}
+        results = {create.seed: result for create, result in zip(ordered, accepted, strict=True)}
         return [results[create.seed] for create in creates]
 
-    def _create_instances(self, uow: UnitOfWork, creates: list[IncomingCreate]) -> list[Accepted]:
+    def _create_instances(self, uow: UnitOfWork, creates: list[IncomingCreate]) -> list[CreateResult]:
         """Run the three passes in one transaction. Raises, and writes nothing, if one of the creates is refused."""
         earlier = find_earlier(uow, creates)
         new = [create for create in creates if create.seed not in earlier]
         loader = Loader(uow, self.conf, self.network, new)
         snapshots = [loader.load(create) for create in new]
         plans = [validate(create, snapshot) for create, snapshot in zip(new, snapshots, strict=True)]
-        lease = self.dispatcher is not None and self.dispatcher.started
-        written = iter(write(uow, self.conf, self.network, plans, lease))
-        return [Accepted(earlier[create.seed], []) if create.seed in earlier else next(written) for create in creates]
-
-    def _dispatch(self, accepted: list[Accepted]) -> None:
-        requests = list(itertools.chain.from_iterable(map(operator.attrgetter("placement_requests"), accepted)))
-        if requests and self.dispatcher is not None:
-            self.dispatcher.add(requests)
+        written = iter(write(uow, self.conf, self.network, plans))
+        return [earlier[create.seed] if create.seed in earlier else next(written) for create in creates]

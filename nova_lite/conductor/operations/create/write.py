@@ -9,55 +9,40 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite import operations
 from nova_lite.base import exceptions
-from nova_lite.conductor.engine.placement_request import PlacementRequest, placement_request_of
 from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.create import devices
 from nova_lite.conductor.operations.create.incoming import FINGERPRINT, instance_uuid, reservation_id
 from nova_lite.conductor.operations.create.validate import Plan
 from nova_lite.db import actions, fixed_ips, instances, networks, quotas, server_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction, InstanceTag
+from nova_lite.db.models import Instance, InstanceTag
 from nova_lite.network.driver import NetworkBackend, PortQuota
 from nova_lite.objects import CreateResult
 from nova_lite.operations import states
 
 
-class Accepted(NamedTuple):
-    """A create that is written. ``placement_requests``: actions that this daemon has leased, and has to dispatch."""
-
-    result: CreateResult
-    placement_requests: list[PlacementRequest]
-
-
-def write(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, plans: Sequence[Plan], lease: bool
-) -> list[Accepted]:
-    """Write all plans, or raise and write none. ``lease``: this daemon dispatches the actions after the commit."""
+def write(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, plans: Sequence[Plan]) -> list[CreateResult]:
+    """Write all plans, or raise and write none."""
     counts = _take_quota(uow, conf, network, plans)
     rows = [_add_instances(uow, plan, count) for plan, count in zip(plans, counts, strict=True)]
     uow.session.flush()
-    opened = []
     for plan, instances_ in zip(plans, rows, strict=True):
         _reserve(uow, conf, network, plan, instances_)
-        opened.append(_open_actions(uow, conf, plan, instances_, lease))
+        _open_actions(uow, conf, plan, instances_)
     uow.session.flush()
-    accepted = []
-    for plan, instances_, actions_ in zip(plans, rows, opened, strict=True):
-        objects = [instances.created(row) for row in instances_]
-        result = CreateResult(reservation_id=instances_[0].reservation_id, instances=objects, dispatched=lease)
-        requests = []
-        if lease:
-            for action, row in zip(actions_, instances_, strict=True):
-                requests.append(placement_request_of(uow, plan.create.context, action, row))
-        accepted.append(Accepted(result, requests))
-    return accepted
+    return [
+        CreateResult(
+            reservation_id=instances_[0].reservation_id, instances=[instances.created(row) for row in instances_]
+        )
+        for instances_ in rows
+    ]
 
 
 def _take_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, plans: Sequence[Plan]) -> list[int]:
@@ -258,15 +243,7 @@ def _reserve(
         server_groups.join(uow, conf, plan.create.context, name, [row.uuid for row in rows])
 
 
-def _open_actions(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, plan: Plan, rows: Sequence[Instance], lease: bool
-) -> list[InstanceAction]:
-    opened = []
-    owner = actions.new_owner()
+def _open_actions(uow: UnitOfWork, conf: cfg.ConfigOpts, plan: Plan, rows: Sequence[Instance]) -> None:
     for row in rows:
         action = actions.open_action(uow, conf, plan.create.context, row, operations.CREATE.kind, {"tried": []})
         action.step = operations.SCHEDULE
-        if lease:
-            actions.take(uow, conf, action, owner)
-        opened.append(action)
-    return opened

@@ -1,4 +1,4 @@
-"""Creates of an API process: creates that arrive while a message is sent share the next one."""
+"""Creates of an API process: creates that arrive while a message is sent share the next one, and a wake-up."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from nova_lite.api import conductor_client
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ApiTiming
+from nova_lite.compute.api import API
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
+from tests.support.control_plane import make_instance
 
 DEADLINE = 30
 
@@ -27,9 +28,13 @@ def context(project: str = "demo") -> RequestContext:
 
 
 class Conductor:
-    """Accepts all creates but those named "refused". Holds the one named "first" back until ``released``."""
+    """Accepts all creates but those named "refused". Holds the one named "first" back until ``released``.
+
+    ``wake_ups``: the sender's project and the servers of each `build_instances`.
+    """
 
     def __init__(self) -> None:
+        self.wake_ups: list[tuple[str | None, list[str]]] = []
         self.singles: list[str] = []
         self.batches: list[list[str]] = []
         self.first_arrived, self.released = threading.Event(), threading.Event()
@@ -44,18 +49,24 @@ class Conductor:
             assert self.released.wait(DEADLINE)
         if request.name == "refused":
             raise exceptions.FlavorUnavailable(flavor_id="1")
-        return CreateResult(reservation_id=f"{context.project_id}/{request.name}", instances=[])
+        return accepted(context.project_id, request)
+
+    def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
+        self.wake_ups.append((context.project_id, instance_uuids))
 
     def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
         self.batches.append([create.request.name for create in creates])
         return [
-            None
-            if create.request.name == "refused"
-            else CreateResult(reservation_id=f"{create.context['project_id']}/{create.request.name}", instances=[])
+            None if create.request.name == "refused" else accepted(create.context["project_id"], create.request)
             for create in creates
         ]
+
+
+def accepted(project: str | None, request: CreateRequest) -> CreateResult:
+    servers = [make_instance(uuid=f"{request.name}-{number}") for number in range(request.max_count)]
+    return CreateResult(reservation_id=f"{project}/{request.name}", instances=servers)
 
 
 #: A batch of creates waits for the end of the previous one.
@@ -64,14 +75,15 @@ NO_OVERLAP = ApiTiming(create_batches=ApiTiming.create_batches._replace(overlap_
 
 def post(conductor: Conductor, *creates: tuple[str, CreateRequest], batch_creates: bool = True) -> list[Any]:
     """Send creates, by project, while a first one is running. Returns a reservation id or an error for each."""
-    client = conductor_client.connect(conductor, 0.0, batch_creates, NO_OVERLAP)  # type: ignore[arg-type]
+    api = API(NO_OVERLAP)
+    api.connect(conductor, None, None, batch_creates=batch_creates)  # type: ignore[arg-type]
     with ThreadPoolExecutor(20) as pool:
         try:
-            first = pool.submit(client.create_instances, context(), request("first"))
+            first = pool.submit(api.create, context(), request("first"))
             assert conductor.first_arrived.wait(DEADLINE)
-            futures = [pool.submit(client.create_instances, context(project), create) for project, create in creates]
+            futures = [pool.submit(api.create, context(project), create) for project, create in creates]
             deadline = time.monotonic() + DEADLINE
-            while client._creates.pending + sum(future.done() for future in futures) < len(creates):
+            while api._creates.pending + sum(future.done() for future in futures) < len(creates):
                 assert time.monotonic() < deadline
                 time.sleep(0.001)
         finally:
@@ -85,6 +97,7 @@ def test_waiting_creates_are_one_message() -> None:
     assert post(conductor, ("p1", request("one")), ("p2", request("two"))) == ["p1/one", "p2/two"]
     assert conductor.singles == ["first"]
     assert [sorted(batch) for batch in conductor.batches] == [["one", "two"]]
+    assert [sorted(uuids) for _, uuids in conductor.wake_ups] == [["first-0"], ["one-0", "two-0"]]
 
 
 def test_refused_create_of_a_batch_is_sent_alone_and_gets_its_error() -> None:
@@ -93,6 +106,7 @@ def test_refused_create_of_a_batch_is_sent_alone_and_gets_its_error() -> None:
     assert isinstance(error, exceptions.FlavorUnavailable)
     assert accepted == "p2/two"
     assert conductor.singles == ["first", "refused"]
+    assert conductor.wake_ups == [("demo", ["first-0"]), ("p2", ["two-0"])]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +118,7 @@ def test_large_create_is_sent_alone_and_immediately(large: dict[str, Any]) -> No
     conductor = Conductor()
     assert post(conductor, ("p1", request("one", **large))) == ["p1/one"]
     assert (conductor.singles, conductor.batches) == (["first", "one"], [])
+    assert len(dict(conductor.wake_ups)["p1"]) == large.get("max_count", 1), "one wake-up for all servers of a request"
 
 
 def test_creates_without_batching_are_sent_immediately() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from oslo_config import cfg

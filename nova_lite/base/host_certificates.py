@@ -35,6 +35,8 @@ CA_KEY, CA_CERTIFICATE = "ca-key.pem", "ca-cert.pem"
 #: Files of a host with its certificate and with its key, by qemu's names.
 SERVER_CERTIFICATE, CLIENT_CERTIFICATE = CERTIFICATES = ("server-cert.pem", "client-cert.pem")
 SERVER_KEY, CLIENT_KEY = KEYS = ("server-key.pem", "client-key.pem")
+#: Directory of the hosts' certificates and their authority, below the directory of keys.
+HOST_CERTIFICATES = "hosts"
 #: Directory of the consoles' files in the directory of a host.
 CONSOLES = "consoles"
 CONSOLE_FILES = (CA_CERTIFICATE, SERVER_CERTIFICATE, SERVER_KEY)

@@ -74,6 +74,11 @@ def is_address(text: str) -> bool:
     return True
 
 
+def in_url(address: str) -> str:
+    """Return an address or a host name as part of a URL: an IPv6 address is in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 def is_loopback(text: str) -> bool:
     """Check whether ``text`` is a loopback address or localhost."""
     if text == "localhost":

@@ -29,9 +29,8 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, join_requests, sealing  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
-from nova_lite.base.host_certificates import Authority  # noqa: E402
+from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority  # noqa: E402
 from nova_lite.base.join_requests import ControllerBody, FrontEndBody, JoinBody  # noqa: E402
-from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, distrust_host, trust_host  # noqa: E402
 from nova_lite.cmd.setup import admission, broker, broker_watch, cluster, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
@@ -39,6 +38,7 @@ from nova_lite.daemon import service  # noqa: E402
 from nova_lite.objects import Controller, FrontEnd, JoinReply, PendingJoin, TrustList  # noqa: E402
 from nova_lite.objects.join import REMOVING  # noqa: E402
 from nova_lite.rpc import controllers, keys, trust  # noqa: E402
+from nova_lite.rpc.trusted_list import distrust_host, trust_host  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 

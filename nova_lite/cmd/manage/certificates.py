@@ -9,9 +9,9 @@ import os
 from cryptography import x509
 
 from nova_lite.base import exceptions, host_certificates, ip
-from nova_lite.base.host_certificates import CONSOLES, Authority
+from nova_lite.base.host_certificates import CONSOLES, HOST_CERTIFICATES, Authority
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, ids_of, proxy_directory
+from nova_lite.cmd.manage.keys import ids_of, proxy_directory
 from nova_lite.rpc import keys
 
 LIFETIME_DAYS = 365

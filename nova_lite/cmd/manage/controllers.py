@@ -7,10 +7,9 @@ import os
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import is_host_name
-from nova_lite.base.host_certificates import Authority
+from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.cmd.manage.joining import controller_remove
-from nova_lite.cmd.manage.keys import HOST_CERTIFICATES
 from nova_lite.rpc import controllers
 
 

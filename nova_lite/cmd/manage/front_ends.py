@@ -7,12 +7,11 @@ import os
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import is_host_name
-from nova_lite.base.host_certificates import Authority
+from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority
 from nova_lite.base.join_requests import FRONT_ENDS
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.cmd.manage.controllers import keys_directory
 from nova_lite.cmd.manage.joining import wait_until_removed
-from nova_lite.cmd.manage.keys import HOST_CERTIFICATES
 from nova_lite.db import joins
 from nova_lite.rpc import controllers
 

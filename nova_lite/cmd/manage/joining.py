@@ -8,10 +8,9 @@ import time
 from typing import Any
 
 from nova_lite.base import exceptions, host_certificates
-from nova_lite.base.host_certificates import Authority
+from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority
 from nova_lite.base.join_requests import COMPUTE_HOST, CONTROLLER, JoinToken
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.cmd.manage.keys import HOST_CERTIFICATES
 from nova_lite.conf import join
 from nova_lite.db import joins, services
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
-import contextlib
 import datetime
 import os
 import pwd
-from collections.abc import Iterator, Sequence
 
 from nova_lite.base import exceptions, files, host_certificates
 from nova_lite.base.host_certificates import (
     CLIENT_CERTIFICATE,
     CLIENT_KEY,
     CONSOLES,
+    HOST_CERTIFICATES,
     SERVER_CERTIFICATE,
     SERVER_KEY,
     Authority,
@@ -23,15 +22,10 @@ from nova_lite.base.host_certificates import (
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.rpc import keys
 from nova_lite.rpc.keys import ROLES, PrivateKey, TrustedKey
+from nova_lite.rpc.trusted_list import OVERLAP, changing, read
 
 #: Suffix of a key file that ``rotate --stage`` made and that is not used yet.
 STAGED = ".next"
-
-#: Directory of the hosts' certificates and their authority, below the directory of keys.
-HOST_CERTIFICATES = "hosts"
-
-#: Seconds for which a replaced key stays trusted, because its messages may be on their way.
-OVERLAP = 3600
 
 
 def register(commands: Commands) -> None:
@@ -76,7 +70,7 @@ def _owner(parser: argparse.ArgumentParser) -> None:
 def create_key(app: App, args: argparse.Namespace) -> None:
     directory = _directory(app, args)
     path = _path(directory, args)
-    with _changing(directory) as trusted:
+    with changing(directory) as trusted:
         if os.path.exists(path):
             raise exceptions.InvalidInput(reason=f"{path} is there already; keys rotate replaces it")
         entry = _new_key(path, args.role, args.host, args.owner)
@@ -90,7 +84,7 @@ def provide_key(directory: str, role: str, host: str, owner: str) -> bool:
     An interrupted call may have left a key that is not trusted.
     """
     path = keys.private_path(directory, role, host)
-    with _changing(directory) as trusted:
+    with changing(directory) as trusted:
         if not os.path.exists(path):
             trusted.append(_new_key(path, role, host, owner))
             return True
@@ -101,39 +95,6 @@ def provide_key(directory: str, role: str, host: str, owner: str) -> bool:
         return True
 
 
-def trust_host(directory: str, role: str, host: str, public: str, previous: str | None = None) -> None:
-    """Trust a daemon's key that was made on its machine. ``public``: in base64. May be repeated.
-
-    ``previous``: the key that it replaces, which ends after `OVERLAP`. Raises `ConfigurationError` while a third key of
-    that daemon is trusted.
-    """
-    raw = base64.b64decode(public)
-    entry = TrustedKey(id=keys.key_id(raw), role=role, host=host, key=public, not_before=keys.now())
-    with _changing(directory) as trusted:
-        now = keys.now()
-        trusted[:] = [item for item in trusted if item.host != host or item.is_valid(now.timestamp())]
-        others = [
-            item.id
-            for item in trusted
-            if (item.role, item.host) == (role, host) and item.key not in (public, previous) and item.not_after is None
-        ]
-        if others:
-            raise exceptions.ConfigurationError(
-                reason=f"another key of {entry.peer} is trusted: nova-lite-manage keys revoke {others[0]}"
-            )
-        if all(item.id != entry.id for item in trusted):
-            trusted.append(entry)
-        for item in trusted:
-            if item.key == previous and item.not_after is None:
-                item.not_after = now + datetime.timedelta(seconds=OVERLAP)
-
-
-def distrust_host(directory: str, roles: Sequence[str], host: str) -> None:
-    """Revoke the keys of a host's daemons. May be repeated."""
-    with _changing(directory) as trusted:
-        trusted[:] = [item for item in trusted if item.host != host or item.role not in roles]
-
-
 def _new_key(path: str, role: str, host: str, owner: str | None) -> TrustedKey:
     key = PrivateKey.generate()
     _write_private(path, key, owner)
@@ -141,7 +102,7 @@ def _new_key(path: str, role: str, host: str, owner: str | None) -> TrustedKey:
 
 
 def list_keys(app: App, args: argparse.Namespace) -> None:
-    _show(app, _read(_directory(app, args)))
+    _show(app, read(_directory(app, args)))
 
 
 def trust_key(app: App, args: argparse.Namespace) -> None:
@@ -153,7 +114,7 @@ def trust_key(app: App, args: argparse.Namespace) -> None:
     if len(public) != 32:
         raise exceptions.InvalidInput(reason="a public key is 32 bytes in base64")
     entry = TrustedKey(id=keys.key_id(public), role=args.role, host=args.host, key=args.key, not_before=keys.now())
-    with _changing(_directory(app, args)) as trusted:
+    with changing(_directory(app, args)) as trusted:
         if any(item.id == entry.id for item in trusted):
             raise exceptions.InvalidInput(reason=f"key {entry.id} is trusted already")
         trusted.append(entry)
@@ -165,7 +126,7 @@ def rotate_key(app: App, args: argparse.Namespace) -> None:
     path = _path(directory, args)
     current = PrivateKey.read(path)
     now = keys.now()
-    with _changing(directory) as trusted:
+    with changing(directory) as trusted:
         staged = os.path.exists(path + STAGED)
         if args.stage and staged:
             raise exceptions.InvalidInput(reason=f"{path}{STAGED} is there already; keys rotate puts it to use")
@@ -185,7 +146,7 @@ def rotate_key(app: App, args: argparse.Namespace) -> None:
             _write_private(path, new, args.owner or _owner_of(path))
             files.remove(path + STAGED)
         _renew_certificates(app, os.path.join(directory, HOST_CERTIFICATES), args)
-    _show(app, [item for item in _read(directory) if (item.role, item.host) == (args.role, args.host)])
+    _show(app, [item for item in read(directory) if (item.role, item.host) == (args.role, args.host)])
 
 
 def proxy_directory(authority: str, name: str) -> str:
@@ -221,7 +182,7 @@ def _renew_certificates(app: App, authority: str, args: argparse.Namespace) -> N
 
 
 def revoke_key(app: App, args: argparse.Namespace) -> None:
-    with _changing(_directory(app, args)) as trusted:
+    with changing(_directory(app, args)) as trusted:
         gone = [item for item in trusted if item.id == args.id]
         if not gone:
             raise exceptions.InvalidInput(reason=f"no key {args.id} is trusted")
@@ -239,21 +200,6 @@ def _directory(app: App, args: argparse.Namespace) -> str:
 def _path(directory: str, args: argparse.Namespace) -> str:
     keys.check_name(args.role, args.host)
     return keys.private_path(directory, args.role, args.host)
-
-
-def _read(directory: str) -> list[TrustedKey]:
-    path = os.path.join(directory, keys.TRUSTED)
-    return keys.read_trusted(path) if os.path.exists(path) else []
-
-
-@contextlib.contextmanager
-def _changing(directory: str) -> Iterator[list[TrustedKey]]:
-    """Lock the list for changes and yield it. It is written if the block succeeds."""
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    with files.locked_directory(directory):
-        trusted = _read(directory)
-        yield trusted
-        keys.write_trusted(os.path.join(directory, keys.TRUSTED), trusted)
 
 
 def _write_private(path: str, key: PrivateKey, owner: str | None) -> None:

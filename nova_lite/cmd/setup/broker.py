@@ -13,7 +13,6 @@ from urllib.parse import quote, unquote, urlsplit
 from nova_lite.base import exceptions, files, ip
 from nova_lite.base.join_requests import CONTROLLER_ROLES
 from nova_lite.cmd.setup import machine
-from nova_lite.cmd.setup.settings import shown
 from nova_lite.rpc.broker import Account, definitions
 from nova_lite.rpc.keys import COMPUTE
 
@@ -192,7 +191,7 @@ def listen(address: str, certificates: Path) -> str:
     has_tls = not ip.is_loopback(address)
     if has_tls:
         lines += [
-            f"listeners.ssl.1 = {shown(address)}:{TLS_PORT}",
+            f"listeners.ssl.1 = {ip.in_url(address)}:{TLS_PORT}",
             f"ssl_options.cacertfile = {certificates}/ca-cert.pem",
             f"ssl_options.certfile = {certificates}/server-cert.pem",
             f"ssl_options.keyfile = {certificates}/server-key.pem",
@@ -206,7 +205,7 @@ def listen(address: str, certificates: Path) -> str:
         machine.run("systemctl", "stop", "rabbitmq-server")
         machine.replace(_OURS, text)
     _start()
-    return f"; TLS at {shown(address)}:{TLS_PORT}" if has_tls else ""
+    return f"; TLS at {ip.in_url(address)}:{TLS_PORT}" if has_tls else ""
 
 
 def write_unit_settings() -> None:

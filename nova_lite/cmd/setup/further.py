@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nova_lite.base import exceptions, files, host_certificates, join_requests, sealing, version
+from nova_lite.base import exceptions, files, host_certificates, ip, join_requests, sealing, version
 from nova_lite.base.host_certificates import (
     CA_CERTIFICATE,
     CLIENT_CERTIFICATE,
@@ -268,7 +268,7 @@ class Setup:
                     f"{units.last_line('nova-lite-conductor')}"
                 )
             time.sleep(1)
-        admission.asked(lambda: JoinClient(f"{settings.shown(self._wanted.address)}:8780", self._authority).trust())
+        admission.asked(lambda: JoinClient(f"{ip.in_url(self._wanted.address)}:8780", self._authority).trust())
         machine.manage("config", "check")
         SEAL_KEY.unlink(missing_ok=True)
         return f"{sum(row['state'] == 'up' for row in listed)} of {len(listed)} daemons with a heartbeat are up"

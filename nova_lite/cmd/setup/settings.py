@@ -60,20 +60,15 @@ class Settings(NamedTuple):
     @property
     def shown_address(self) -> str:
         """Address as part of a URL."""
-        return shown(self.address)
+        return ip.in_url(self.address)
 
     @property
     def client_address(self) -> str:
         """Address that clients and hosts use, as part of a URL."""
-        return shown(self.virtual_address or self.address)
+        return ip.in_url(self.virtual_address or self.address)
 
     def url(self, port: int) -> str:
         return f"{'https' if self.has_tls else 'http'}://{self.client_address}:{port}"
-
-
-def shown(address: str) -> str:
-    """Return an address as part of a URL."""
-    return f"[{address}]" if ":" in address else address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

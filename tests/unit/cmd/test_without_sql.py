@@ -26,7 +26,9 @@ def test_blocked_conductor_does_not_load() -> None:
     assert done.returncode == 1 and "import of sqlalchemy halted" in done.stderr
 
 
-@pytest.mark.parametrize("daemon", ["api", "compute", "novncproxy", "scheduler", "serialproxy", "send_disks", "setup"])
+@pytest.mark.parametrize(
+    "daemon", ["api", "compute", "novncproxy", "registrar", "scheduler", "serialproxy", "send_disks", "setup"]
+)
 def test_program_without_sql_loads(daemon: str) -> None:
     done = run_without_sql(f"import nova_lite.cmd.{daemon} as module; print(module.main.__module__)")
     assert done.stdout.startswith(f"nova_lite.cmd.{daemon}"), done.stderr

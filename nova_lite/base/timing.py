@@ -94,6 +94,8 @@ class ComputeTiming:
     fence_wait: float = 20.0
     #: Interval between two checks of a snapshot that waits for a slot.
     snapshot_slot_poll: float = 0.5
+    #: Interval between two reports of a live migration that waits for others to end.
+    live_migration_slot_poll: float = 1.0
     #: Interval between two queries whether all ports of a new guest are active.
     plugging_poll: float = 1.0
     #: Time within which a guest is off after an incident that turns it off.

@@ -138,7 +138,7 @@ class API:
         return results
 
     def _build(self, context: RequestContext, results: list[CreateResult]) -> None:
-        """Have a conductor schedule new servers. ``context``: of the first one."""
+        """Send the wake-up for new servers. ``context``: of the first one."""
         uuids = [instance.uuid for result in results for instance in result.instances]
         _send_wake_up("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
 

@@ -45,6 +45,8 @@ class LocalHost:
     volumes: VolumeBackend
     is_hypervisor_up: Callable[[], bool] = lambda: True
     timing: ComputeTiming = TIMING.compute
+    #: None: any number of guests may leave at the same time.
+    live_migration_slots: threading.BoundedSemaphore | None = None
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
         """Return the instance's domain, or None if it has none here."""

@@ -100,6 +100,7 @@ class ComputeManager:
             volumes=volumes or load_volumes(conf, images.fetch),
             is_hypervisor_up=self.heartbeat.is_hypervisor_up,
             timing=timing,
+            live_migration_slots=_slots(conf.max_concurrent_live_migrations),
         )
         driver.volume_key = self.host.volumes.volume_key = self.host.volume_key
         snapshot.clean(self.host)
@@ -415,6 +416,11 @@ class ComputeManager:
             return driver.get_instance_diagnostics(instance_uuid)
         except exceptions.DomainNotFound as error:
             raise exceptions.InstanceNotReady(instance_id=instance_uuid) from error
+
+
+def _slots(limit: int) -> threading.BoundedSemaphore | None:
+    """Return slots for work of one kind, or None if it has no limit."""
+    return threading.BoundedSemaphore(limit) if limit else None
 
 
 def fencing_path(conf: cfg.ConfigOpts, host: str) -> str:

@@ -17,6 +17,15 @@ DEFAULT_OPTS = [
         default=False,
         help=("Start the guests that ran before a reboot of the machine. If false, their servers are SHUTOFF then."),
     ),
+    cfg.IntOpt(
+        "max_concurrent_live_migrations",
+        default=1,
+        min=0,
+        help=(
+            "Number of guests that leave this host by live migration at the same time; others wait. 0 stands for any "
+            "number. Raise it if the network carries several at full speed."
+        ),
+    ),
     cfg.ListOpt(
         "compute_monitors",
         item_type=types.String(choices=["cpu.virt_driver"]),

@@ -51,7 +51,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
-    """Progress of a live migration: bytes of memory and of disks."""
+    """Progress of a live migration: bytes of memory and of disks. ``queued``: it waits for others of its source."""
 
     memory_total: int = 0
     memory_processed: int = 0
@@ -59,6 +59,7 @@ class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
     disk_total: int = 0
     disk_processed: int = 0
     disk_remaining: int = 0
+    queued: bool = False
 
 
 class MigrationControl(enum.StrEnum):

@@ -5,6 +5,8 @@ Until the handover only the source's hypervisor knows where the guest is. So eve
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -55,7 +57,24 @@ def live_migration(host: LocalHost, command: ActionCommand) -> None:
     if driver.settle_live_migration(uuid, destination):
         return
     host.require_domain(command)
-    driver.live_migration(uuid, destination, lambda progress: _wish(host, command, progress))
+    with _slot(host, command):
+        driver.live_migration(uuid, destination, lambda progress: _wish(host, command, progress))
+
+
+@contextlib.contextmanager
+def _slot(host: LocalHost, command: ActionCommand) -> Iterator[None]:
+    """Wait until less than ``max_concurrent_live_migrations`` guests leave this host. Raises `MigrationAborted`."""
+    slots = host.live_migration_slots
+    if slots is None:
+        yield
+        return
+    while not slots.acquire(timeout=host.timing.live_migration_slot_poll):
+        if _wish(host, command, MigrationProgress(queued=True)) is MigrationControl.ABORT:
+            raise exceptions.MigrationAborted(instance_uuid=command.instance.uuid, reason="as requested")
+    try:
+        yield
+    finally:
+        slots.release()
 
 
 def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) -> MigrationControl:

@@ -6,6 +6,8 @@ as the reply.
 
 from __future__ import annotations
 
+import datetime
+
 from oslo_config import cfg
 
 from nova_lite import operations
@@ -50,11 +52,14 @@ class LiveMigrationEndpoints:
             for kind in _PROGRESS_KINDS
             for part in _PROGRESS_PARTS
         }
+        server_migrations.set_status(uow, row, migration_states.QUEUED if progress.queued else migration_states.RUNNING)
         row.progress = {**(row.progress or {}), **values}
         row.updated_at = uow.now
         total, remaining = progress.memory_total, progress.memory_remaining
         ctx.instance.progress = 0 if not total else max(0, min(100, 100 - 100 * remaining // total))
-        actions.extend(uow, self.conf, ctx.action, self.conf.conductor.live_migration_deadline)
+        seconds = self.conf.conductor.live_migration_deadline
+        ctx.action.deadline = max(ctx.action.deadline, uow.now + datetime.timedelta(seconds=seconds))
+        actions.extend(uow, self.conf, ctx.action, seconds)
         return MigrationControl(ctx.action.payload.get("wish", MigrationControl.CONTINUE))
 
     def live_migration_abort(

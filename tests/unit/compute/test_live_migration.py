@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -9,8 +12,10 @@ from unittest import mock
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import ComputeTiming
+from nova_lite.compute import manager
 from nova_lite.compute.operations import live_migration
-from nova_lite.objects import LiveSource
+from nova_lite.objects import LiveSource, MigrationControl, MigrationProgress
 from nova_lite.operations import states
 from nova_lite.virt.driver import LiveMigrating
 from tests.support.guests import make_instance
@@ -48,3 +53,86 @@ def test_destination_lets_the_source_in_no_longer(monkeypatch: pytest.MonkeyPatc
     live_migration.post_live_migration_at_destination(host, command)
     driver.finish_live_migration.assert_called_once_with("uuid")
     assert driver.take_over_paused.called == (vm_state == states.PAUSED)
+
+
+# --- several at a time
+
+DEADLINE = 30.0
+READY = {"answers": {"prepare": {"live": {"driver": "fake", "host": "h2", "generation": 2, "address": "192.0.2.2"}}}}
+
+
+class Source:
+    """A host with ``limit`` slots. Migrations wait in the driver until ``may_end``. ``wish``: of the user."""
+
+    def __init__(self, limit: int) -> None:
+        self.started: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.queued: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.may_end = threading.Event()
+        self.wish = MigrationControl.CONTINUE
+        driver = mock.Mock(spec=LiveMigrating)
+        driver.settle_live_migration.return_value = False
+        driver.live_migration.side_effect = self._migrate
+        self.host: Any = SimpleNamespace(
+            driver=driver,
+            name="h1",
+            require_domain=lambda command: None,
+            fencing=SimpleNamespace(get=lambda uuid: SimpleNamespace(last_command=(uuid, 1))),
+            conductor=SimpleNamespace(live_migration_progress=self._progress),
+            timing=ComputeTiming(live_migration_slot_poll=0.01),
+            live_migration_slots=manager._slots(limit),
+        )
+
+    def _migrate(self, uuid: str, destination: object, watch: object) -> None:
+        self.started.put(uuid)
+        assert self.may_end.wait(DEADLINE)
+
+    def _progress(
+        self, context: object, host: str, action_id: str, sequence: int, progress: MigrationProgress
+    ) -> MigrationControl:
+        assert progress.queued
+        self.queued.put(action_id)
+        return self.wish
+
+    def run(self, uuid: str) -> None:
+        command: Any = SimpleNamespace(instance=SimpleNamespace(uuid=uuid), payload=READY, action_id=uuid, sequence=1)
+        live_migration.live_migration(self.host, command)
+
+
+def test_further_migration_waits_for_its_turn_and_reports_it() -> None:
+    source = Source(1)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(source.run, "a")
+        assert source.started.get(timeout=DEADLINE) == "a"
+        second = pool.submit(source.run, "b")
+        assert [source.queued.get(timeout=DEADLINE) for _ in range(3)] == ["b"] * 3
+        assert source.started.empty()
+        source.may_end.set()
+        first.result(DEADLINE)
+        second.result(DEADLINE)
+    assert source.started.get(timeout=DEADLINE) == "b"
+    source.run("c")
+
+
+@pytest.mark.parametrize("limit", [2, 0])
+def test_migrations_within_the_limit_do_not_wait(limit: int) -> None:
+    source = Source(limit)
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(source.run, uuid) for uuid in ("a", "b")]
+        assert {source.started.get(timeout=DEADLINE) for _ in running} == {"a", "b"}
+        source.may_end.set()
+        for future in running:
+            future.result(DEADLINE)
+    assert source.queued.empty()
+
+
+def test_waiting_migration_that_is_aborted_does_not_begin() -> None:
+    source = Source(1)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(source.run, "a")
+        assert source.started.get(timeout=DEADLINE) == "a"
+        source.wish = MigrationControl.ABORT
+        with pytest.raises(exceptions.MigrationAborted):
+            source.run("b")
+        source.may_end.set()
+        first.result(DEADLINE)
+    assert source.started.empty()

@@ -28,7 +28,7 @@ DEADLINE = 30.0
 
 
 class BuildingWorld(World):
-    """A world in which creates are accepted and not scheduled. ``accepted``: those that wait for `schedule`."""
+    """A world in which creates are accepted and not scheduled. ``accepted``: servers that wait for `schedule`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -153,7 +153,7 @@ def test_create_whose_wake_up_was_lost_is_scheduled_by_the_reconciler(world: Bui
 
 
 def test_builds_of_one_message_are_placed_together(world: BuildingWorld, commits: list[None]) -> None:
-    """They need one message to the scheduler, one lease, one claim, and one command per host."""
+    """Four builds need one message to the scheduler, one lease, one claim, and one command per host."""
     uuids = world.accept(4)  # what fits on one host
     commits.clear()
     world.schedule()
@@ -175,7 +175,7 @@ def test_build_of_each_request_keeps_the_context_of_its_request(world: BuildingW
 
 
 def test_builds_of_waiting_messages_are_placed_together(world: BuildingWorld) -> None:
-    """While one message is handled, the others wait, and are handled together. Those of one message stay together."""
+    """Messages that arrive while another one is handled are a batch. Builds of one message stay together."""
     limits = ConductorTiming.build_batches._replace(overlap_after=DEADLINE, max_delay=0.0)
     timing = ConductorTiming(build_batches=limits)
     rights = SiteRights(world.engine, None).require_for_build

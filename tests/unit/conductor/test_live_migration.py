@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.db import server_migrations
-from nova_lite.objects import BuildOutcome, MigrationControl
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import InstanceAction
+from nova_lite.objects import BuildOutcome, MigrationControl, MigrationProgress
 from nova_lite.operations import states
 from tests.support.server_moves import PROGRESS, READY, RUNNING, SHUTDOWN, SOURCE, Live, force_down
 
@@ -101,6 +105,42 @@ def test_abort_is_returned_to_the_source_with_its_progress(world: Live) -> None:
     world.dropped()
     world.at_source()
     assert world.statuses() == ["cancelled"]
+
+
+def test_migration_with_progress_is_not_ended_by_its_deadline(world: Live) -> None:
+    """The deadline counts from the last report."""
+    world.prepared()
+
+    def deadline() -> datetime.timedelta:
+        return world.db.read(lambda uow: uow.session.scalars(sa.select(InstanceAction)).all()[-1].deadline - uow.now)  # type: ignore[no-any-return]
+
+    def pass_time(uow: UnitOfWork) -> None:
+        uow.session.scalars(sa.select(InstanceAction)).all()[-1].deadline = uow.now + datetime.timedelta(seconds=5)
+
+    world.db.write(pass_time)
+    assert world.tell() is MigrationControl.CONTINUE
+    assert deadline().total_seconds() > world.conf.conductor.live_migration_deadline - 60
+
+
+def test_migration_that_waits_for_its_turn_is_queued(world: Live) -> None:
+    """Nova aborts a waiting migration from microversion 2.65 on."""
+    world.prepared()
+    command = world.command
+
+    def tell(progress: MigrationProgress) -> MigrationControl:
+        arguments = (str(command.host), command.action_id, command.sequence, progress)
+        return world.live.live_migration_progress(world.context(), *arguments)
+
+    assert tell(MigrationProgress(queued=True)) is MigrationControl.CONTINUE
+    assert world.statuses() == ["queued"]
+    (migration,) = world.db.read(lambda uow: server_migrations.in_progress(uow, world.uuid))
+    with pytest.raises(exceptions.InvalidMigrationState):
+        world.live.live_migration_abort(world.context(admin=True), world.uuid, migration.id)
+    assert tell(PROGRESS) is MigrationControl.CONTINUE
+    assert world.statuses() == ["running"]
+    assert tell(MigrationProgress(queued=True)) is MigrationControl.CONTINUE
+    world.live.live_migration_abort(world.context(admin=True), world.uuid, migration.id, early=True)
+    assert tell(MigrationProgress(queued=True)) is MigrationControl.ABORT
 
 
 def test_force_complete_is_returned_to_the_source(world: Live) -> None:

@@ -25,8 +25,8 @@ from nova_lite.virt.libvirt.net import dual_stack
 LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-#: Seconds between two shutdown requests. A guest ignores requests early in its boot.
-ASK_AGAIN_SECONDS = 5
+#: Seconds between two shutdown requests, as in Nova. A guest ignores requests early in its boot.
+SHUTDOWN_RETRY_INTERVAL = 10
 
 _POWER_STATES = {
     libvirt.VIR_DOMAIN_NOSTATE: PowerState.NOSTATE,
@@ -205,7 +205,7 @@ class Domains:
                 return False
             if now >= ask_at:
                 self._press_power_button(domain)
-                ask_at = now + ASK_AGAIN_SECONDS
+                ask_at = now + SHUTDOWN_RETRY_INTERVAL
             changed.wait(min(self._shutdown_poll, deadline - now))
             changed.clear()
         return True

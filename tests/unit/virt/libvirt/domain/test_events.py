@@ -117,3 +117,28 @@ def test_shutdown_is_noticed_before_the_next_poll(monkeypatch: pytest.MonkeyPatc
     changed = threading.Event()
     assert made.shut_down(None, "a", 120.0, changed)
     assert states == []
+
+
+class Clock(threading.Event):
+    """A clock that waiting turns on. It is the event that wakes the wait, too, and that never happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.now += timeout
+        return False
+
+
+def test_shutdown_request_is_repeated_at_nova_s_interval_within_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest ignores requests early in its boot."""
+    clock, pressed = Clock(), list[float]()
+    monkeypatch.setattr(domains.time, "monotonic", lambda: clock.now)
+    made = Domains(None, "h", LibvirtTiming(shutdown_poll=1.0))  # type: ignore[arg-type]
+    monkeypatch.setattr(made, "state", lambda uuid: PowerState.RUNNING)
+    monkeypatch.setattr(made, "_press_power_button", lambda domain: pressed.append(clock.now - 1000.0))
+    assert not made.shut_down(None, "a", 35.0, clock)
+    assert pressed == [0.0, 10.0, 20.0, 30.0]
+    assert clock.now == 1035.0

@@ -47,7 +47,7 @@ class ConductorTiming:
     #: Creates of one transaction, and how long they wait for each other.
     create_batches: BatchLimits = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
     #: Requests to schedule builds. A lone build costs several times its share of a batch, so requests that arrive in
-    #: quick succession wait for more of them. One that arrives alone does not wait.
+    #: quick succession wait for more of them. A lone request does not wait.
     build_batches: BatchLimits = BatchLimits(overlap_after=0.25, max_delay=0.25, quiet_period=0.05)
     #: A heartbeat that may wait does so for half a second, since hosts send them at random times.
     heartbeat_batches: BatchLimits = BatchLimits(max_delay=0.5, max_batch=64, max_in_flight=None)

@@ -11,11 +11,8 @@ from oslo_config import cfg
 
 from nova_lite.db import urls
 from nova_lite.rpc import controllers
+from nova_lite.rpc.controllers import CHECK_PORT, DATABASE_PORT
 
-#: Port on loopback at which HAProxy passes connections on to a node.
-DATABASE_PORT = 3307
-#: Port at which a controller reports the state of its node.
-CHECK_PORT = 9200
 #: Seconds for a report.
 _SECONDS = 2.0
 

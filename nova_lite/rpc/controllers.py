@@ -16,6 +16,11 @@ import msgspec
 from nova_lite.base import exceptions, files
 from nova_lite.objects import Controller, FrontEnd
 
+#: Port on loopback at which HAProxy passes connections on to a node of the database.
+DATABASE_PORT = 3307
+#: Port at which a controller reports the state of its node.
+CHECK_PORT = 9200
+
 #: File of the list in the directory of keys.
 MEMBERS = "controllers.json"
 FRONT_ENDS = "front-ends.json"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from nova_lite.base import exceptions, ip
 from nova_lite.cmd.setup import galera, machine
-from nova_lite.db.nodes import CHECK_PORT, DATABASE_PORT
 from nova_lite.objects import Controller, FrontEnd
+from nova_lite.rpc.controllers import CHECK_PORT, DATABASE_PORT
 from nova_lite.rpc.keys import API, CONSOLE
 
 PACKAGES = ("haproxy", "keepalived")

@@ -19,7 +19,7 @@ from nova_lite.cmd.setup import balancer, broker, clouds, cluster, galera, machi
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.settings import MARIADB, SQLITE, Settings
 from nova_lite.cmd.setup.steps import Step
-from nova_lite.db import nodes, urls
+from nova_lite.db import urls
 from nova_lite.objects import Controller
 from nova_lite.rpc import controllers, keys
 from nova_lite.rpc.broker import Account
@@ -356,7 +356,7 @@ def _database_url(wanted: Settings) -> str:
         return f"sqlite:///{STATE}/conductor/nova-lite.sqlite"
     if wanted.database == MARIADB and wanted.virtual_address:
         return (
-            f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1:{nodes.DATABASE_PORT}/{_DATABASE}"
+            f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1:{controllers.DATABASE_PORT}/{_DATABASE}"
             f"?ssl_ca={authority_file()}"
         )
     if wanted.database == MARIADB:
@@ -395,7 +395,7 @@ def _set_up_database(wanted: Settings) -> str:
     if wanted.database == MARIADB:
         if wanted.virtual_address:
             galera.start(galera.write_settings(wanted.host, wanted.address))
-            balancer.wait_until_served(nodes.DATABASE_PORT)
+            balancer.wait_until_served(controllers.DATABASE_PORT)
         if _connection().user == _DATABASE:
             machine.run("systemctl", "enable", "--now", "mariadb")
     return create_tables(wanted)

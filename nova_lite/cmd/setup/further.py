@@ -41,7 +41,6 @@ from nova_lite.cmd.setup.compute import Host
 from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, PACKAGES, REGISTRAR
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
-from nova_lite.db import nodes
 from nova_lite.objects import JoinReply, JoinState
 from nova_lite.rpc import controllers, keys, trust
 from nova_lite.rpc.trust import JoinClient
@@ -251,7 +250,7 @@ class Setup:
         for place in (PLACES["database"], PLACES["database-cluster"]):
             os.chown(place.directory / place.key, *machine.ids(place.owner))
         galera.start(galera.write_settings(self._wanted.name, self._wanted.address))
-        balancer.wait_until_served(nodes.DATABASE_PORT)
+        balancer.wait_until_served(controllers.DATABASE_PORT)
         return f"one of {galera.size()} nodes"
 
     def check(self) -> str:

@@ -16,7 +16,7 @@ from nova_lite.objects import Controller
 from nova_lite.rpc import controllers
 from tests.support import make
 
-BALANCED = f"mysql+pymysql://nova_lite:x@127.0.0.1:{nodes.DATABASE_PORT}/nova_lite"
+BALANCED = f"mysql+pymysql://nova_lite:x@127.0.0.1:{controllers.DATABASE_PORT}/nova_lite"
 
 
 class Reports:
@@ -28,7 +28,7 @@ class Reports:
 
     def _connect(self, target: tuple[str, int], seconds: float) -> socket.socket:
         address, port = target
-        assert port == nodes.CHECK_PORT
+        assert port == controllers.CHECK_PORT
         if address not in self.words:
             raise ConnectionRefusedError(111, "Connection refused")
         ours, theirs = socket.socketpair()

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0092"
-down_revision = "0088"
+down_revision = "0089"
 branch_labels = None
 depends_on = None
 

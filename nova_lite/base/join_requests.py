@@ -31,6 +31,8 @@ CONTROLLER_ROLES = ("manage", "conductor", "scheduler", "api", "console")
 FRONT_ENDS = {"api": ("api",), "console": ("consoles", "proxies")}
 #: Kinds of machines that join, besides the roles of front ends.
 COMPUTE_HOST, CONTROLLER = "compute", "controller"
+#: Seconds for which a key that was replaced is still trusted.
+KEY_OVERLAP = 3600
 #: Largest number of bytes of a request's body.
 MAX_BODY = 16384
 _MAX_ADDRESSES = 16

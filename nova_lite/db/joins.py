@@ -29,6 +29,7 @@ from nova_lite.objects.join import JOINED, PENDING, REMOVING
 _ONLY = 1
 #: Days after which the record of a token that is over goes.
 _KEPT = datetime.timedelta(days=30)
+_OVERLAP = datetime.timedelta(seconds=join_requests.KEY_OVERLAP)
 
 
 class _Known(msgspec.Struct):
@@ -119,6 +120,8 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
 def _admitted_again(uow: UnitOfWork, row: JoinedHost, token: JoinToken, body: JoinBody, plain: str) -> JoinState:
     """Use another token for a host that has joined, and has its key still. The reply may be of another authority."""
     _check_addresses(uow, body)
+    if row.state == JOINED:
+        row.previous_key = None
     state = _repeated(uow, row, plain)
     row.token_id, row.body, row.state, row.reply, row.signature, row.problem = token.id, plain, PENDING, "", "", ""
     row.updated_at = token.used_at = uow.now
@@ -127,23 +130,37 @@ def _admitted_again(uow: UnitOfWork, row: JoinedHost, token: JoinToken, body: Jo
 
 
 def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinState:
-    """Replace the keys of a host that has joined. Its key, or the one before that, signs the request."""
+    """Replace the keys of a host that has joined. Its key signs the request.
+
+    The key that was replaced may repeat that request, for as long as it is trusted. It replaces no other key: an old
+    backup of the host has it, too.
+    """
     try:
         body = join_requests.parse_body(request.body)
     except exceptions.InvalidInput as error:
         raise exceptions.JoinTokenInvalid() from error
     row = _row(uow, body.host, body.kind)
-    known = [] if row is None else [key for key in (row.public_key, row.previous_key) if key]
-    if row is None or not any(join_requests.verifies(key, request.token_signature, request.body) for key in known):
+    signers = [] if row is None else [row.public_key, *_replaced_key(uow, row, body)]
+    if row is None or not any(join_requests.verifies(key, request.token_signature, request.body) for key in signers):
         raise exceptions.JoinTokenInvalid()
     plain = _checked(conf, request, body)
     if row.body != plain:
         _check_addresses(uow, body)
-    if body.key not in known:
+    if body.key == row.previous_key:
+        raise exceptions.JoinRefused(reason=f"This key of host {body.host} was replaced. Make another.")
+    if body.key != row.public_key:
         if row.state != JOINED:
             raise exceptions.JoinRefused(reason=f"Host {body.host} has another request under way; repeat that one.")
         row.previous_key, row.public_key = row.public_key, body.key
+    elif row.state == JOINED and row.body != plain:
+        row.previous_key = None  # The request replaces no key.
     return _repeated(uow, row, plain)
+
+
+def _replaced_key(uow: UnitOfWork, row: JoinedHost, body: JoinBody) -> list[str]:
+    """Return the replaced key, if it may sign this request."""
+    is_over = row.state == JOINED and (row.updated_at is None or uow.now - row.updated_at > _OVERLAP)
+    return [row.previous_key] if row.previous_key and body.key == row.public_key and not is_over else []
 
 
 def _checked(conf: cfg.ConfigOpts, request: JoinRequest, body: JoinBody) -> str:

@@ -371,7 +371,7 @@ class JoinToken(Created, Base):
 class JoinedHost(Changed, Base):
     """A host that joined with a token, or joins. ``body``: its last request. ``reply``: what the registrar answered.
 
-    ``previous_key``: the key that ``public_key`` replaces, or replaced.
+    ``previous_key``: the key that ``public_key`` replaces, or has replaced lately.
     """
 
     __tablename__ = "joined_hosts"

@@ -8,12 +8,12 @@ import datetime
 import os
 from collections.abc import Iterator, Sequence
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, join_requests
 from nova_lite.rpc import keys
 from nova_lite.rpc.keys import TrustedKey
 
 #: Seconds for which a replaced key stays trusted, because its messages may be on their way.
-OVERLAP = 3600
+OVERLAP = join_requests.KEY_OVERLAP
 
 
 def trust_host(directory: str, role: str, host: str, public: str, previous: str | None = None) -> None:

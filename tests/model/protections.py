@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tests.model.checker import Model, Result, explore
 from tests.model.claims import Claims
 from tests.model.fencing import Fencing
+from tests.model.joins import Joins
 from tests.model.live import LiveMigration
 from tests.model.moves import Moves
 from tests.model.protocol import Protocol
@@ -41,6 +42,8 @@ FENCE_LIAR = Fencing(armed=False, agent="lies")
 REPLICATION = Replication(faults=1)
 TWO_SITES_LOST = Replication(faults=2)
 SITE_RESTORED = Replication(faults=0, restores=1)
+JOINED_HOST = Joins()
+REMOVED_HOST = Joins(removals=1)
 
 #: Models that must hold with all rules in force.
 HOLDS: dict[str, Model] = {
@@ -59,6 +62,8 @@ HOLDS: dict[str, Model] = {
     "fence agent, two faults": FENCE_AGENT,
     "fence agent that lies, two faults": FENCE_LIAR,
     "replication to a second site, a fault": REPLICATION,
+    "keys of a host, a thief with an old key and an old token": REMOVED_HOST,
+    "keys of a host, a thief with an old key and another token": Joins(used=False),
     "replication to a second site, a restored database": SITE_RESTORED,
 }
 
@@ -513,6 +518,29 @@ PROTECTIONS = [
         "backups/site_journal.py: note_built, is_here; db/replicated_servers.py: learn, keep",
         SITE_RESTORED,
     ),
+    Protection(
+        "replaced key replaces none",
+        "an old backup of a host is not the host",
+        "db/joins.py: _renew, _replaced_key",
+        JOINED_HOST,
+    ),
+    Protection(
+        "replaced key ends",
+        "no key is believed for longer than the overlap",
+        "db/joins.py: _replaced_key",
+        JOINED_HOST,
+    ),
+    Protection(
+        "next key signs, too",
+        "a rotation that was interrupted for long goes on",
+        "cmd/setup/admission.py: renewed",
+        JOINED_HOST,
+    ),
+    Protection(
+        "token serves one key", "a used token is of no use without the host's key", "db/joins.py: join", JOINED_HOST
+    ),
+    Protection("token serves once", "a removed host's token admits nobody", "db/joins.py: _check_token", REMOVED_HOST),
+    Protection("name is joined once", "another token replaces no host", "db/joins.py: _same_name", Joins(used=False)),
 ]
 
 #: No property here needs this rule. The lock is held since the check of the command, so the rule only shortens the wait

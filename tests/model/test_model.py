@@ -9,6 +9,7 @@ import pytest
 from tests.model.checker import Model, explore
 from tests.model.claims import Claims
 from tests.model.fencing import FENCING
+from tests.model.joins import JOINS
 from tests.model.live import LIVE
 from tests.model.moves import MOVING
 from tests.model.protections import BOOT, BOOT_WITHOUT_CRASHES, HOLDS, PROTECTIONS, REDUNDANT, Protection
@@ -44,4 +45,4 @@ def test_second_fence_check_is_redundant() -> None:
 
 def test_protections_name_every_rule() -> None:
     spoken_of = {item.rule for item in PROTECTIONS if not isinstance(item.model, Claims)}
-    assert spoken_of | {REDUNDANT} == IMPLEMENTED | MOVING | LIVE | FENCING | SITES
+    assert spoken_of | {REDUNDANT} == IMPLEMENTED | MOVING | LIVE | FENCING | SITES | JOINS

@@ -105,6 +105,25 @@ def signature_of(key: Path, text: str) -> str:
     return join_requests.sign(own, text)
 
 
+def renewed(client: JoinClient, text: str, present: Path, following: Path) -> JoinState:
+    """Send a request that replaces the present key. Raises `ConfigurationError`.
+
+    After an interruption of an hour the cloud believes only the following key, which it has already.
+    """
+
+    def send() -> JoinState:
+        try:
+            return client.join(request("", text, signature_of(present, text), following))
+        except exceptions.JoinRefused as error:
+            time.sleep(POLL)
+            try:
+                return client.join(request("", text, signature_of(following, text), following))
+            except exceptions.JoinRefused:
+                raise error from None
+
+    return asked(send, PATIENCE)
+
+
 def reach(token: JoinToken) -> str:
     """Fetch the signed list, and compare its authority with the token's. Returns the authority's certificate."""
     found = asked(lambda: JoinClient(token.address).trust())

@@ -130,9 +130,7 @@ class ConfirmedRotation:
 
         def send() -> JoinState:
             text = msgspec.json.encode(self._part.body(newest, self._seal_key)).decode()
-            signature = admission.signature_of(self._present[signer], text)
-            made = admission.request("", text, signature, newest[signer])
-            return admission.asked(lambda: client.join(made), admission.PATIENCE)
+            return admission.renewed(client, text, self._present[signer], newest[signer])
 
         code = join_requests.confirmation_code(self._part.body(newest, self._seal_key))
         state = admission.wait_until_confirmed(send, f"{self._part.command} {code}")
@@ -188,9 +186,7 @@ class Rotation:
 
         def send() -> JoinState:
             text = admission.body(self._address, self._next)
-            signature = admission.signature_of(self._key, text)
-            made = admission.request("", text, signature, self._next)
-            return admission.asked(lambda: client.join(made), admission.PATIENCE)
+            return admission.renewed(client, text, self._key, self._next)
 
         state = admission.wait_until_joined(send)
         admission.accept(state, self._authority, self._api, self._host, self._next)

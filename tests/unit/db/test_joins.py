@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, join_requests
 from nova_lite.base.join_requests import JoinToken
 from nova_lite.db import hosts, joins, services
-from nova_lite.db.engine import Database
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import JoinedHost
 from nova_lite.db.models import JoinToken as Row
 from nova_lite.objects import JoinRequest, JoinState, TrustList
 from tests.support import make
@@ -28,6 +30,16 @@ def refused(db: Database, conf: cfg.ConfigOpts, request: JoinRequest) -> str:
     with pytest.raises((exceptions.Forbidden, exceptions.Conflict, exceptions.Invalid)) as found:
         join(db, conf, request)
     return found.value.message
+
+
+def age(db: Database, seconds: float) -> None:
+    """Make the last change of each joined host older."""
+
+    def change(uow: UnitOfWork) -> None:
+        for row in uow.session.scalars(sa.select(JoinedHost)):
+            row.updated_at = (row.updated_at or uow.now) - datetime.timedelta(seconds=seconds)
+
+    db.write(change)
 
 
 def admit(db: Database) -> None:
@@ -186,7 +198,7 @@ def test_host_replaces_its_key_with_its_key(db: Database, conf: cfg.ConfigOpts) 
     assert "under way" in refused(db, conf, new.renewal(old.key))
     admit(db)
     assert join(db, conf, new.renewal(old.key)).state == "pending"
-    assert "under way" in refused(db, conf, NewHost().renewal(old.key))
+    assert "under way" in refused(db, conf, NewHost().renewal(new.key))
     assert [work.previous_key for work in db.read(joins.pending)] == [old.body.key]
     admit(db)
     for signer in (old.key, new.key):  # An interrupted host has either of them.
@@ -195,6 +207,49 @@ def test_host_replaces_its_key_with_its_key(db: Database, conf: cfg.ConfigOpts) 
     assert join(db, conf, third.renewal(new.key)).state == "pending"
     admit(db)
     assert refused(db, conf, old.renewal(old.key)) == INVALID
+
+
+def test_replaced_key_of_a_host_only_repeats_the_request_that_replaced_it(db: Database, conf: cfg.ConfigOpts) -> None:
+    old, new, thief = NewHost(), NewHost(), NewHost()
+    join(db, conf, old.request(make_token(db)))
+    admit(db)
+    join(db, conf, new.renewal(old.key))
+    assert refused(db, conf, thief.renewal(old.key)) == INVALID
+    admit(db)
+    for request in (thief.renewal(old.key), old.renewal(old.key), old.renewal(old.key, addresses=["192.0.2.19"])):
+        assert refused(db, conf, request) == INVALID
+    assert "was replaced" in refused(db, conf, old.renewal(new.key))
+    assert "not signed by the host's own key" in refused(db, conf, thief.renewal(old.key, key=new.body.key))
+    assert db.read(joins.pending) == []
+    assert join(db, conf, new.renewal(old.key)).state == "joined"
+
+
+def test_replaced_key_of_a_host_ends_after_the_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
+    old, new = NewHost(), NewHost()
+    join(db, conf, old.request(make_token(db)))
+    admit(db)
+    join(db, conf, new.renewal(old.key))
+    age(db, join_requests.KEY_OVERLAP + 1)
+    # The registrar has not admitted the new key yet, so the host goes on with its old one.
+    assert join(db, conf, new.renewal(old.key)).state == "pending"
+    admit(db)
+    age(db, join_requests.KEY_OVERLAP - 60)
+    assert join(db, conf, new.renewal(old.key)).state == "joined"
+    age(db, 120)
+    assert refused(db, conf, new.renewal(old.key)) == INVALID
+    assert join(db, conf, new.renewal(new.key)).state == "joined"
+
+
+def test_changed_request_after_a_rotation_replaces_no_key(db: Database, conf: cfg.ConfigOpts) -> None:
+    old, new = NewHost(), NewHost()
+    join(db, conf, old.request(make_token(db)))
+    admit(db)
+    join(db, conf, new.renewal(old.key))
+    admit(db)
+    assert join(db, conf, new.renewal(new.key, addresses=["192.0.2.19"])).state == "pending"
+    assert [work.previous_key for work in db.read(joins.pending)] == [None]
+    admit(db)
+    assert refused(db, conf, new.renewal(old.key)) == INVALID
 
 
 def test_key_of_a_host_is_replaced_by_nobody_else(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import io
 import os
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from oslo_config import cfg
 
 from nova_lite.api.http import deploy, wsgi
@@ -24,7 +26,7 @@ from nova_lite.compute.api import API
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import joins
 from nova_lite.db.engine import Database
-from nova_lite.db.models import PublishedTrust
+from nova_lite.db.models import JoinedHost, PublishedTrust
 from nova_lite.objects import JoinReply, JoinState, TrustList
 from nova_lite.policies.enforcer import Policy
 from nova_lite.rpc import keys, trust
@@ -126,6 +128,25 @@ def test_replaced_key_of_a_host_ends_after_an_hour(site: Site) -> None:
     site.client.join(third.renewal(new.key))
     site.registrar.tick()
     assert site.client.join(third.renewal(new.key)).state == "joined"
+
+
+def test_rotation_that_was_interrupted_for_long_goes_on_with_the_next_key(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "POLL", 0.0)
+    old, new = NewHost(), NewHost()
+    join(site, old)
+    site.client.join(new.renewal(old.key))
+    site.registrar.tick()
+    hour_ago = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(hours=1, seconds=1)
+    site.db.write(lambda uow: uow.change(sa.update(JoinedHost).values(updated_at=hour_ago)))
+    present, following = tmp_path / "present", tmp_path / "following"
+    for path, key in ((present, old.key), (following, new.key)):
+        path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    text = new.renewal(old.key).body
+    assert admission.renewed(site.client, text, present, following).state == "joined"
+    with pytest.raises(exceptions.ConfigurationError, match="The token is not valid"):
+        admission.renewed(site.client, text, present, present)
 
 
 def test_host_joins_again_with_a_token_of_a_controller_that_has_the_database_and_another_authority(

@@ -99,10 +99,9 @@ def create_subnet(uow: UnitOfWork, context: RequestContext, subnet: NetworkRecor
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
     floating_ips.check_overlap(uow, factory.pool_range(subnet.cidr))
-    pools = subnet.pools
+    pools = [] if subnet.no_pools else subnet.pools or None
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, None, subnet.start, subnet.end)
-    if pools is not None:
-        factory.set_pools(subnet, pools)
+    factory.set_pools(subnet, pools)
     row.cidr, row.gateway, row.subnet_name = subnet.cidr, subnet.gateway, subnet.subnet_name
     row.ranges = factory.pools_of(subnet)
     uow.session.flush()

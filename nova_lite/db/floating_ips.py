@@ -176,7 +176,7 @@ def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterat
     for item in pool.ranges or ():
         first, last = (ip.parse4(item[end]) for end in ("start", "end"))
         yield from (str(first + number) for number in range(int(last) - int(first) + 1))
-    if not pool.ranges:
+    if pool.ranges is None:
         # Python leaves out the first and the last address, which are those of the network itself.
         yield from (text for text in map(str, addresses.hosts()) if text != pool.gateway)
 

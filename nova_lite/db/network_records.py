@@ -442,12 +442,11 @@ def create_subnet(
         if subnet.subnet_pool_id == DEFAULT_POOL:
             subnet.subnet_pool_id = subnet_pools.default_pool(uow, 4)
         subnet.cidr = subnet_pools.take_prefix(uow, conf, context, row, subnet, subnet.subnet_pool_id)
-    pools = subnet.pools
+    pools = [] if subnet.no_pools else subnet.pools or None
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
-    if pools is not None:
-        factory.set_pools(subnet, pools)
-        subnet.host_address = factory.host_address(subnet)
-        _check_pools(subnet)
+    factory.set_pools(subnet, pools)
+    subnet.host_address = factory.host_address(subnet)
+    _check_pools(subnet)
     subnet.host_routes = _host_routes(row.id, subnet.host_routes or [])
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
@@ -513,7 +512,7 @@ def _create_subnet6(
     if (pool_id := subnet.subnet6_pool_id) is not None:
         pool_id = subnet_pools.default_pool(uow, 6) if pool_id == DEFAULT_POOL else pool_id
         subnet.cidr6 = subnet_pools.take_prefix(uow, conf, context, row, subnet, pool_id)
-    factory6.add_subnet(network, subnet.cidr6, settings, subnet.gateway)
+    factory6.add_subnet(network, subnet.cidr6, settings, subnet.gateway, subnet.no_pools)
     if len(settings.host_routes or ()) > MAX_HOST_ROUTES:
         raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id(row.id), quota=MAX_HOST_ROUTES)
     if not context.is_admin:

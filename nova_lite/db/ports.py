@@ -158,7 +158,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "project_id": owner,
         "name": port.name,
         "description": port.description,
-        "security_groups": security_groups.names_of(uow, owner, wanted),
+        "security_groups": security_groups.names_of(uow, context, owner, wanted),
         "tags": port.tags,
         "admin_state_up": port.admin_state_up,
         "port_security_enabled": is_secure,
@@ -314,7 +314,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         row.device_owner = changes.get("device_owner", row.device_owner)
     _check_security(found, changes)
     if "security_groups" in changes:
-        row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
+        row.security_groups = security_groups.names_of(uow, context, found.project_id, changes["security_groups"])
     if changes.get("mac_address", row.mac_address) != row.mac_address:
         _change_mac_address(uow, row, changes["mac_address"])
     if "address_pairs" in changes:

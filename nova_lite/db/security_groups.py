@@ -75,6 +75,10 @@ _RULE_FILTERS: dict[str, Any] = {
 }
 
 
+#: Beginning of the entry of another project's group in a port's list of names. No name has such a character.
+_FOREIGN = "\n"
+
+
 def list_(
     uow: UnitOfWork,
     context: RequestContext,
@@ -249,7 +253,8 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     server = uow.session.scalars(_members(row.project_id, row.name, Instance.uuid).limit(1)).first()
     if server is not None:
         raise exceptions.SecurityGroupInUse(name=row.name, by=f"server {server} is in it")
-    for query in _ports_in(row.project_id, row.name, Port.id):
+    foreign = sa.select(Port.id).where(holds(Port.security_groups, _foreign_name(row.id)))
+    for query in (*_ports_in(row.project_id, row.name, Port.id), foreign):
         if (port := uow.session.scalars(query.limit(1)).first()) is not None:
             raise exceptions.SecurityGroupInUse(name=row.name, by=f"port {port} is in it")
     uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
@@ -499,19 +504,37 @@ def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
 # --- ports
 
 
-def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[str]:
-    """Return the names of a port's groups, given by name or id. Raises `SecurityGroupNotFound`."""
+def names_of(uow: UnitOfWork, context: RequestContext, project_id: str, references: list[str]) -> list[str]:
+    """Return the names of a port's groups, given by name or id. Raises `SecurityGroupNotFound`.
+
+    An admin may give a port groups of other projects by id, as Octavia gives its own to ports of its users.
+    """
+    foreign: list[str] = []
+    if context.is_admin and references:
+        query = sa.select(Row.id).where(Row.id.in_(references), Row.project_id != project_id).order_by(Row.id)
+        foreign = list(uow.session.scalars(query.with_for_update()))
+    own = [reference for reference in references if reference not in foreign]
     try:
-        return named(uow, project_id, references) if references else []
+        return [*(named(uow, project_id, own) if own else []), *map(_foreign_name, foreign)]
     except exceptions.SecurityGroupUnavailable as error:
         raise exceptions.SecurityGroupNotFound(group_id=str(error.kwargs.get("name"))[:64]) from error
+
+
+def _foreign_name(group_id: str) -> str:
+    """Return what stands for the name of a group of another project in a port's list of names."""
+    return _FOREIGN + group_id
+
+
+def _foreign_ids(names: Iterable[str]) -> list[str]:
+    return [name.removeprefix(_FOREIGN) for name in names if name.startswith(_FOREIGN)]
 
 
 def ids(uow: UnitOfWork, projects: Collection[str], names: Collection[str]) -> dict[tuple[str, str], str]:
     """Return the ids of these projects' groups with these names, by project and name."""
     query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects), Row.name.in_(names))
-    defaults = {(project, DEFAULT): default_id(project) for project in projects}
-    return defaults | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
+    found = {(project, DEFAULT): default_id(project) for project in projects}
+    found |= {(project, _foreign_name(item)): item for project in projects for item in _foreign_ids(names)}
+    return found | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
 
 
 def _ports_in(project_id: str, name: str, what: Any) -> list[sa.Select[Any]]:
@@ -629,6 +652,7 @@ def filters_together(
     asked = [_asked(question, servers[question.host]) for question in questions]
     groups = _concerned(uow, [server for item in asked for server in item], ports)
     by_name = {(group.project_id, group.name): group for group in groups}
+    by_name |= {("", _foreign_name(group.id)): group for group in groups}
     answers = [_in_groups(*item, ports, by_name) for item in zip(questions, asked, strict=True)]
     by_id = {group.id: group for group in groups}
     remote = [_remote(told, item, by_id) for told, item in zip(answers, asked, strict=True)]
@@ -686,7 +710,8 @@ def _in_groups(
     told = PortFilters(instances={uuid: [] for uuid in question.instance_uuids})
 
     def ids_of(project_id: str, names: Iterable[str]) -> list[str]:
-        mine = [by_name[project_id, name] for name in names if (project_id, name) in by_name]
+        keys = (("", name) if name.startswith(_FOREIGN) else (project_id, name) for name in names)
+        mine = [by_name[key] for key in keys if key in by_name]
         told.groups.update({group.id: group for group in mine})
         return [group.id for group in mine]
 
@@ -785,16 +810,22 @@ _GROUPS = sa.select(*(getattr(Row, name) for name in _FIELDS))
 _PROJECTS: Any = sa.bindparam("projects", expanding=True)
 _GROUP_NAMES: Any = sa.bindparam("names", expanding=True)
 _USED = orm.aliased(Row)
-#: Groups with one of these names, and groups that their rules name.
+_FOREIGN_GROUPS: Any = sa.bindparam("foreign", expanding=True)
+#: Groups with one of these names, and groups that their rules name; and groups of other projects.
 _GROUPS_OF = _GROUPS.where(
-    Row.project_id.in_(_PROJECTS),
     sa.or_(
-        Row.name.in_(_GROUP_NAMES),
-        Row.id.in_(
-            sa.select(RuleRow.remote_group_id)
-            .join(_USED, _USED.id == RuleRow.security_group_id)
-            .where(_USED.project_id.in_(_PROJECTS), _USED.name.in_(_GROUP_NAMES))
+        sa.and_(
+            Row.project_id.in_(_PROJECTS),
+            sa.or_(
+                Row.name.in_(_GROUP_NAMES),
+                Row.id.in_(
+                    sa.select(RuleRow.remote_group_id)
+                    .join(_USED, _USED.id == RuleRow.security_group_id)
+                    .where(_USED.project_id.in_(_PROJECTS), _USED.name.in_(_GROUP_NAMES))
+                ),
+            ),
         ),
+        Row.id.in_(_FOREIGN_GROUPS),
     ),
 )
 _RULE_FIELDS = rows.shared_fields(SecurityGroupRule, RuleRow)
@@ -816,7 +847,7 @@ def _concerned(
     names = {name for server in servers for name in server.groups} | {
         name for server in servers for port in ports.get(server.uuid, ()) for name in port.groups or ()
     }
-    those = uow.rows(_GROUPS_OF, {"projects": projects, "names": names | {DEFAULT}})
+    those = uow.rows(_GROUPS_OF, {"projects": projects, "names": names | {DEFAULT}, "foreign": _foreign_ids(names)})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
     named = address_groups.expanded(uow, [rule for group in found for rule in group.rules])
     rules_of: dict[str, list[SecurityGroupRule]] = {}

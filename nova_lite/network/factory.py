@@ -144,23 +144,27 @@ def gateway(network: Network, text: str) -> str:
 
 def pools_of(network: Network) -> list[dict[str, str]]:
     """Return the pools of a network with a subnet."""
-    return network.pools or [{"start": network.start or "", "end": network.end or ""}]
+    if network.pools is not None:
+        return network.pools
+    return [{"start": network.start or "", "end": network.end or ""}]
 
 
-def set_pools(network: Network, pools: list[dict[str, str]]) -> None:
-    """Replace the pools of a network with a subnet. An empty list: all addresses besides the gateway.
+def set_pools(network: Network, pools: list[dict[str, str]] | None) -> None:
+    """Replace the pools of a network with a subnet. None: all addresses besides the gateway.
 
     Raises `InvalidInput`, or `OverlappingAllocationPools`.
     """
     addresses = ip.parse_network4(network.cidr)
-    ranges = sorted(_pool(pool, addresses) for pool in pools) or _default_pools(addresses, network.gateway)
+    default = _default_pools(addresses, network.gateway)
+    ranges = default if pools is None else sorted(_pool(pool, addresses) for pool in pools)
     for (first, last), (following, end) in itertools.pairwise(ranges):
         if following <= last:
             raise exceptions.OverlappingAllocationPools(
                 pool_1=f"{first}-{last}", pool_2=f"{following}-{end}", subnet_cidr=network.cidr
             )
-    network.pools = [{"start": str(first), "end": str(last)} for first, last in ranges] if len(ranges) > 1 else None
-    network.start, network.end = str(ranges[0][0]), str(ranges[-1][1])
+    network.pools = [{"start": str(first), "end": str(last)} for first, last in ranges] if len(ranges) != 1 else None
+    outermost = ranges or default
+    network.start, network.end = str(outermost[0][0]), str(outermost[-1][1])
 
 
 def _pool(

@@ -13,8 +13,12 @@ from nova_lite.objects import Network, NetworkRecord, Subnet6, ipv6
 SHORTEST, LONGEST, DERIVED = 64, 126, 64
 
 
-def add_subnet(network: NetworkRecord, cidr: str, subnet: Subnet6, gateway: str | None) -> None:
-    """Give a network its IPv6 subnet. ``gateway``: as in `factory.new_network`. Raises `InvalidInput`."""
+def add_subnet(
+    network: NetworkRecord, cidr: str, subnet: Subnet6, gateway: str | None, has_no_pools: bool = False
+) -> None:
+    """Give a network its IPv6 subnet. ``gateway``: as in `factory.new_network`. ``has_no_pools``: otherwise a subnet
+    without pools has all addresses. Raises `InvalidInput`.
+    """
     addresses = _cidr(cidr)
     check_modes(subnet, addresses)
     if network.mtu < factory.MIN_MTU6:
@@ -25,6 +29,8 @@ def add_subnet(network: NetworkRecord, cidr: str, subnet: Subnet6, gateway: str 
     subnet.gateway = None
     if gateway != factory.NO_GATEWAY:
         subnet.gateway = str(addresses[1]) if gateway is None else machine(network, "gateway", gateway)
+    if not subnet.pools and not has_no_pools:
+        subnet.pools = _default_pools(addresses, None if subnet.gateway is None else ip.parse6(subnet.gateway))
     set_settings(network, subnet)
 
 
@@ -75,15 +81,11 @@ def machine(network: Network, name: str, text: str) -> str:
 
 
 def set_pools(cidr: str, subnet: Subnet6) -> None:
-    """Check the pools of a subnet. Without any these are all addresses besides the gateway.
+    """Check the pools of a subnet.
 
     Raises `InvalidInput`, `OverlappingAllocationPools` or `GatewayConflictWithAllocationPools`.
     """
-    addresses = ip.parse_network6(cidr)
     gateway = None if subnet.gateway is None else ip.parse6(subnet.gateway)
-    if not subnet.pools:
-        subnet.pools = _default_pools(addresses, gateway)
-        return
     network = Network(id="", name="", cidr="", cidr6=cidr)
     ranges = []
     for pool in subnet.pools:

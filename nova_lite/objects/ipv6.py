@@ -88,7 +88,7 @@ def as_subnet(network: Network) -> Network:
         host_address=settings.host_address,
         start=None,
         end=last,
-        pools=settings.pools or None,
+        pools=None if network.subnet6 is None else settings.pools,
     )
 
 

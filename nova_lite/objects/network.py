@@ -54,7 +54,7 @@ class Network(msgspec.Struct, kw_only=True):
     of its IPv6 subnet; "": none. ``subnet6``: the settings of that; None: an operator has made it, interfaces derive
     their addresses from MAC addresses, and it has a gateway if the IPv4 subnet has one. ``address_mode``: see
     `nova_lite.objects.instance.AddressMode`; "": unknown. ``needs_router``: for its way out; None: hosts give
-    it one without a router. ``pools``: objects with ``start`` and ``end``, if there is more than one pool.
+    it one without a router. ``pools``: objects with ``start`` and ``end``, if there is not exactly one pool.
     ``host_routes``: objects with ``destination`` and ``nexthop``. ``host_address``: address of the hosts' bridges,
     if there is no gateway; None: the hosts choose it. ``port_security_enabled``: of its new ports. ``parent_id``: the
     network of which this is a segment, with further subnets on a bridge of its own; None: it is a network itself.
@@ -96,7 +96,8 @@ class NetworkRecord(Network, kw_only=True):
 
     ``admin_state_up`` False: no port of the network sends or receives anything but DHCP. ``subnet_pool_id`` and
     ``subnet6_pool_id``: pools of the subnets' prefixes. ``prefixlen``: in a request, the length of the prefix that the
-    pool is to give. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its
+    pool is to give. ``no_pools``: in a request, the subnet has no allocation pools; else a subnet without given ones has
+    all addresses. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its
     segments, in their order.
     """
 
@@ -109,6 +110,7 @@ class NetworkRecord(Network, kw_only=True):
     subnet_pool_id: str | None = None
     subnet6_pool_id: str | None = None
     prefixlen: int | None = None
+    no_pools: bool = False
     shared: bool = False
     segments: list[NetworkRecord] = msgspec.field(default_factory=list)
     created_at: datetime.datetime | None = None

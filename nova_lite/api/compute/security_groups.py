@@ -156,7 +156,9 @@ def _rule(body: dict[str, Any]) -> SecurityGroupRule:
     Without ports the rule is for all ports of its protocol, without a source for all sources. A rule without a source
     group must name a protocol.
     """
-    protocol, group_id = (body.get("ip_protocol") or "").lower() or None, body.get("group_id") or None
+    protocol, group_id = (body.get("ip_protocol") or "").lower() or None, body.get("group_id")
+    if group_id == "":
+        raise exceptions.SecurityGroupRuleInvalid(reason="group_id is empty, and names no security group.")
     if protocol not in (None, *_PROTOCOLS):
         raise exceptions.SecurityGroupRuleInvalid(
             reason=f"Invalid IP protocol {protocol}: it is one of {', '.join(_PROTOCOLS)} in this API."

@@ -281,6 +281,7 @@ class NetworkResource(Resource):
             start=only.get("start"),
             end=only.get("end"),
             pools=pools,
+            no_pools=fields.get("allocation_pools") == [],
             host_routes=_host_routes(fields),
             enable_dhcp=requests.flag(fields, "enable_dhcp", default=True),
             subnet_name=requests.text(fields, "name") or "",
@@ -393,6 +394,7 @@ def _subnet6_of(
         cidr6=_network_of(cidr) if cidr else "",
         subnet6_pool_id=pool_id,
         prefixlen=prefixlen,
+        no_pools=fields.get("allocation_pools") == [],
         gateway=_gateway(fields),
         subnet6=Subnet6(
             name=requests.text(fields, "name") or "",
@@ -434,8 +436,9 @@ def _settings(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pools(fields: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the ranges of addresses to allocate; none if the request does not set them."""
-    pools = fields.get("allocation_pools") or []
+    """Return the ranges of addresses to allocate; no range if the request does not set them."""
+    pools = fields.get("allocation_pools")
+    pools = [] if pools is None else pools
     ends = {"start", "end"}
     if not isinstance(pools, list) or not all(isinstance(pool, dict) and pool.keys() == ends for pool in pools):
         raise exceptions.ValidationError(

@@ -127,7 +127,7 @@ def texts(fields: dict[str, Any], *names: str) -> dict[str, str]:
 
 def an_id(fields: dict[str, Any], name: str) -> str | None:
     value = fields.get(name)
-    if value is None or value == "":
+    if value is None:
         return None
     if not isinstance(value, str) or not validation.is_uuid(value):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid UUID.")
@@ -373,7 +373,7 @@ def fixed_addresses(
             raise exceptions.ValidationError(
                 detail="Invalid input for fixed_ips. Allowed are subnet_id and ip_address."
             )
-        wanted = address(item["ip_address"], "fixed_ips") if item.get("ip_address") else ""
+        wanted = address(item["ip_address"], "fixed_ips") if item.get("ip_address") is not None else ""
         subnet_id = an_id(item, "subnet_id")
         if subnet_id is None:
             version = version_of(wanted)

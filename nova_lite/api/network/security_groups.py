@@ -154,12 +154,20 @@ def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
         protocol=_protocol(fields.get("protocol")),
         port_range_min=_port(fields, "port_range_min"),
         port_range_max=_port(fields, "port_range_max"),
-        remote_ip_prefix=requests.text(fields, "remote_ip_prefix") or None,
-        remote_group_id=requests.text(fields, "remote_group_id") or None,
+        remote_ip_prefix=_source(fields, "remote_ip_prefix"),
+        remote_group_id=_source(fields, "remote_group_id"),
         remote_address_group_id=requests.an_id(fields, "remote_address_group_id"),
         description=requests.text(fields, "description"),
         tags=requests.tags(fields) or None,
     )
+
+
+def _source(fields: dict[str, Any], name: str) -> str | None:
+    """Return where a rule's packets come from or go to. An empty text is refused: it would mean everybody."""
+    found = requests.text(fields, name)
+    if found == "":
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. Use null, or leave it out, for everybody.")
+    return found
 
 
 def _port(fields: dict[str, Any], name: str) -> int | None:

@@ -152,7 +152,9 @@ def subnet_of_pool(shown: FloatingIpPool) -> View:
     return _subnet(shown.id, name, "", shown.project_id, shown.cidr, shown.gateway) | {
         "enable_dhcp": False,
         "dns_nameservers": [],
-        "allocation_pools": shown.ranges or [{"start": str(addresses[0]), "end": str(addresses[-1])}],
+        "allocation_pools": [{"start": str(addresses[0]), "end": str(addresses[-1])}]
+        if shown.ranges is None
+        else shown.ranges,
         **_untagged(shown.created_at),
     }
 

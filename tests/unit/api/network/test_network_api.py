@@ -233,6 +233,8 @@ def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: 
     [
         ({"network_id": None}, 400, "HTTPBadRequest", "'network_id' not specified"),
         ({"network_id": NOBODY}, 404, "NetworkNotFound", NOBODY),
+        ({"fixed_ips": [{"subnet_id": ""}]}, 400, "HTTPBadRequest", "not a valid UUID"),
+        ({"fixed_ips": [{"ip_address": ""}]}, 400, "HTTPBadRequest", "not a valid IP address"),
         ({"binding:host_id": "h1"}, 400, "HTTPBadRequest", "by the compute API"),
         ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
         ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),
@@ -287,6 +289,9 @@ def test_security_groups_and_rules(api: Api) -> None:
     for protocol, shown in ((112, "112"), ("IP", None), ("SCTP", "sctp"), ("hopopt", "hopopt")):
         added = api.make("/security-group-rules", "security_group_rule", **{**fields, "protocol": protocol})
         assert added["protocol"] == shown
+    for name in ("remote_ip_prefix", "remote_group_id", "remote_address_group_id"):
+        empty = {"security_group_rule": {**fields, "protocol": "udp", name: ""}}
+        api.refused("POST", "/security-group-rules", empty, 400, "HTTPBadRequest", f"Invalid input for {name}")
     vrrp = {"security_group_rule": {**fields, "protocol": "vrrp"}}
     api.refused("POST", "/security-group-rules", vrrp, 409, "SecurityGroupRuleExists", "Rule id is ")
     port = api.port(security_groups=[made["id"]])

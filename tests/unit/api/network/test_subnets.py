@@ -51,6 +51,31 @@ def test_subnet_without_dhcp_gives_its_ports_addresses(api: Api) -> None:
     api.refused("PUT", f"/subnets/{made['id']}", {"subnet": {"enable_dhcp": "no"}}, 400, "HTTPBadRequest", "true or")
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize(("cidr", "chosen"), [("10.64.0.0/24", "10.64.0.9"), ("fd40:1::/64", "fd40:1::9")])
+def test_empty_list_of_pools_leaves_no_pool(api: Api, is_new: bool, cidr: str, chosen: str) -> None:
+    api.manager.conf.set_override("project_ranges", ["10.64.0.0/16", "fd40::/10"], "network")
+    values = {"cidr": cidr, "ip_version": 6 if ":" in cidr else 4}
+    made = subnet(api, **values, **({"allocation_pools": []} if is_new else {}))
+    if not is_new:
+        assert made["allocation_pools"]
+        made = change(api, made, allocation_pools=[])
+    assert made["allocation_pools"] == []
+    assert change(api, made, enable_dhcp=True, allocation_pools=None)["allocation_pools"] == []
+    port = {"network_id": made["network_id"], "fixed_ips": [{"subnet_id": made["id"]}]}
+    api.refused("POST", "/ports", {"port": port}, 409, "IpAddressGenerationFailure", "are left")
+    port["fixed_ips"] = [{"ip_address": chosen}]
+    assert api.port(**port)["fixed_ips"][0]["ip_address"] == chosen, "an address of no pool is for whoever names it"
+
+
+def test_external_subnet_without_pools_gives_no_address(api: Api) -> None:
+    network = api.make("/networks", "network", ADMIN, **{"router:external": True})
+    values = {"network_id": network["id"], "ip_version": 4, "cidr": "198.51.100.0/24", "allocation_pools": []}
+    assert api.make("/subnets", "subnet", ADMIN, **values)["allocation_pools"] == []
+    body = {"floatingip": {"floating_network_id": network["id"]}}
+    api.refused("POST", "/floatingips", body, 409, "IpAddressGenerationFailure", "")
+
+
 def test_subnet_has_several_pools(api: Api) -> None:
     made = subnet(api, allocation_pools=[pool(20, 20), pool(10, 10)], gateway_ip="10.64.0.100")
     assert made["allocation_pools"] == [pool(10, 10), pool(20, 20)]
@@ -59,8 +84,8 @@ def test_subnet_has_several_pools(api: Api) -> None:
     api.refused("POST", "/ports", {"port": {"network_id": made["id"]}}, 409, "IpAddressGenerationFailure", "are left")
     assert change(api, made, allocation_pools=[pool(30, 30)])["allocation_pools"] == [pool(30, 30)]
     assert api.port(network_id=made["id"])["fixed_ips"][0]["ip_address"] == "10.64.0.30"
-    whole = [pool(1, 99), pool(101, 254)]
-    assert change(api, made, allocation_pools=[])["allocation_pools"] == whole, "all but the gateway"
+    middle = subnet(api, cidr="10.64.2.0/24", gateway_ip="10.64.2.100")["allocation_pools"]
+    assert [item["end"] for item in middle] == ["10.64.2.99", "10.64.2.254"], "all but the gateway"
     assert subnet(api, cidr="10.64.1.0/24")["allocation_pools"] == [{"start": "10.64.1.2", "end": "10.64.1.254"}]
 
 

@@ -96,7 +96,7 @@ class NetworkRecord(Network, kw_only=True):
 
     ``admin_state_up`` False: no port of the network sends or receives anything but DHCP. ``subnet_pool_id`` and
     ``subnet6_pool_id``: pools of the subnets' prefixes. ``prefixlen``: in a request, the length of the prefix that the
-    pool is to give. ``no_pools``: in a request, the subnet has no allocation pools; else one without given pools has all
+    pool is to give. ``no_pools``: in a request, the subnet has no allocation pools; else one without pools has all
     addresses. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its segments,
     in their order.
     """

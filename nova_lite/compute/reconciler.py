@@ -28,7 +28,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.incident import ENDING, cause_of_end
 from nova_lite.operations.states import GUEST_OFF, PowerState
-from nova_lite.virt.driver import DomainInfo, SharingDisks
+from nova_lite.virt.driver import CheckingDisks, DomainInfo, SharingDisks
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class _Scan:
     domain. ``domains``: the domains except ``revoked`` ones, which this host has promised to destroy. ``leftovers``:
     instances with disks or settings, and no domain. ``stopped``: guests that this host has stopped at the end of a
     lease. ``withheld``: these, if they may not start yet, so they are not reported. ``remaining``: instances whose
-    domain is to be destroyed and still exists.
+    domain is to be destroyed and still exists. ``without_disks``: those with a domain whose disks are missing.
     """
 
     touched: set[str]
@@ -75,6 +75,7 @@ class _Scan:
     stopped: frozenset[str]
     withheld: frozenset[str]
     remaining: set[str]
+    without_disks: set[str]
 
 
 class DomainReconciler:
@@ -161,7 +162,7 @@ class DomainReconciler:
         with contextlib.ExitStack() as watch:
             touched = watch.enter_context(host.jobs.watch())
             domains = host.driver.list_domains()
-            if touched or host.driver.leftovers() - {info.uuid for info in domains}:
+            if touched or host.driver.leftovers() - {info.uuid for info in domains} or self._without_disks():
                 return False
             if any(host.fencing.get(info.uuid).is_revoked(info.generation) for info in domains):
                 return False
@@ -197,7 +198,7 @@ class DomainReconciler:
                 self._report(
                     info,
                     booted and self._is_undecided(uuid),
-                    scan.stopped,
+                    scan,
                     [item.incident for item in incidents if item.uuid == uuid],
                 )
                 for uuid, info in scan.domains.items()
@@ -239,7 +240,12 @@ class DomainReconciler:
             stopped=stopped,
             withheld=withheld,
             remaining=remaining,
+            without_disks=self._without_disks(),
         )
+
+    def _without_disks(self) -> set[str]:
+        driver = self._host.driver
+        return driver.without_disks() if isinstance(driver, CheckingDisks) else set()
 
     def has_to_run_again(self, instance_uuid: str) -> bool:
         """Check whether a boot or the end of a lease may have stopped the guest, and no comparison has started it."""
@@ -365,10 +371,9 @@ class DomainReconciler:
             with contextlib.suppress(ValueError):  # Newer ones have taken its place.
                 self._incidents.remove(item)
 
-    def _report(
-        self, info: DomainInfo, booted: bool, stopped: frozenset[str], incidents: list[Incident]
-    ) -> DomainReport:
-        """Return the report of a domain. ``stopped``: the guests that the host has stopped because its lease ended."""
+    def _report(self, info: DomainInfo, booted: bool, scan: _Scan, incidents: list[Incident]) -> DomainReport:
+        """Return the report of a domain."""
+        stopped = scan.stopped
         if info.crashed and not (booted or info.uuid in stopped) and cause_of_end(incidents) is None:
             incidents = [*incidents, Incident(kind=IncidentKind.CRASH)]
         resumes = (booted and self._host.conf.resume_guests_state_on_host_boot) or info.uuid in stopped
@@ -384,4 +389,5 @@ class DomainReconciler:
             booted=booted and is_off,
             incidents=incidents,
             halted=info.halted,
+            lacks_disks=info.uuid in scan.without_disks,
         )

@@ -357,6 +357,19 @@ def unknown_domains(uow: UnitOfWork) -> Iterator[Problem]:
             yield Problem("domain", subject, found, "none: remove the first ones, and they are named here", None)
 
 
+def missing_disks(uow: UnitOfWork) -> Iterator[Problem]:
+    """Find servers whose host has not found all files of their disks. No repair: the data may be elsewhere."""
+    columns = (UnknownDomains.host, UnknownDomains.without_disks)
+    for host, uuids in uow.session.execute(sa.select(*columns).order_by(UnknownDomains.host)):
+        here = (Instance.uuid.in_(uuids or ()), Instance.host == host, Instance.deleted == sa.false())
+        for uuid in uow.session.scalars(sa.select(Instance.uuid).where(*here).order_by(Instance.uuid)):
+            remedy = (
+                f"its disks: mount on {host} what should be mounted there, or restore a backup of the server. "
+                "A guest that runs still has its disks open: save its data from within before it stops"
+            )
+            yield Problem("disks", f"server {uuid}", f"disks that are missing on {host}", remedy, None)
+
+
 # --- counters
 
 
@@ -514,6 +527,7 @@ CHECKS = (
     missing_allocations,
     stray_allocations,
     unknown_domains,
+    missing_disks,
     node_counters,
     numa_usage,
     quota_counters,

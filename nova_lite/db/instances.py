@@ -310,7 +310,7 @@ def agree(uow: UnitOfWork, digests: Mapping[str, str]) -> dict[str, bool]:
 def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[str, int, int]] | None]:
     """Return, by host, uuid, generation and power state of all its instances. None if one of them has an open action,
     should have no domain, or has a guest in another state than its row. None also for a host with a record of
-    unknown domains, which a comparison has to confirm.
+    unknown domains or missing disks, which a comparison has to confirm.
     """
     found: dict[str, list[tuple[str, int, int]] | None] = {host: [] for host in hosts}
     for host, uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOSTS, {"hosts": list(found)}):

@@ -165,9 +165,10 @@ class HostHealth(Base):
 
 
 class UnknownDomains(Base):
-    """Domains of a compute host that are of no server, as of its last comparison. A host without any has no row.
+    """Domains of a compute host that are of no server, and its servers whose disks are missing, as of its last
+    comparison. A host with neither has no row.
 
-    ``uuids``: of the first ones. ``total``: the number of all.
+    ``uuids``: of the first such domains. ``total``: the number of all. ``without_disks``: the first such servers.
     """
 
     __tablename__ = "unknown_domains"
@@ -176,6 +177,7 @@ class UnknownDomains(Base):
     host: Mapped[str] = mapped_column(Name, primary_key=True)
     uuids: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     total: Mapped[int] = mapped_column(default=0)
+    without_disks: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class Restart(Base):

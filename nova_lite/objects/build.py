@@ -174,7 +174,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
     received; None: unknown. ``lost_power``: the host has rebooted since its last report, so a domain that ran is to be
     started. ``booted``: it has rebooted, and leaves it to the conductor which domains are to be started. ``incidents``:
     no comparison has reported them yet. A domain that is off because of a crash always has one. ``halted``: its
-    watchdog has paused it, also if no incident says so any more.
+    watchdog has paused it, also if no incident says so any more. ``lacks_disks``: files of its disks are missing.
     """
 
     uuid: str
@@ -186,6 +186,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
     booted: bool = False
     incidents: list[Incident] = []
     halted: bool = False
+    lacks_disks: bool = False
 
 
 def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:

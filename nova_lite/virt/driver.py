@@ -543,6 +543,15 @@ class HostMeasuring(BulkStatistics, Protocol):
 
 
 @runtime_checkable
+class CheckingDisks(Protocol):
+    """A driver that can look whether the files of its guests' disks are there."""
+
+    def without_disks(self) -> set[str]:
+        """Return the instances with a domain of which a file below the directories of disks or volumes is missing."""
+        ...
+
+
+@runtime_checkable
 class HealthChecking(Protocol):
     """A driver that sees signs that its machine will fail."""
 

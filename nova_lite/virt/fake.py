@@ -509,6 +509,9 @@ class FakeDriver(driver.ComputeDriver):
         domain.power_state = power_state
         self._write(domain)
 
+    def without_disks(self) -> set[str]:
+        return {info.uuid for info in self.list_domains() if not os.path.isdir(self._disks(info.uuid))}
+
     def leftovers(self) -> set[str]:
         disks = {name for kind in ("disks", "aside") for name in os.listdir(os.path.join(self.path, kind))}
         return (disks | self._uuids("vifs")) - self._uuids("domains")

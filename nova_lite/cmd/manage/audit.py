@@ -12,8 +12,8 @@ def register(commands: Commands) -> None:
     parser = commands.command(
         "audit",
         "Check the invariants: counters equal allocations, quotas equal rows, every task has an open action, "
-        "deleted servers have left nothing, and each domain of a host is of a server. Exit with 1 if a "
-        "problem was found and not repaired.",
+        "deleted servers have left nothing. Each domain of a host is of a server, whose disks are there. Exit with 1 "
+        "if a problem was found and not repaired.",
         run,
     )
     parser.add_argument("--fix", action="store_true", help="repair the problems; the daemons may keep running")

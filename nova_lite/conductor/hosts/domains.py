@@ -81,7 +81,8 @@ class DomainChecks:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
             restarts.plan_start(uow, self.engine.conf, instance)
-        unknown_domains.record(uow, host, comparison.unknown, number)  # Instances are locked before hosts.
+        # Instances are locked before hosts.
+        unknown_domains.record(uow, host, comparison.unknown, comparison.without_disks, number)
         return verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
@@ -123,6 +124,7 @@ class Comparison:
 
     ``to_start``: instances that stopped because their host lost power. ``crashed``: active ones whose guest has crashed
     or was paused by its watchdog. ``unknown``: uuids of domains of no instance.
+    ``without_disks``: uuids of instances of the host whose disks are missing.
     """
 
     def __init__(self, uow: UnitOfWork, host: str, domains: list[DomainReport], leftovers: list[str]) -> None:
@@ -134,6 +136,7 @@ class Comparison:
         self.to_start: list[Instance] = []
         self.crashed: list[tuple[Instance, Incident]] = []
         self.unknown: list[str] = []
+        self.without_disks: list[str] = []
 
     def verdicts(self, domains: list[DomainReport], leftovers: list[str]) -> list[DomainVerdict]:
         """Return what the host does, and update the power states of domains that belong to it."""
@@ -153,6 +156,9 @@ class Comparison:
             self.unknown.append(domain.uuid)
             return None
         is_current = not instance.deleted and (instance.host, instance.generation) == (self._host, domain.generation)
+        if is_current and domain.lacks_disks:
+            LOG.warning("Instance %s: its disks are missing on host %s", domain.uuid, self._host)
+            self.without_disks.append(domain.uuid)
         if is_current and instance.task_state is None:
             self._follow_power(instance, domain)
         if is_current or (not instance.deleted and domain.generation in self._claimed_here.get(domain.uuid, ())):

@@ -262,6 +262,14 @@ class LibvirtDriver(ComputeDriver):
         traces = self._records.uuids()
         return traces - {info.uuid for info in self._domains.all()}
 
+    def without_disks(self) -> set[str]:
+        roots = [os.path.join(self._records.instances_path, ""), os.path.join(self.conf.volume.store_path, "")]
+        return {
+            uuid
+            for uuid, paths in self._domains.disk_files().items()
+            if any(path.startswith(tuple(roots)) and _is_missing(path) for path in paths)
+        }
+
     def wait_for_events(self, callback: Callable[[str, IncidentKind | None], None]) -> None:
         self._events.start(callback)
 
@@ -852,6 +860,17 @@ def _files_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise exceptions.VirtDriverError(reason=str(error)) from error
+
+
+def _is_missing(path: str) -> bool:
+    """Check whether a file does not exist. Of a disk that cannot be read, this is unknown."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        LOG.warning("It is unknown whether %s exists: %s", path, error.strerror)
+    return False
 
 
 def _warn_about_inaccessible_directories(path: str) -> None:

@@ -32,6 +32,10 @@ CLIENT = "python3-openstackclient"
 #: Words of the test guest when it has booted, and the seconds that it may take.
 BOOTED, BOOT_SECONDS = "nova-lite-guest: instance=", 600.0
 _OPENSTACK = "openstack --os-cloud nova-lite"
+#: Directory of disks, which all hosts share if they are purged: it is the first one's, and mounted at the others.
+INSTANCES = "var/lib/nova-lite/instances"
+#: Seconds until a host has reported that disks are missing, or are back.
+AUDIT_SECONDS = 180.0
 PURGE = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "--quiet", *OURS)
 #: Prints what is left of a cloud on a machine: files, users, networks of the kernel, domains, and parts of the broker.
 LEFT = rf"""
@@ -52,11 +56,13 @@ true
 class Cluster:
     """The machines of a cloud. ``debian``: they are empty ones, which install packages.
 
-    ``seconds``: what was measured, by its title.
+    ``shares_disks``: the hosts have one directory of disks. ``seconds``: what was measured, by its title.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, directory: pathlib.Path, debian: Debian | None) -> None:
-        self._stack, self._directory, self._debian = stack, directory, debian
+    def __init__(
+        self, stack: contextlib.ExitStack, directory: pathlib.Path, debian: Debian | None, shares_disks: bool = False
+    ) -> None:
+        self._stack, self._directory, self._debian, self._shares_disks = stack, directory, debian, shares_disks
         self.hosts: list[BareMachine] = []
         self.seconds: dict[str, float] = {}
         self.controller = self._machine("controller")
@@ -72,6 +78,7 @@ class Cluster:
         self.controller.connect(host, self.address(host))
         self.hosts.append(host)
         self._install(host, "nova-lite-common", "nova-lite-compute")
+        (host.tree / INSTANCES).mkdir(parents=True, exist_ok=True)
         with self._measured(f"{host.name}: set-up"):
             token = self.controller.run(f"{self.controller.programs}/nova-lite-manage", "host", "token").strip()
             host.run(f"{host.programs}/nova-lite-setup", "compute", token, seconds=SET_UP_SECONDS)
@@ -94,15 +101,59 @@ class Cluster:
 
     def purge(self) -> None:
         """Purge the packages of hosts and controller. Fails if anything is left, or if a purge ends a running guest."""
+        machines = list(reversed(self.machines))
         if names := self.openstack("server list -f value -c Name").split():
             self._try_to_purge(self.hosts[-1])
+            if self._shares_disks:
+                names = self._purge_first_host()
+                machines.remove(self.hosts[0])
             self.openstack(f"server delete --wait {' '.join(names)}")
-        for machine in reversed(self.machines):
-            with self._measured(f"{machine.name}: purge"):
-                machine.run(*PURGE, seconds=SET_UP_SECONDS)
-            left = machine.run("sh", "-c", LEFT)
-            assert left == "", f"Left on {machine.name}: {left}"
-            print(f"{machine.name}: nothing is left", flush=True)
+        for machine in machines:
+            self._purge(machine)
+
+    def _purge(self, machine: BareMachine) -> str:
+        """Purge a machine, and return what the purge says. Nothing is left but a directory that hosts share."""
+        with self._measured(f"{machine.name}: purge"):
+            said = machine.run(*PURGE, seconds=SET_UP_SECONDS)
+        is_sharing = self._shares_disks and machine in self.hosts
+        left = machine.run("sh", "-c", LEFT).splitlines()
+        assert left == (["/var/lib/nova-lite"] if is_sharing else []), f"Left on {machine.name}: {left}"
+        print(f"{machine.name}: nothing is left{' but shared disks' if is_sharing else ''}", flush=True)
+        return said
+
+    def _purge_first_host(self) -> list[str]:
+        """Purge the host that has the directory of disks, with both commands. The other hosts' servers lose nothing.
+
+        Returns the names of these servers. Their disks are taken away for a moment, which an audit finds.
+        """
+        first, name = self.hosts[0], self.hosts[0].name
+        of_first = self.openstack(f"server list -f value -c Name --host {name}").split()
+        self.openstack(f"server delete --wait {' '.join(of_first)}")
+        others = {line.split()[1]: line.split()[0] for line in self.openstack("server list -f value").splitlines()}
+        shared = first.tree / INSTANCES
+        before = {path: path.stat().st_ino for uuid in others.values() for path in shared.glob(f"{uuid}*/**/*")}
+        assert others and all(uuid in str(before) for uuid in others.values()), before
+        removed = first.run(f"{first.programs}/nova-lite-setup", "remove", "--purge", "--yes", seconds=SET_UP_SECONDS)
+        assert f"/{INSTANCES}: other hosts use it: " in removed and name not in removed.rpartition(": ")[2], removed
+        assert f"/{INSTANCES} is left: other hosts use it: " in self._purge(first)
+        assert {path: path.stat().st_ino for path in before} == before
+        assert self._audit("Nothing is wrong")
+        for server, uuid in others.items():
+            (disks,) = (path for path in shared.glob(f"{uuid}*") if path.is_dir())
+            disks.rename(self._directory / uuid)
+            assert self._audit(f"server {uuid}")
+            (self._directory / uuid).rename(disks)
+            assert self._audit("Nothing is wrong")
+            self.openstack(f"server reboot --hard --wait {server}")
+        return list(others)
+
+    def _audit(self, expected: str) -> bool:
+        """Wait until an audit says something."""
+        deadline = time.monotonic() + AUDIT_SECONDS
+        while expected not in (said := self.controller.execute(["nova-lite-manage audit || true"])):
+            assert time.monotonic() < deadline, said
+            time.sleep(1)
+        return True
 
     def _try_to_purge(self, host: BareMachine) -> None:
         """Purge a host with a guest, which refuses, and install the packages again, which go on with the guest."""
@@ -140,7 +191,11 @@ class Cluster:
     def _machine(self, name: str) -> BareMachine:
         (self._directory / f"of-{name}").mkdir()
         tree = self._directory / f"of-{name}" / name
-        machine = BareMachine(tree, name) if self._debian is None else DebianMachine(tree, name, self._debian)
+        shared = [f"{self.hosts[0].tree / INSTANCES}:/{INSTANCES}"] if self._shares_disks and self.hosts else []
+        if self._debian is None:
+            machine = BareMachine(tree, name, shared)
+        else:
+            machine = DebianMachine(tree, name, self._debian, shared)
         self._stack.callback(machine.stop)
         return machine
 
@@ -179,7 +234,8 @@ def main() -> int:
     parser.add_argument(
         "--purge",
         action="store_true",
-        help="purge the packages at the end, and fail if anything is left; with --debian",
+        help="purge the packages at the end, and fail if anything is left; with --debian. With --guests, hosts share a "
+        "directory of disks, and the purge of the one that has it takes nothing from the others",
     )
     parser.add_argument("--once", action="store_true", help="end without waiting for Ctrl-C")
     args = parser.parse_args()
@@ -205,7 +261,7 @@ def _run(stack: contextlib.ExitStack, directory: pathlib.Path, args: argparse.Na
         names = (*controller.PACKAGES, *compute.PACKAGES, CLIENT, *([PROMETHEUS] if args.alert else []))
         debian = Debian(directory, args.debian, names)
         print(f"{debian.megabytes()} MiB of packages", flush=True)
-    cluster = Cluster(stack, directory, debian)
+    cluster = Cluster(stack, directory, debian, shares_disks=args.purge and args.guests and args.hosts > 1)
     # The first guest comes as early as it can.
     for number in range(1, args.hosts + 1):
         cluster.add_host()

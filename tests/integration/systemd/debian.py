@@ -91,9 +91,9 @@ class DebianMachine(BareMachine):
     # systemd-nspawn decides by the systemd in the tree. `allow_guests` unmounts only the hierarchies of version 1.
     environment = {} if _VERSION_2.exists() else {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "0"}
 
-    def __init__(self, tree: pathlib.Path, name: str, debian: Debian) -> None:
+    def __init__(self, tree: pathlib.Path, name: str, debian: Debian, shared: Sequence[str] = ()) -> None:
         self._debian = debian
-        super().__init__(tree, name)
+        super().__init__(tree, name, shared)
 
     def _make_tree(self) -> None:
         subprocess.run(["cp", "--archive", str(self._debian.tree), str(self.tree)], check=True)

@@ -311,6 +311,28 @@ def test_failed_comparison_is_repeated(host: Host) -> None:
     host.manager.reconciler.run()
 
 
+# --- missing disks
+
+
+def lacking(host: Host) -> list[bool]:
+    """Compare, and return whether the server was reported to lack its disks."""
+    host.conductor.calls.clear()
+    host.manager.reconciler.run()
+    return [report.lacks_disks for reports, _ in host.conductor.of("reconcile_domains") for report in reports]
+
+
+def test_server_whose_disks_are_missing_is_reported_again_and_again(host: Host) -> None:
+    host.built()
+    host.conductor.agreed = {digest_of_domains([(UUID, 1, int(PowerState.RUNNING))])}
+    assert lacking(host) == [False]
+    disks = host.path / "instances" / f"fake-{HOST}" / "disks" / UUID
+    disks.rename(host.path / "elsewhere")
+    assert lacking(host) == [True]
+    assert look(host)[1] == 1, "no digest hides it"
+    (host.path / "elsewhere").rename(disks)
+    assert lacking(host) == [False]
+
+
 # --- missing domains
 
 

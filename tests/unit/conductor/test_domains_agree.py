@@ -107,6 +107,21 @@ def test_unknown_domain_is_recorded_and_prevents_agreement_until_it_is_gone(worl
     assert world.agrees([(world.uuid, 1, 1)])
 
 
+def test_missing_disks_are_recorded_and_prevent_agreement_until_they_are_back(world: World) -> None:
+    def compare(**values: Any) -> list[str]:
+        report = DomainReport(uuid=world.uuid, generation=1, power_state=1, **values)
+        world.reports.reconcile_domains(world.context(), "host1", [report], [])
+        rows = world.db.read(lambda uow: uow.session.scalars(sa.select(models.UnknownDomains)).all())
+        return [uuid for row in rows for uuid in row.without_disks or ()]
+
+    assert compare(lacks_disks=True) == [world.uuid]
+    assert not world.agrees([(world.uuid, 1, 1)])
+    assert compare() == []
+    assert world.agrees([(world.uuid, 1, 1)])
+    world.put(host="host2")
+    assert compare(lacks_disks=True) == [], "they are not those of this host"
+
+
 def test_agreement_reads_by_one_statement(world: World) -> None:
     with counting() as counted:
         assert world.agrees([(world.uuid, 1, 1)])

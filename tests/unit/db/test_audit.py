@@ -178,7 +178,7 @@ def test_audit_writes_only_for_checks_that_find_something(
 def found_domains(db: Database, uuids: list[str], number: int | None = None, boot_id: str = "boot") -> None:
     """Record the unknown domains of a comparison of h1."""
     sent = None if number is None else ReportNumber(boot_id=boot_id, number=number)
-    db.write(unknown_domains.record, "h1", uuids, sent)
+    db.write(unknown_domains.record, "h1", uuids, [], sent)
 
 
 def reported_domains(db: Database) -> list[str]:
@@ -204,6 +204,28 @@ def test_domains_of_no_server_beyond_the_limit_are_only_counted(db: Database, he
     found = reported_domains(db)
     assert (found[0], found[-2]) == ("domain d000 of no server", "domain d099 of no server")
     assert found[-1] == "2 more domains of no server"
+
+
+def test_server_whose_disks_are_missing_is_found_until_they_are_back(
+    db: Database, conf: cfg.ConfigOpts, healthy: str
+) -> None:
+    def missing() -> list[str]:
+        problems = [problem for problem in db.read(audit.find) if problem.check == "disks"]
+        assert all(problem.found == "disks that are missing on h1" and not problem.repair for problem in problems)
+        return [problem.subject for problem in problems]
+
+    for _ in range(2):
+        db.write(unknown_domains.record, "h1", ["d1"], [healthy], None)
+        assert missing() == [f"server {healthy}"] and reported_domains(db) == ["domain d1 of no server"]
+    db.write(unknown_domains.record, "h1", [], [healthy], None)
+    assert missing() == [f"server {healthy}"] and reported_domains(db) == []
+    change(db, healthy, host="h2")
+    assert missing() == []
+    change(db, healthy, host="h1", deleted=True)
+    assert missing() == []
+    change(db, healthy, deleted=False)
+    db.write(unknown_domains.record, "h1", ["d1"], [], None)
+    assert missing() == [] and reported_domains(db) == ["domain d1 of no server"]
 
 
 def test_late_comparison_does_not_hide_a_newer_one(db: Database, conf: cfg.ConfigOpts, healthy: str) -> None:

@@ -129,6 +129,15 @@ class Domains:
         )
         return [name for target in targets if (name := target.get("dev"))]
 
+    def disk_files(self) -> dict[str, list[str]]:
+        """Return the paths of files that our domains have as disks, with those below them as far as libvirt knows."""
+        found = {}
+        for domain in self._connection.connect_call("listAllDomains", 0):
+            if self.owner(domain) is not None and (xml := self._connection.call_unless(_GONE, domain.XMLDesc, 0)):
+                sources = ET.fromstring(xml).iterfind("devices/disk//source[@file]")  # noqa: S314 libvirt's own
+                found[domain.UUIDString()] = [source.get("file", "") for source in sources]
+        return found
+
     # --- create and remove
 
     def define(self, xml: str) -> Any:

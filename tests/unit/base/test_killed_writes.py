@@ -18,6 +18,7 @@ from nova_lite.cmd.manage import keys as keys_command
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.objects import HostRouter, PortFilters
+from nova_lite.rpc import trusted_list
 from nova_lite.rpc.keys import PrivateKey
 from nova_lite.virt import fake, fake_rules
 from nova_lite.virt.libvirt.disks import disks, transfer
@@ -85,7 +86,7 @@ def _fake(path: Path, host: str) -> fake.FakeDriver:
 
 
 def _create_key(path: Path, host: str) -> None:
-    with keys_command._changing(str(path)):
+    with trusted_list.changing(str(path)):
         keys_command._write_private(str(path / f"compute.{host}.key"), PrivateKey.generate(), None)
 
 

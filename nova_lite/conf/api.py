@@ -90,10 +90,11 @@ OPTS = [
     cfg.FloatOpt(
         "max_wait",
         deprecated_name="longest_wait",
-        default=5.0,
+        default=20.0,
         min=0.1,
         help=(
-            "Seconds after which a request that still waits for a thread gets 503. Keep it below the clients' timeout."
+            "Seconds after which a request that still waits for a thread gets 503. All threads wait while the only "
+            "conductor restarts, so keep it above the time of a restart, and below the clients' timeout."
         ),
     ),
     cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),

@@ -108,9 +108,12 @@ OPTS = [
     cfg.FloatOpt(
         "max_wait",
         deprecated_name="longest_wait",
-        default=2.0,
+        default=15.0,
         min=0.1,
-        help="Seconds after which a user's call to a conductor that still waits for a thread is refused.",
+        help=(
+            "Seconds after which a user's call to a conductor that still waits for a thread is refused. Keep it below "
+            "rpc_response_timeout: what nobody waits for any more is dropped."
+        ),
     ),
 ]
 

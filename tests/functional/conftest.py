@@ -24,6 +24,7 @@ LONGEST = (
     *("test_volumes", "test_compute_daemon", "test_resize", "test_live_migration", "test_modes", "test_standalone"),
     *(
         "test_rolling_upgrade",
+        "test_restarts_under_load",
         "test_mixed_versions",
         "test_cinder",
         "test_soak",

@@ -20,6 +20,8 @@ from nova_lite.objects.volume import default_type, is_default_type
 
 #: Extra spec of types whose volumes several servers may have.
 MULTIATTACH = "multiattach"
+#: Fields of a type's encryption that its volumes do not have.
+_OF_TYPE = ("volume_type_id", "encryption_id", "created_at", "updated_at")
 #: Keys of a type's or QoS specs' settings, at most.
 MAX_SPECS = 128
 
@@ -57,7 +59,7 @@ def encryption_of(uow: UnitOfWork, name: str) -> dict[str, Any] | None:
     row = uow.session.scalars(sa.select(Row).where(Row.name == name)).first()
     if row is None or row.encryption is None:
         return None
-    return {key: value for key, value in row.encryption.items() if key not in ("volume_type_id", "encryption_id")}
+    return {key: value for key, value in row.encryption.items() if key not in _OF_TYPE}
 
 
 def _default_of(uow: UnitOfWork, project_id: str | None) -> VolumeType:
@@ -98,6 +100,10 @@ def set_encryption(
     query = sa.select(models.Volume.id).where(models.Volume.volume_type == row.name).limit(1)
     if uow.session.scalar(query) is not None:
         raise exceptions.InvalidInput(reason=f"volume type {row.name} is in use; its encryption cannot change")
+    if encryption is not None:
+        now = uow.now.strftime("%Y-%m-%dT%H:%M:%S.%f")
+        times = {"created_at": now} if row.encryption is None else {"updated_at": now}
+        encryption = encryption | times
     row.encryption = encryption
     uow.session.flush()
     return _to_object(row)

@@ -15,7 +15,7 @@ from nova_lite.policies import flavors as policies
 # --- schemas
 
 EXTRA_SPECS_CREATE_BODY = t.wrapped("extra_specs", t.EXTRA_SPECS)
-EXTRA_SPECS_UPDATE_BODY = {**t.EXTRA_SPECS, "maxProperties": 1}
+EXTRA_SPECS_UPDATE_BODY = {**t.EXTRA_SPECS, "minProperties": 1, "maxProperties": 1}
 
 
 # --- routes

@@ -91,7 +91,7 @@ DISK_CONFIG: Schema = one_of("AUTO", "MANUAL")
 METADATA: Schema = keyed(type="string")
 TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^[^,/]*$"}
 TAGS: Schema = {"type": "array", "items": TAG, "maxItems": 50}
-EXTRA_SPECS: Schema = {**keyed(type=["string", "number"]), "minProperties": 1}
+EXTRA_SPECS: Schema = keyed(type=["string", "number"])
 
 Q_ANY: Schema = repeatable({"type": "string", "maxLength": 4096})
 Q_REGEX: Schema = repeatable({"type": "string", "maxLength": 255, "format": "regex"})

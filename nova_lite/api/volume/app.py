@@ -193,7 +193,8 @@ class VolumeApp(
         query = listing.query_of(req, self.conf.api.max_limit)
         volumes = self.conductor.volume_list(req.context, **query)
         last = volumes[-1].id if len(volumes) == query["limit"] and volumes else None
-        return volumes, listing.next_link(req, "volumes_links", last)
+        number = listing.count(req, query, volumes, self.conductor.volume_list)
+        return volumes, listing.next_link(req, "volumes_links", last) | number
 
     def summary(self, req: ServiceRequest) -> Response:
         minor = versions.minor_of(req.headers)
@@ -429,9 +430,10 @@ class VolumeApp(
         query = listing.query_of(req, self.conf.api.max_limit)
         snapshots = self.conductor.snapshot_list(req.context, **query)
         last = snapshots[-1].id if len(snapshots) == query["limit"] and snapshots else None
-        minor = versions.minor_of(req.headers)
+        minor = versions.minor_of(req.headers) if whole else 0
         shown = [views.snapshot(snapshot, whole, minor) for snapshot in snapshots]
-        return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last)})
+        number = listing.count(req, query, snapshots, self.conductor.snapshot_list)
+        return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last), **number})
 
     def show_snapshot(self, req: ServiceRequest, id: str) -> Response:
         found = self.conductor.snapshot_get(req.context, id)
@@ -453,7 +455,14 @@ class VolumeApp(
             metadata=requests.metadata(fields.get("metadata")),
         )
         minor = versions.minor_of(req.headers)
-        force = requests.flag(fields.get("force") or False, "force") or minor >= versions.SNAPSHOTS_IN_USE
+        force = None if fields.get("force") is None else requests.flag(fields["force"], "force")
+        if minor >= versions.SNAPSHOTS_IN_USE:
+            if force is False:
+                raise exceptions.ValidationError(
+                    detail="Since microversion 3.66 the 'force' flag is invalid for this request: leave it out. A "
+                    "volume in use needs none. True is ignored."
+                )
+            force = True
         created = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
         return Response({"snapshot": views.snapshot(created, False, minor)}, 202)
 

@@ -127,17 +127,21 @@ class Attachments(rest.ServiceApplication):
         return Response(status=202)
 
     def _attach(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
-        """Record that a server or host has the volume, as a client of Cinder does that connects it."""
+        """Record that a server has the volume, as a client of Cinder does that connects it."""
+        if requests.text(fields, "host_name"):
+            raise exceptions.ValidationError(
+                detail="This cloud connects no volume to a host_name. Give os-attach the instance_uuid of a server, or "
+                "attach the volume with the compute API."
+            )
         wanted = VolumeAttachment(
             id=str(uuid.uuid4()),
             instance_uuid=requests.an_id(fields, "instance_uuid"),
-            host=requests.text(fields, "host_name"),
             device=requests.text(fields, "mountpoint"),
             mode=_mode(fields.get("mode")),
             status="attached",
         )
-        if (wanted.instance_uuid is None) == (wanted.host is None):
-            raise exceptions.ValidationError(detail="os-attach needs either instance_uuid or host_name.")
+        if wanted.instance_uuid is None or not wanted.device:
+            raise exceptions.ValidationError(detail="os-attach needs the instance_uuid of a server, and a mountpoint.")
         self.conductor.volume_attachment_set(req.context, id, wanted, None)
         return Response(status=202)
 

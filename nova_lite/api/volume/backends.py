@@ -11,7 +11,7 @@ from typing import Any
 from nova_lite.api.http import rest
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import requests, views
+from nova_lite.api.volume import requests, versions, views
 from nova_lite.base import exceptions
 from nova_lite.base.version import VERSION
 from nova_lite.objects import Service, VolumeFilters
@@ -75,7 +75,8 @@ class Backends(rest.ServiceApplication):
     def service_list(self, req: ServiceRequest) -> Response:
         """List the hosts that do the work on volumes."""
         services = self._services(req)
-        shown = [views.service(service, binary) for binary in views.BINARIES for service in services]
+        minor = versions.minor_of(req.headers)
+        shown = [views.service(service, binary, minor) for binary in views.BINARIES for service in services]
         for name in ("host", "binary"):
             shown = [view for view in shown if req.GET.get(name) in (None, view[name])]
         return Response({"services": shown})

@@ -59,7 +59,8 @@ class Backups(rest.ServiceApplication):
         query = listing.query_of(req, self.conf.api.max_limit)
         found = self.conductor.backup_list(req.context, **query)
         last = found[-1].id if found and len(found) == query["limit"] else None
-        return found, listing.next_link(req, "backups_links", last)
+        number = listing.count(req, query, found, self.conductor.backup_list)
+        return found, listing.next_link(req, "backups_links", last) | number
 
     def show_backup(self, req: ServiceRequest, id: str) -> Response:
         found = self.conductor.backup_get(req.context, id)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from nova_lite.api.http import json_text
 from nova_lite.api.http.rest import ServiceRequest
+from nova_lite.api.volume import versions
 from nova_lite.api.volume.requests import flag, metadata
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeFilters
@@ -58,6 +59,17 @@ def next_link(req: ServiceRequest, key: str, last: str | None) -> dict[str, Any]
     query = [(name, value) for name, value in req.GET.items() if name not in ("marker", "offset")]
     url = f"{req.base_url}{req.environ['PATH_INFO']}?{urlencode([*query, ('marker', last)])}"
     return {key: [{"rel": "next", "href": url}]}
+
+
+def count(
+    req: ServiceRequest, query: dict[str, Any], found: Sequence[Any], fetch: Callable[..., Sequence[Any]]
+) -> dict[str, Any]:
+    """Return the number of things that the filters match, on all pages, if the request wants it (3.45)."""
+    if versions.minor_of(req.headers) < versions.COUNTS or not flag(req.GET.get("with_count", False), "with_count"):
+        return {}
+    is_whole = query["marker"] is None and not query["offset"] and len(found) < query["limit"]
+    whole = {**query, "limit": None, "marker": None, "offset": 0}
+    return {"count": len(found if is_whole else fetch(req.context, **whole))}
 
 
 def _filters(req: ServiceRequest) -> VolumeFilters:

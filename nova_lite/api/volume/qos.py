@@ -127,10 +127,10 @@ class Qos(types.Types):
 
     def encryption(self, req: ServiceRequest, id: str) -> Response:
         """Show the encryption of a type. Empty for none."""
-        return Response(self._type(req, id).encryption or {})
+        return Response(views.encryption(self._type(req, id)))
 
     def encryption_item(self, req: ServiceRequest, id: str, key: str) -> Response:
-        known = self._type(req, id).encryption or {}
+        known = views.encryption(self._type(req, id))
         if key not in known:
             raise exceptions.NotFound(f"Volume type {id[:64]} has no encryption spec {key[:64]}.")
         return Response({key: known[key]})

@@ -9,11 +9,18 @@ from typing import Any
 
 from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
+from nova_lite.api.image.requests import properties as image_properties
+from nova_lite.api.image.views import FIELDS
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume
 
 MAX_GB = 2**20
 MAX_LIMIT = 2**31 - 1
+#: Items of a volume's image metadata that an image of the volume does not have: they are about the older image's data.
+_NOT_COPIED = {
+    *("checksum", "container_format", "disk_format", "image_id", "image_name", "min_disk", "min_ram", "name", "size"),
+    *("kernel_id", "ramdisk_id"),
+}
 #: Items of metadata.
 MAX_ITEMS = 128
 
@@ -88,7 +95,7 @@ def quotas(fields: dict[str, Any], known: Collection[str]) -> dict[str, int]:
 
 
 def image_of(fields: dict[str, Any], volume: Volume) -> Image:
-    """Return the image to make of a volume. It has the properties of the image that the volume was made of."""
+    """Return the image to make of a volume. It has the properties of the volume's image metadata."""
     name = text(fields, "image_name")
     if not name:
         raise exceptions.ValidationError(detail="image_name must be specified")
@@ -100,8 +107,11 @@ def image_of(fields: dict[str, Any], volume: Volume) -> Image:
     visibility = text(fields, "visibility") or "private"
     if visibility not in ("private", "shared", "community", "public"):
         raise exceptions.ValidationError(detail="visibility must be private, shared, community or public.")
-    source = volume.image
-    left_out = ("kernel_id", "ramdisk_id")
+    properties = {key: value for key, value in volume.shown_image_metadata().items() if key not in _NOT_COPIED}
+    if taken := sorted(properties.keys() & FIELDS.keys()):
+        raise exceptions.ValidationError(
+            detail=f"An image cannot have a property {taken[0]}: remove it from the volume's image metadata first."
+        )
     return Image(
         id=str(uuid.uuid4()),
         name=name,
@@ -110,8 +120,8 @@ def image_of(fields: dict[str, Any], volume: Volume) -> Image:
         visibility=visibility,
         protected=flag(fields.get("protected") or False, "protected"),
         min_disk=volume.size,
-        min_ram=0 if source is None else source.min_ram,
-        properties={} if source is None else {k: v for k, v in source.properties.items() if k not in left_out},
+        min_ram=0 if volume.image is None else volume.image.min_ram,
+        properties=image_properties(properties),
     )
 
 

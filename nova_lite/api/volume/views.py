@@ -174,6 +174,8 @@ def snapshot(shown: VolumeSnapshot, whole: bool, minor: int) -> dict[str, Any]:
         "created_at": time(shown.created_at),
         "updated_at": time(shown.updated_at),
     }
+    if minor >= versions.GROUP_SNAPSHOTS:
+        view["group_snapshot_id"] = None
     if minor >= versions.SNAPSHOT_USER:
         view["user_id"] = shown.user_id
     if minor >= versions.CONSUMES_QUOTA:
@@ -263,8 +265,17 @@ def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
     return view
 
 
-def service(shown: Service, binary: str) -> dict[str, Any]:
-    return {
+def encryption(shown: VolumeType) -> dict[str, Any]:
+    """Return the view of a type's encryption. Empty for none."""
+    return {} if shown.encryption is None else _NEVER_DELETED | shown.encryption
+
+
+#: Fields of Cinder's rows. Types of older versions have no times.
+_NEVER_DELETED = {"created_at": None, "updated_at": None, "deleted_at": None, "deleted": False}
+
+
+def service(shown: Service, binary: str, minor: int) -> dict[str, Any]:
+    view: dict[str, Any] = {
         "binary": binary,
         "host": shown.host,
         "zone": shown.availability_zone,
@@ -273,6 +284,13 @@ def service(shown: Service, binary: str) -> dict[str, Any]:
         "updated_at": time(shown.last_seen_up or shown.updated_at),
         "disabled_reason": shown.disabled_reason,
     }
+    if binary == BINARY:
+        view |= {"replication_status": "disabled", "active_backend_id": None, "frozen": False}
+        if minor >= versions.BACKEND_STATE:
+            view["backend_state"] = view["state"]
+    if minor >= versions.CLUSTERS:
+        view["cluster"] = None
+    return view
 
 
 def backup_summary(req: ServiceRequest, shown: VolumeBackup) -> dict[str, Any]:

@@ -124,7 +124,9 @@ def test_extra_specs_are_added_shown_and_deleted(api: Client) -> None:
     assert api.json("PUT", f"{path}/a", {"a": "c"}, token=ADMIN) == {"a": "c"}
     assert fault(api("PUT", f"{path}/a", {"b": "c"}, token=ADMIN), "badRequest", 400) == "Request body and URI mismatch"
     assert api("DELETE", f"{path}/a", token=ADMIN).status_code == 200
-    assert api("POST", path, {"extra_specs": {}}, token=ADMIN).status_code == 400
+    assert api.json("POST", path, {"extra_specs": {}}, token=ADMIN) == {"extra_specs": {}}
+    assert api("POST", path, {}, token=ADMIN).status_code == 400
+    assert api("PUT", f"{path}/a", {}, token=ADMIN).status_code == 400
     assert api("POST", path, {"extra_specs": {"a/b": "c"}}, token=ADMIN).status_code == 400
 
 

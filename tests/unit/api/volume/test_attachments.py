@@ -183,9 +183,13 @@ def test_volume_is_attached_and_detached_by_actions(api: Volumes, server: str) -
     detach = {"os-force_detach": {"attachment_id": attached["attachment_id"], "connector": None}}
     assert api("POST", action, detach).status_code == 202
     assert (shown(api, volume)["status"], shown(api, volume)["attachments"]) == ("available", [])
-    for bad in ({}, {"instance_uuid": server, "host_name": "h"}, {"instance_uuid": "x"}):
+    for bad in ({}, {"instance_uuid": server}, {"mountpoint": "/dev/vdc"}, {"instance_uuid": "x"}):
         assert api("POST", action, {"os-attach": bad}).status_code == 400
-    assert api("POST", action, {"os-attach": {"host_name": "h", "mountpoint": "/dev/vdc"}}).status_code == 202
+    for host in ({"host_name": "h", "mountpoint": "/dev/vdc"}, {"host_name": "h", "instance_uuid": server}):
+        refused = api("POST", action, {"os-attach": host})
+        assert "instance_uuid" in fault(refused, "badRequest", 400)
+    assert (shown(api, volume)["status"], shown(api, volume)["attachments"]) == ("available", [])
+    assert api("POST", action, attach).status_code == 202
     assert api("POST", action, {"os-reset_status": {"status": "available"}}, token=ADMIN).status_code == 202
     assert shown(api, volume)["attachments"] == []
 
@@ -203,5 +207,5 @@ def test_volume_is_reserved_once(api: Volumes, server: str) -> None:
     assert api("DELETE", f"/volumes/{volume}").status_code == 400
     assert (ask("os-unreserve"), shown(api, volume)["status"]) == (202, "available")
     assert ask("os-reserve") == 202
-    assert api("POST", action, {"os-attach": {"instance_uuid": server}}).status_code == 202
+    assert api("POST", action, {"os-attach": {"instance_uuid": server, "mountpoint": "/dev/vdc"}}).status_code == 202
     assert ask("os-unreserve") == 400

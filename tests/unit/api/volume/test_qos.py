@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,13 +104,18 @@ def test_encryption_of_a_type_is_set_changed_and_removed(api: Volumes) -> None:
     made = api("POST", path, {"encryption": wanted}, token=ADMIN).json["encryption"]
     assert {**made, **wanted} == made
     assert api("POST", path, {"encryption": wanted}, token=ADMIN).status_code == 400
-    assert api("GET", path, token=ADMIN).json == made
+    shown = api("GET", path, token=ADMIN).json
+    times = {"created_at": shown["created_at"], "updated_at": None, "deleted_at": None, "deleted": False}
+    assert shown == made | times and datetime.datetime.fromisoformat(shown["created_at"])
+    assert api("GET", f"{path}/created_at", token=ADMIN).json == {"created_at": shown["created_at"]}
     assert api("GET", f"{path}/cipher", token=ADMIN).json == {"cipher": "aes-xts-plain64"}
     assert api("GET", f"{path}/color", token=ADMIN).status_code == 404
     one = f"{path}/{made['encryption_id']}"
     changed = {"control_location": "back-end", "key_size": 128}
     assert api("PUT", one, {"encryption": changed}, token=ADMIN).json == {"encryption": changed}
     assert api("GET", f"{path}/key_size", token=ADMIN).json == {"key_size": 128}
+    again = api("GET", path, token=ADMIN).json
+    assert again["created_at"] == shown["created_at"] <= again["updated_at"]
     assert api("PUT", f"{path}/{NOBODY}", {"encryption": changed}, token=ADMIN).status_code == 404
     empty = {"provider": "", "cipher": "", "key_size": 0, "control_location": "front-end"}
     assert api("PUT", one, {"encryption": empty}, token=ADMIN).json["encryption"] == {"control_location": "front-end"}

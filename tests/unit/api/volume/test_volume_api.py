@@ -343,6 +343,73 @@ def test_metadata_that_two_clients_change_at_once_have_both_changes(api: Volumes
 SHOW: dict[str, Any] = {"os-show_image_metadata": {}}
 
 
+@pytest.mark.parametrize("detail", ["", "/detail"])
+def test_lists_count_what_their_filters_match_since_3_45(api: Volumes, detail: str) -> None:
+    volumes = [api.make(name="one"), api.make(name="one"), api.make(name="other")]
+    for index in range(3):
+        body = {"volume_id": volumes[0], "name": "one" if index else "other"}
+        for kind in ("snapshot", "backup"):
+            assert api("POST", f"/{kind}s", {kind: body}).status_code == 202
+            api.done()
+
+    def counted(path: str, query: str, version: str = "3.45") -> tuple[int, int | None]:
+        found = api("GET", f"/{path}{detail}?with_count=True{query}", version=version).json
+        return len(found[path]), found.get("count")
+
+    for kind in ("volumes", "snapshots", "backups"):
+        assert counted(kind, "") == (3, 3)
+        assert counted(kind, "&limit=1") == (1, 3)
+        assert counted(kind, "&offset=2") == (1, 3)
+        assert counted(kind, "&limit=1&name=one") == (1, 2)
+        assert counted(kind, "", "3.44") == (3, None)
+        assert "count" not in api("GET", f"/{kind}{detail}?with_count=false", version="3.45").json
+        assert api("GET", f"/{kind}{detail}?with_count=perhaps", version="3.45").status_code == 400
+
+
+def test_snapshot_of_a_volume_without_force_is_refused_since_3_66(api: Volumes) -> None:
+    """The flag is a mistake there, except for true."""
+    volume_id = api.make()
+
+    def status(version: str, **values: Any) -> int:
+        body = {"snapshot": {"volume_id": volume_id, **values}}
+        made = api("POST", "/snapshots", body, version=version)
+        api.done()
+        return made.status_code
+
+    assert [status("3.65", force=value) for value in (False, True, "false")] == [202] * 3
+    assert [status("3.66", force=value) for value in (True, None, "1")] == [202] * 3
+    assert status("3.66") == 202
+    for value in (False, "False", "0"):
+        assert status("3.66", force=value) == 400
+
+
+def test_snapshot_shows_its_group_snapshot_since_3_14(api: Volumes) -> None:
+    volume_id = api.make()
+    made = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}}, version="3.14").json["snapshot"]
+    assert made["group_snapshot_id"] is None
+    one = f"/snapshots/{made['id']}"
+    assert api("GET", one, version="3.14").json["snapshot"]["group_snapshot_id"] is None
+    assert "group_snapshot_id" not in api("GET", one, version="3.13").json["snapshot"]
+    assert api("GET", "/snapshots/detail", version="3.14").json["snapshots"][0]["group_snapshot_id"] is None
+    (summary,) = api("GET", "/snapshots", version="3.68").json["snapshots"]
+    assert not {"group_snapshot_id", "user_id", "consumes_quota"} & summary.keys()
+
+
+def test_volume_services_show_replication_and_state_of_their_backend(api: Volumes) -> None:
+    api.manager.db.write(services.report, "host1", "nova-compute", "compute", "1.0")
+
+    def shown(version: str, binary: str = "cinder-volume") -> dict[str, Any]:
+        found: dict[str, Any] = api("GET", f"/os-services?binary={binary}", token=ADMIN, version=version).json
+        return found["services"][0]
+
+    oldest = shown("3.0")
+    assert (oldest["replication_status"], oldest["active_backend_id"], oldest["frozen"]) == ("disabled", None, False)
+    assert not {"cluster", "backend_state"} & oldest.keys()
+    assert shown("3.7")["cluster"] is None
+    assert shown("3.49")["backend_state"] == shown("3.49")["state"]
+    assert not {"backend_state", "frozen"} & shown("3.49", "cinder-backup").keys()
+
+
 def test_summary_services_filters_and_image_metadata(api: Volumes) -> None:
     volume_id = api.make(size=2, metadata={"a": "1"})
     api.make(metadata={"a": "2"})
@@ -503,6 +570,34 @@ def test_image_is_made_of_a_volume(api: Volumes, store: Path) -> None:
     image = api.services.images.get(RequestContext(project_id="demo"), image.id)
     assert (image.status, image.size, image.md5) == ("active", 1024, hashlib.md5(b"x" * 1024).hexdigest())
     assert (store / image.id).read_bytes() == b"x" * 1024
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["status"] == "available"
+
+
+def test_image_of_a_volume_has_the_properties_that_were_set_on_the_volume(api: Volumes, store: Path) -> None:
+    volume_id = api.make()
+    action = f"/volumes/{volume_id}/action"
+    wanted = {
+        "hw_disk_bus": "scsi",
+        "os_distro": "debian",
+        "image_name": "older",
+        "min_ram": "512",
+        "kernel_id": NOBODY,
+    }
+    assert api("POST", action, {"os-set_image_metadata": {"metadata": wanted}}).status_code == 200
+    image_id = upload(api, volume_id).json["os-volume_upload_image"]["image_id"]
+    image = api.services.images.get(get_admin_context(), image_id)
+    assert (image.properties, image.name) == ({"hw_disk_bus": "scsi", "os_distro": "debian"}, "i")
+
+
+@pytest.mark.parametrize(("name", "code"), [("owner", 400), ("status", 400), ("os_glance_importing_to_stores", 403)])
+def test_image_of_a_volume_with_a_property_that_images_cannot_have_is_refused(
+    api: Volumes, name: str, code: int
+) -> None:
+    volume_id = api.make()
+    body = {"os-set_image_metadata": {"metadata": {name: "x"}}}
+    assert api("POST", f"/volumes/{volume_id}/action", body).status_code == 200
+    refused = upload(api, volume_id)
+    assert refused.status_code == code and name in refused.text
     assert api("GET", f"/volumes/{volume_id}").json["volume"]["status"] == "available"
 
 

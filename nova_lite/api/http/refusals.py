@@ -8,9 +8,6 @@ import webob
 
 from nova_lite.base import exceptions
 
-#: Seconds after which a client may try again, by status.
-_RETRY_AFTER = {429: "60", 503: "2"}
-
 
 def respond(
     handle: Callable[[webob.Request], webob.Response],
@@ -26,7 +23,4 @@ def respond(
     except exceptions.NovaLiteException as error:
         if error.code == 500:
             raise
-        response = refuse(error)
-        if error.code in _RETRY_AFTER:
-            response.headers["Retry-After"] = _RETRY_AFTER[error.code]
-        return response
+        return refuse(error)

@@ -98,6 +98,10 @@ class ServiceApplication:
         """Return a fault in the form of this service's API."""
         raise NotImplementedError
 
+    def refusal(self, req: ServiceRequest, error: exceptions.NovaLiteException) -> webob.Response:
+        """Return the fault of an error that the client may see."""
+        return self.fault(req, error.code, error.message)
+
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         req = ServiceRequest(environ, self.services)
         try:
@@ -138,7 +142,10 @@ class ServiceApplication:
         if isinstance(error, wsgi.UnknownUrl):
             return self.fault(req, 404, "The resource could not be found.")
         if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
-            return self.fault(req, error.code, error.message)
+            response = self.refusal(req, error)
+            if error.retry_after is not None:
+                response.headers["Retry-After"] = str(error.retry_after)
+            return response
         if isinstance(error, webob.exc.HTTPException):
             return self._with_headers(self.fault(req, error.code, error.explanation or error.title), error.headers)
         if isinstance(error, UnicodeDecodeError):

@@ -70,6 +70,9 @@ FAULT_NAMES = {
     503: "serviceUnavailable",
 }
 
+#: Seconds after which a client may try again, by status, for the header of that name. Errors may know better.
+RETRY_AFTER = {429: 60, 503: 2}
+
 #: Schema of the query string of a GET that declares none, since `Change.NO_UNKNOWN_QUERIES`.
 _NO_PARAMETERS: validation.Schema = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -619,7 +622,7 @@ def fault_of(error: Exception) -> webob.Response:
     if isinstance(error, UnknownUrl):
         return _unknown_resource()
     if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
-        return fault(error.code, error.message, error.kwargs.get("retry_after"))
+        return fault(error.code, error.message, error.retry_after)
     if isinstance(error, webob.exc.HTTPException):
         return fault(error.code, error.explanation or error.title)
     if isinstance(error, UnicodeDecodeError):
@@ -629,14 +632,14 @@ def fault_of(error: Exception) -> webob.Response:
 
 
 def fault(code: int, message: str, retry_after: int | None = None) -> webob.Response:
-    """Return the fault ``{"<name>": {"code": ..., "message": ...}}``. ``retry_after``: seconds, for a 503."""
+    """Return the fault ``{"<name>": {"code": ..., "message": ...}}``. ``retry_after``: seconds, for a 429 or 503."""
     name = FAULT_NAMES.get(code, "computeFault")
     body: dict[str, Any] = {"code": code, "message": message}
     headers = {}
+    if code in RETRY_AFTER or code == 413:
+        headers["Retry-After"] = str(retry_after or RETRY_AFTER.get(code, 0))
     if code in (413, 429):
-        body["retryAfter"] = headers["Retry-After"] = "0"
-    if code == 503:
-        headers["Retry-After"] = str(retry_after or 2)
+        body["retryAfter"] = headers["Retry-After"]
     return to_response(Response({name: body}, code, headers))
 
 

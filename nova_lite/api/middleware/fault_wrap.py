@@ -1,4 +1,7 @@
-"""The outermost error handler: an exception, or a plain-text 413 of a filter, becomes a JSON fault."""
+"""The outermost error handler: an exception, or a plain-text 413 of a filter, becomes a JSON fault.
+
+A 429 or 503 gets the header ``Retry-After``, unless its application has set one.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,15 @@ class FaultWrap:
         if status.startswith(_TOO_LARGE) and not _is_json(headers):
             _close(response)
             return wsgi.fault(413, "Request is too large.")(environ, start_response)
-        start_response(status, headers)
+        start_response(status, _with_retry_after(status, headers))
         return itertools.chain(written, response) if written else response
+
+
+def _with_retry_after(status: str, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    seconds = wsgi.RETRY_AFTER.get(int(status[:3]))
+    if seconds is None or any(name.lower() == "retry-after" for name, _ in headers):
+        return headers
+    return [*headers, ("Retry-After", str(seconds))]
 
 
 def _is_json(headers: list[tuple[str, str]]) -> bool:

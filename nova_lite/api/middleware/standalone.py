@@ -57,7 +57,9 @@ class _Auth:
             identity = self.identify(environ)
             self._check_access_rules(environ, identity)
         except exceptions.TooManyFailures as error:
-            return fault(error.code, error.message)(environ, start_response)
+            response = fault(error.code, error.message)
+            response.headers["Retry-After"] = str(error.retry_after)
+            return response(environ, start_response)
         except exceptions.Unauthorized as error:
             if not self._optional:
                 return self.refuse(error)(environ, start_response)

@@ -29,12 +29,8 @@ class Resource(rest.ServiceApplication):
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return faults.response(faults.name_of(code), code, message)
 
-    def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
-        if isinstance(error, exceptions.NovaLiteException):
-            kind, code = faults.name_and_status(error)
-            if code != 500:
-                return faults.response(kind, code, error.message)
-        return super()._fault_of(req, error)
+    def refusal(self, req: ServiceRequest, error: exceptions.NovaLiteException) -> webob.Response:
+        return faults.response(*faults.name_and_status(error), error.message)
 
     def created(
         self,

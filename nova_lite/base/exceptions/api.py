@@ -31,6 +31,10 @@ class TooManyFailures(Unauthorized):
     msg_fmt = "Too many passwords were wrong. Please try again in %(seconds)d seconds."
     code = 429
 
+    @property
+    def retry_after(self) -> int | None:
+        return self.kwargs.get("seconds")
+
 
 class PolicyNotAuthorized(Forbidden):
     msg_fmt = "Policy doesn't allow %(action)s to be performed."

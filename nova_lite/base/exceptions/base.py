@@ -22,6 +22,11 @@ class NovaLiteException(Exception):
         """The error text, without a remote traceback that the bus may have appended."""
         return str(self.args[0]) if self.args else self.msg_fmt
 
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds after which the client may try again, for the header of that name. None: as usual for the status."""
+        return self.kwargs.get("retry_after")
+
 
 class Invalid(NovaLiteException):
     msg_fmt = "The request is invalid."

@@ -19,6 +19,7 @@ from nova_lite.api.identity import authority
 from nova_lite.api.join import app as join
 from nova_lite.api.page import app as page
 from nova_lite.api.page import rights, sessions
+from nova_lite.base import exceptions
 from tests.support.cinder_csi import CLUSTER, FROM_BACKUP, CinderCsi
 from tests.support.every_api import EveryApi
 from tests.support.requests_of_routes import APPS, BODIES, VARIABLE, kind_of
@@ -125,6 +126,34 @@ def asked(cloud: EveryApi, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(cloud.services.policy, "allows", lambda context, rule, target=None: found.append(rule))
     return found
+
+
+@pytest.mark.parametrize("service", ["compute", "identity", "image", "volume", "network", "placement"])
+@pytest.mark.parametrize(
+    ("error", "code", "seconds"),
+    [
+        (exceptions.ServiceUnavailable(), 503, "2"),
+        (exceptions.ServiceUnavailable("busy", retry_after=7), 503, "7"),
+        (exceptions.TooManyRequests(limit=1), 429, "60"),
+        (exceptions.TooManyFailures(seconds=9), 429, "9"),
+    ],
+)
+def test_each_api_says_when_to_try_again(
+    cloud: EveryApi,
+    monkeypatch: pytest.MonkeyPatch,
+    service: str,
+    error: exceptions.NovaLiteException,
+    code: int,
+    seconds: str,
+) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(cloud.services.policy, "allows", refuse)
+    monkeypatch.setattr(cloud.services.policy, "authorize", refuse, raising=False)
+    paths = {"compute": "/servers", "identity": "/v3/projects", "placement": "/resource_providers"}
+    refused = cloud.send(service, "GET", paths.get(service, f"/{service}s"))
+    assert (refused.status_code, refused.headers.get("Retry-After")) == (code, seconds)
 
 
 def test_every_route_of_each_service_enforces_its_rule(cloud: EveryApi, asked: list[str]) -> None:

@@ -97,5 +97,24 @@ def test_plain_text_413_becomes_a_json_fault(kind: str, message: str) -> None:
     assert bodies[0].closed is (message != "ours")
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"),
+    [
+        ("503 Service Unavailable", PLAIN, "2"),
+        ("429 Too Many Requests", PLAIN, "60"),
+        ("503 Service Unavailable", [*PLAIN, ("retry-after", "9")], None),
+        ("200 OK", PLAIN, None),
+    ],
+)
+def test_response_that_asks_to_wait_says_how_long(
+    status: str, headers: list[tuple[str, str]], seconds: str | None
+) -> None:
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        start_response(status, headers)
+        return [b"wait"]
+
+    assert called(app)[1].get("Retry-After") == seconds
+
+
 def test_application_without_response_becomes_a_500_fault(caplog: pytest.LogCaptureFixture) -> None:
     assert called(lambda environ, start_response: [])[0].startswith("500 ")

@@ -39,6 +39,8 @@ hypervisor_timeout = 1000000
 enabled_apis = osapi_compute, identity, image, volume, network, metadata, placement
 auth_strategy = standalone
 metadata_requests_per_minute = 0
+[cors]
+allowed_origin = https://page.example
 [identity]
 users_file = {path}/users.yaml
 [network]

@@ -14,17 +14,26 @@ from nova_lite.api.http import deploy, microversions
 
 Filter = Callable[[deploy.App], deploy.App]
 
+#: Headers of the APIs. Scripts of other origins may always send and read some further ones.
+OF_BOTH = (
+    *("X-Auth-Token", "X-Subject-Token", "X-OpenStack-Request-ID", "Content-Range"),
+    *(microversions.HEADER, microversions.LEGACY_HEADER),
+)
+OF_REQUESTS = ("Authorization", "Idempotency-Key", "If-Match", "OpenStack-Identity-Access-Rules", "Range")
+OF_RESPONSES = (
+    *("X-Compute-Request-ID", "Location", "Retry-After", "Allow", "WWW-Authenticate", "Content-MD5", "Accept-Ranges"),
+    *("OpenStack-image-import-methods", "OpenStack-image-store-ids"),
+)
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")
+
 
 def cors_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
     """Make the filter that allows cross-origin requests from ``[cors] allowed_origin``."""
     del global_conf, local_conf
     conf = deploy.conf()
     conf.register_opts(cors.OPTS, group="cors")
-    headers = [microversions.HEADER, microversions.LEGACY_HEADER]
     cors.set_defaults(
-        allow_headers=["X-Auth-Token", "X-OpenStack-Request-ID", "Idempotency-Key", *headers],
-        expose_headers=["X-Auth-Token", "X-OpenStack-Request-ID", "X-Compute-Request-ID", *headers],
-        allow_methods=["GET", "PUT", "POST", "DELETE", "PATCH"],
+        allow_headers=[*OF_BOTH, *OF_REQUESTS], expose_headers=[*OF_BOTH, *OF_RESPONSES], allow_methods=[*METHODS]
     )
     return lambda app: cors.CORS(app, conf) if conf.cors.allowed_origin else app
 

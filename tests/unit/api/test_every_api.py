@@ -171,6 +171,43 @@ def test_every_route_of_each_service_enforces_its_rule(cloud: EveryApi, asked: l
     assert without == {route for route in WITHOUT_RULES if route[0] in dict(APPS)}
 
 
+#: Headers that scripts of other origins may read always.
+READABLE = {"cache-control", "content-length", "content-type", "last-modified", "vary"}
+
+
+def test_every_header_of_each_api_can_be_read_by_scripts_of_an_allowed_origin(cloud: EveryApi) -> None:
+    origin = {"HTTP_ORIGIN": "https://page.example"}
+    hidden, seen = set(), set()
+    for service, method, path, body in [
+        *((service, "GET", _path(route.path, cloud), None) for service, app in APPS for route in app.routes),
+        ("image", "POST", "/images", {"name": "x"}),
+        ("volume", "PATCH", "/volumes", None),
+        ("compute", "GET", "/servers", None),
+    ]:
+        response = cloud.send(service, method, path, body, origin)
+        names = {name.lower() for name in response.headers if not name.startswith("Access-Control-")}
+        exposed = response.headers["Access-Control-Expose-Headers"].lower().split(",")
+        seen |= names
+        hidden |= {(service, path, name) for name in names - READABLE - set(exposed)}
+    assert hidden == set()
+    expected = {"x-subject-token", "x-openstack-request-id", "openstack-api-version", "location", "allow"}
+    assert expected <= seen, "otherwise the test looks at too few responses"
+    stranger = cloud.send("identity", "GET", "/v3/projects", None, {"HTTP_ORIGIN": "https://evil.example"})
+    assert "Access-Control-Allow-Origin" not in stranger.headers
+
+
+@pytest.mark.parametrize("service", ["compute", "identity", "image", "volume", "network", "placement"])
+def test_each_api_lets_an_allowed_origin_send_its_headers(cloud: EveryApi, service: str) -> None:
+    wanted = ("x-auth-token", "x-subject-token", "openstack-api-version", "if-match", "range", "content-range")
+    wanted += ("authorization", "idempotency-key", "content-type")
+    asks = {"HTTP_ORIGIN": "https://page.example", "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "PATCH"}
+    asks["HTTP_ACCESS_CONTROL_REQUEST_HEADERS"] = ",".join(wanted)
+    allowed = cloud.send(service, "OPTIONS", "/", None, asks)
+    assert allowed.headers["Access-Control-Allow-Origin"] == "https://page.example"
+    assert set(wanted) <= set(allowed.headers["Access-Control-Allow-Headers"].lower().split(","))
+    assert "PATCH" in allowed.headers["Access-Control-Allow-Methods"]
+
+
 def test_every_path_of_the_page_enforces_a_rule_or_leads_to_an_api(cloud: EveryApi, asked: list[str]) -> None:
     apis = {short: cloud.apps[name] for short, name in page.APIS.items()}
     own = deploy.load_app("page_rights", cloud.services)

@@ -13,7 +13,14 @@ from nova_lite.conf import opts
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
 #: Groups of the libraries that we use.
-LIBRARIES = ("oslo_messaging_rabbit", "oslo_messaging_notifications", "oslo_policy", "keystone_authtoken", "nova")
+LIBRARIES = (
+    "cors",
+    "oslo_messaging_rabbit",
+    "oslo_messaging_notifications",
+    "oslo_policy",
+    "keystone_authtoken",
+    "nova",
+)
 
 
 def options() -> set[tuple[str, str]]:

@@ -51,6 +51,7 @@ CHANGE_METADEFS = _image(
     f"PUT {_NAMESPACES}/{{namespace}}",
     f"DELETE {_NAMESPACES}/{{namespace}}",
 )
+STORES = _image("stores_info_detail", ADMIN, "Show the store with its settings", "GET /v2/info/stores/detail")
 TASKS = _image("get_tasks", ADMIN, "List the tasks (always empty)", "GET /v2/tasks")
 MEMBERS = _image(
     "get_members", ANYONE, "List the members of a visible image", f"GET {_ONE}/members", f"GET {_ONE}/members/{{id}}"

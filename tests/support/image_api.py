@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ class Images:
         self, method: str, path: str, body: Any = None, token: str | None = MEMBER, **headers: str
     ) -> webob.Response:
         request = webob.Request.blank(path, method=method, base_url="http://cloud:9292")
+        request.accept = "application/json"
         if token:
             request.headers["X-Auth-Token"] = token
         if isinstance(body, bytes):
@@ -67,3 +70,17 @@ class Images:
 def left_behind(images: Images) -> list[str]:
     """Return the names of all files in the store."""
     return [file.name for file in images.store.iterdir()] if images.store.exists() else []
+
+
+def fault(response: webob.Response, code: int) -> str:
+    """Check the form of a fault, HTML or JSON, and return its message."""
+    assert response.status_code == code, response.text
+    if response.content_type == "text/html":
+        found = re.search(rf"<h1>{code} [^<]+</h1>\s+(.*?)<br /><br />", response.text, re.DOTALL)
+        assert found, response.text
+        return html.unescape(found[1])
+    assert response.content_type == "application/json"
+    assert response.json.keys() == {"message", "code", "title"}
+    assert response.json["code"] == f"{code} {response.json['title']}"
+    message: str = response.json["message"]
+    return message

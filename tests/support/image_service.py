@@ -20,12 +20,13 @@ class ImageService:
         self.store = path / "store"
         text = f"enabled_apis = image\n[image]\nstore_path = {self.store}\nmax_upload_mb = 1\n{options}\n"
         text += f"[database]\nconnection = sqlite:///{path}/db.sqlite\n"
-        self.manager, services = make_services(make_conf(path, text), path)
+        self.conf = make_conf(path, text)
+        self.manager, services = make_services(self.conf, path)
         self.app = deploy.load_app("image", services)
 
     def __call__(self, method: str, path: str, body: Any = None, token: str = MEMBER, **headers: str) -> webob.Response:
         request = webob.Request.blank(f"/v2{path}", method=method, base_url="http://cloud:9292")
-        request.headers["X-Auth-Token"] = token
+        request.headers["X-Auth-Token"], request.accept = token, "application/json"
         if isinstance(body, bytes):
             request.content_type, request.body = "application/octet-stream", body
         elif body is not None:

@@ -93,7 +93,8 @@ class IdentityGroups:
     def user_groups(self, req: ServiceRequest, id: str) -> Response:
         content = self.authority.content
         user = requests.require("user", id, content.user(id))
-        shown = (views.group(group, req.base_url) for group in content.groups_of(user))
+        forever = {"membership_expires_at": None}
+        shown = (views.group(group, req.base_url) | forever for group in content.groups_of(user))
         return listing.listed(req, "groups", shown, f"/v3/users/{id}/groups")
 
     def _own(self, content: Content, group_id: str, user_id: str) -> tuple[Group, User]:

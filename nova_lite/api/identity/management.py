@@ -114,10 +114,10 @@ class IdentityManagement:
 
 def _set_options(user: User, options: dict[str, Any]) -> None:
     """Set options of a user. None resets an option."""
-    given = {name: options.get(name, user.options.get(name)) for name in requests.OPTIONS}
+    given = {name: options.get(name, user.options.get(name)) for name in (requests.MFA, *requests.OPTIONS)}
     user.options = {name: value for name, value in given.items() if value is not None}
-    if "multi_factor_auth_enabled" in options:
-        user.mfa_enabled = bool(options["multi_factor_auth_enabled"])
+    if requests.MFA in options:
+        user.mfa_enabled = bool(options[requests.MFA])
     if "multi_factor_auth_rules" in options:
         user.mfa_rules = options["multi_factor_auth_rules"] or []
 

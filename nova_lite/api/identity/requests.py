@@ -156,6 +156,9 @@ OPTIONS = (
     "ignore_user_inactivity",
 )
 
+#: Option by which the rules of a user for log-ins by several methods hold.
+MFA = "multi_factor_auth_enabled"
+
 #: Methods of a log-in with a password.
 _METHODS = ("password", "totp")
 
@@ -165,7 +168,7 @@ def user_options(req: ServiceRequest) -> dict[str, Any]:
     options = body_object(req, "user").get("options") or {}
     if not isinstance(options, dict):
         raise exceptions.ValidationError(detail="The options of a user must be an object.")
-    known = ("multi_factor_auth_enabled", "multi_factor_auth_rules", *OPTIONS)
+    known = (MFA, "multi_factor_auth_rules", *OPTIONS)
     if unknown := [name for name in options if name not in known]:
         raise exceptions.ValidationError(
             detail=f"This cloud has no option {unknown[0][:64]} of users. There are {', '.join(known)}."

@@ -25,7 +25,7 @@ from nova_lite.api.identity.directory import (
     Trust,
     User,
 )
-from nova_lite.api.identity.requests import attribute_values
+from nova_lite.api.identity.requests import MFA, attribute_values
 from nova_lite.api.identity.tokens import Token
 
 
@@ -197,7 +197,7 @@ def user(shown: User, base_url: str) -> dict[str, Any]:
 def _options(shown: User) -> dict[str, Any]:
     options: dict[str, Any] = dict(shown.options)
     if shown.mfa_enabled:
-        options["multi_factor_auth_enabled"] = True
+        options[MFA] = True
     if shown.mfa_rules:
         options["multi_factor_auth_rules"] = shown.mfa_rules
     return options

@@ -14,7 +14,7 @@ from typing import Any
 
 import webob
 import webob.exc
-from webob.static import FileIter
+from webob.static import BLOCK_SIZE, FileIter
 
 from nova_lite.api.http import deploy, transfers, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
@@ -31,6 +31,8 @@ LOG = logging.getLogger(__name__)
 DATA_TYPE = "application/octet-stream"
 PATCH_TYPES = ("application/openstack-images-v2.1-json-patch", "application/openstack-images-v2.0-json-patch")
 _MIB = 1024 * 1024
+
+_STORE = {"id": imports.STORE, "description": "Files on the image service's machine", "default": "true"}
 
 _MEMBERS = "/images/{id}/members"
 _MEMBER = "/images/{id}/members/{member_id}"
@@ -52,6 +54,16 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
             reason=f"[image] store_path = {services.conf.image.store_path}: {error.strerror}."
         ) from error
     return ImageApp(services)
+
+
+def _json_fault(body: str, status: str, title: str, environ: dict[str, Any]) -> dict[str, str]:
+    """Return Glance's form of an error in JSON, without the markup that its messages have there."""
+    del environ
+    return {"message": body.removesuffix(_MARKUP), "code": status, "title": title}
+
+
+#: End of the body of an error for JSON, in the WSGI library.
+_MARKUP = "<br /><br />\n\n\n"
 
 
 class ImageApp(imports.Imports, metadefs.Metadefs):
@@ -81,6 +93,8 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         ServiceRoute("DELETE", _MEMBER, "remove_member", policies.REMOVE_MEMBER, authorizes=True),
         ServiceRoute("GET", "/info/import", "import_info", policies.SCHEMAS),
         ServiceRoute("GET", "/info/stores", "stores", policies.SCHEMAS),
+        ServiceRoute("GET", "/info/stores/detail", "stores_detail", policies.STORES),
+        ServiceRoute("GET", "/info/usage", "usage", policies.LIST),
         ServiceRoute("GET", "/tasks", "all_tasks", policies.TASKS),
         ServiceRoute("POST", "/tasks", "refuse", policies.TASKS),
         ServiceRoute("GET", "/tasks/{id}", "task", policies.TASKS),
@@ -96,8 +110,12 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         self.store_path = self.conf.image.store_path
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
-        """Return the error as JSON. Glance sends HTML, but clients look for a message in JSON first."""
-        return wsgi.fault(code, message)
+        """Return the error in Glance's form: HTML, or JSON for a client that prefers that."""
+        wanted = req.accept.acceptable_offers(["text/html", "application/json"])
+        template = webob.exc.WSGIHTTPException.body_template_obj.template
+        error = webob.exc.status_map[code](explanation=message, body_template=template, json_formatter=_json_fault)
+        accept = wanted[0][0] if wanted else "text/html"
+        return webob.Request.blank("/", headers={"Accept": accept}).get_response(error)
 
     # --- metadata
 
@@ -291,8 +309,10 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         except OSError as error:
             LOG.error("The file of image %s cannot be read: %s", image.id, error)
             raise exceptions.NotFound(f"Image {image.id} has no data.") from error
-        response = webob.Response(status=200, content_type=DATA_TYPE, charset=None)
-        if image.md5:
+        # The base class of responses serves ranges of the data.
+        response = webob.Response(status=200, content_type=DATA_TYPE, charset=None, conditional_response=True)
+        response.accept_ranges = "bytes"
+        if image.md5 and req.range is None:
             response.headers["Content-MD5"] = image.md5
         response.app_iter = FileIter(file)
         response.content_length = os.fstat(file.fileno()).st_size
@@ -328,8 +348,26 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
 
     def stores(self, req: ServiceRequest) -> Response:
         """List the stores of data: the one directory."""
-        store_of_all = {"id": imports.STORE, "description": "Files on the image service's machine", "default": "true"}
-        return Response({"stores": [store_of_all]})
+        return Response({"stores": [_STORE]})
+
+    def stores_detail(self, req: ServiceRequest) -> Response:
+        properties = {"data_dir": self.store_path, "chunk_size": BLOCK_SIZE, "thin_provisioning": False}
+        return Response({"stores": [_STORE | {"type": "file", "weight": 0, "properties": properties}]})
+
+    def usage(self, req: ServiceRequest) -> Response:
+        """Show what the caller's project uses of its quota, with Glance's names. Sizes are in MiB."""
+        options, project_id = self.conf.image, req.context.project_id
+        query = ImageQuery(filters={"owner": [project_id]} if project_id else {"id": []})
+        own = self.conductor.image_page(req.context, query)
+        staged = [image for image in own if image.status == imports.STAGED]
+        arriving = [image for image in own if image.status in ("saving", imports.STAGED)]
+        used = {
+            "image_size_total": (sum(image.size for image in own) // _MIB, options.image_size_total),
+            "image_stage_total": (sum(image.size for image in staged) // _MIB, -1),
+            "image_count_total": (len(own), options.image_count_total),
+            "image_count_uploading": (len(arriving), options.uploads_per_project),
+        }
+        return Response({"usage": {name: {"usage": usage, "limit": limit} for name, (usage, limit) in used.items()}})
 
     def all_tasks(self, req: ServiceRequest) -> Response:
         """List the tasks: none. An import shows in the status of its image."""

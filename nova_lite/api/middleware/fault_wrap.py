@@ -44,7 +44,7 @@ class FaultWrap:
         except Exception as error:
             return wsgi.fault_of(error)(environ, start_response)
         status, headers = started
-        if status.startswith(_TOO_LARGE) and not _is_json(headers):
+        if status.startswith(_TOO_LARGE) and _is_plain(headers):
             _close(response)
             return wsgi.fault(413, "Request is too large.")(environ, start_response)
         start_response(status, _with_retry_after(status, headers))
@@ -58,9 +58,9 @@ def _with_retry_after(status: str, headers: list[tuple[str, str]]) -> list[tuple
     return [*headers, ("Retry-After", str(seconds))]
 
 
-def _is_json(headers: list[tuple[str, str]]) -> bool:
+def _is_plain(headers: list[tuple[str, str]]) -> bool:
     kinds = [value for name, value in headers if name.lower() == "content-type"]
-    return any(kind.partition(";")[0].strip() == "application/json" for kind in kinds)
+    return any(kind.partition(";")[0].strip() == "text/plain" for kind in kinds)
 
 
 def _close(response: Any) -> None:

@@ -325,6 +325,18 @@ def code_of(steps: int = 0) -> str:
     return one_time_codes.code(one_time_codes.key_of(KEY), int(time.time() // 30) + steps)
 
 
+def test_option_of_log_ins_by_several_methods_is_kept_when_it_is_false(world: World, admin: str) -> None:
+    def set_to(value: bool | None) -> dict[str, Any]:
+        body = {"user": {"options": {"multi_factor_auth_enabled": value}}}
+        assert world("PATCH", "/v3/users/id-of-alice", body, admin).status_code == 200
+        shown: dict[str, Any] = world("GET", "/v3/users/id-of-alice", None, admin).json["user"]["options"]
+        return shown
+
+    for value in (False, True, False):
+        assert set_to(value) == {"multi_factor_auth_enabled": value}
+    assert set_to(None) == {}
+
+
 @pytest.mark.usefixtures("protected")
 def test_log_in_with_password_and_code_is_accepted_once(world: World) -> None:
     assert error(world.log_in("alice"), 401)

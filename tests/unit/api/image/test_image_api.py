@@ -19,9 +19,9 @@ from nova_lite.api.image import uploads
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.objects import Image
-from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
+from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.support.control_plane import IMAGE_ID
-from tests.support.image_api import BODY, PATCH, Images, left_behind
+from tests.support.image_api import BODY, PATCH, Images, fault, left_behind
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_show_image(images: Images) -> None:
         "file": f"/v2/images/{IMAGE_ID}/file",
         "schema": "/v2/schemas/image",
     }
-    fault(images("GET", "/v2/images/cirros"), "itemNotFound", 404)
+    fault(images("GET", "/v2/images/cirros"), 404)
 
 
 def test_schema_has_every_field(images: Images) -> None:
@@ -92,7 +92,7 @@ def test_list_is_filtered(images: Images) -> None:
     assert names("?visibility=public") == ["cirros"]
     assert names("?visibility=community") == ["four"]
     assert names("?visibility=all") == ["cirros", "four", "one", "two, three"]
-    refused = fault(images("GET", "/v2/images?visibility=secret"), "badRequest", 400)
+    refused = fault(images("GET", "/v2/images?visibility=secret"), 400)
     assert refused == "Invalid visibility: secret. It is one of public, private, shared, community, all."
     assert names("?owner=demo&os=x&min_ram=7") == ["one"]
     assert names("?size_min=5&size_max=50") == ["one"]
@@ -124,7 +124,7 @@ def test_list_has_pages(images: Images) -> None:
      "created_at=gt:x", "sort=name&sort_key=name", "sort_key=name&sort_key=id&sort_key=size&sort_dir=asc&sort_dir=asc"],
 )  # fmt: skip
 def test_invalid_query_is_refused(images: Images, query: str) -> None:
-    fault(images("GET", f"/v2/images?{query}"), "badRequest", 400)
+    fault(images("GET", f"/v2/images?{query}"), 400)
 
 
 def test_create_image(images: Images) -> None:
@@ -136,7 +136,7 @@ def test_create_image(images: Images) -> None:
     assert (made["status"], made["size"], made["owner"], made["kernel_id"]) == ("queued", None, "demo", "k")
     assert response.headers["Location"] == f"http://cloud:9292/v2/images/{made['id']}"
     other = IMAGE_ID[:-1] + "f"
-    fault(images("POST", "/v2/images", BODY | {"id": other}), "forbidden", 403)
+    fault(images("POST", "/v2/images", BODY | {"id": other}), 403)
     assert images("POST", "/v2/images", BODY | {"id": other, "name": None}, ADMIN).json["id"] == other
     assert images("POST", "/v2/images", BODY | {"id": IMAGE_ID}, ADMIN).status_code == 409
 
@@ -166,13 +166,13 @@ def test_create_image(images: Images) -> None:
     ],
 )
 def test_invalid_create_is_refused(images: Images, change: dict[str, Any]) -> None:
-    fault(images("POST", "/v2/images", BODY | change), "badRequest", 400)
+    fault(images("POST", "/v2/images", BODY | change), 400)
 
 
 def test_image_has_no_tasks(images: Images) -> None:
     made = images("POST", "/v2/images", BODY).json
     assert images("GET", f"/v2/images/{made['id']}/tasks").json == {"tasks": []}
-    fault(images("GET", f"/v2/images/{made['id'][:-1]}x/tasks"), "itemNotFound", 404)
+    fault(images("GET", f"/v2/images/{made['id'][:-1]}x/tasks"), 404)
 
 
 def test_tags_are_added_and_removed(images: Images) -> None:
@@ -181,33 +181,33 @@ def test_tags_are_added_and_removed(images: Images) -> None:
     path = f"/v2/images/{made['id']}"
     assert [images("PUT", f"{path}/tags/c").status_code for _ in range(2)] == [204, 204]
     assert images("DELETE", f"{path}/tags/b").status_code == 204
-    fault(images("DELETE", f"{path}/tags/b"), "itemNotFound", 404)
+    fault(images("DELETE", f"{path}/tags/b"), 404)
     assert images("GET", path).json["tags"] == ["a", "c"]
     found = {query: images("GET", f"/v2/images?{query}").json["images"] for query in ("tag=a", "tag=b", "tag=a&tag=c")}
     assert [one["id"] for one in found["tag=a"]] == [one["id"] for one in found["tag=a&tag=c"]] == [made["id"]]
     assert found["tag=b"] == []
     assert images.patch(images.conductor.images[made["id"]], ("replace", "/tags", ["d"])).json["tags"] == ["d"]
     others = images.add(owner="other", visibility="public")
-    fault(images("PUT", f"/v2/images/{others.id}/tags/x"), "forbidden", 403)
+    fault(images("PUT", f"/v2/images/{others.id}/tags/x"), 403)
 
 
 def test_public_images_and_ids_are_for_admins(images: Images) -> None:
     for change in ({"visibility": "public"}, {"owner": "other"}, {"status": "active"}, {"size": 5}):
-        fault(images("POST", "/v2/images", BODY | change), "forbidden", 403)
+        fault(images("POST", "/v2/images", BODY | change), 403)
     for change in ({"visibility": "public"}, {"owner": "other"}):
         assert images("POST", "/v2/images", BODY | change, ADMIN).status_code == 201
     mine = images.add()
     for operation in (("replace", "/visibility", "public"), ("replace", "/owner", "other")):
-        fault(images.patch(mine, operation), "forbidden", 403)
+        fault(images.patch(mine, operation), 403)
         assert images.patch(mine, operation, token=ADMIN).status_code == 200
 
 
 def test_images_of_other_projects_cannot_be_changed(images: Images) -> None:
     image = images.add(visibility="public", status="queued", disk_format="raw")
     path = f"/v2/images/{image.id}"
-    fault(images.patch(image, ("replace", "/name", "x"), token=STRANGER), "forbidden", 403)
-    fault(images("DELETE", path, token=STRANGER), "forbidden", 403)
-    fault(images("PUT", f"{path}/file", b"x", STRANGER), "forbidden", 403)
+    fault(images.patch(image, ("replace", "/name", "x"), token=STRANGER), 403)
+    fault(images("DELETE", path, token=STRANGER), 403)
+    fault(images("PUT", f"{path}/file", b"x", STRANGER), 403)
     assert images.conductor.images[image.id] == image
     assert not images.store.exists()
 
@@ -230,25 +230,25 @@ def test_patch_changes_fields_and_properties(images: Images) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "name", "code"),
+    ("operation", "code"),
     [
-        (("replace", "/none", "x"), "conflictingRequest", 409),
-        (("remove", "/none", None), "conflictingRequest", 409),
-        (("replace", "/id", IMAGE_ID), "forbidden", 403),
-        (("replace", "/status", "active"), "forbidden", 403),
-        (("replace", "/os_hash_value", "x"), "forbidden", 403),
-        (("remove", "/name", None), "forbidden", 403),
-        (("replace", "/disk_format", "raw"), "forbidden", 403),
-        (("replace", "/min_ram", "x"), "badRequest", 400),
-        (("replace", "/protected", None), "badRequest", 400),
-        (("move", "/name", "x"), "badRequest", 400),
-        (("replace", "name", "x"), "badRequest", 400),
-        (("add", "/a/b", "x"), "badRequest", 400),
+        (("replace", "/none", "x"), 409),
+        (("remove", "/none", None), 409),
+        (("replace", "/id", IMAGE_ID), 403),
+        (("replace", "/status", "active"), 403),
+        (("replace", "/os_hash_value", "x"), 403),
+        (("remove", "/name", None), 403),
+        (("replace", "/disk_format", "raw"), 403),
+        (("replace", "/min_ram", "x"), 400),
+        (("replace", "/protected", None), 400),
+        (("move", "/name", "x"), 400),
+        (("replace", "name", "x"), 400),
+        (("add", "/a/b", "x"), 400),
     ],
 )
-def test_invalid_patch_is_refused(images: Images, operation: tuple[str, str, Any], name: str, code: int) -> None:
+def test_invalid_patch_is_refused(images: Images, operation: tuple[str, str, Any], code: int) -> None:
     image = images.add()
-    fault(images.patch(image, operation), name, code)
+    fault(images.patch(image, operation), code)
     assert images.conductor.images[image.id] == image
 
 
@@ -259,13 +259,64 @@ def test_older_media_type_of_a_patch(images: Images) -> None:
     response = images("PATCH", f"/v2/images/{image.id}", operations, Content_Type=older)
     assert response.status_code == 200, response.text
     assert images.conductor.images[image.id].properties == {"a": "9", "c": "3"}
-    fault(images("PATCH", f"/v2/images/{image.id}", [{"move": "/a"}], Content_Type=older), "badRequest", 400)
+    fault(images("PATCH", f"/v2/images/{image.id}", [{"move": "/a"}], Content_Type=older), 400)
 
 
 def test_patch_with_another_content_type_is_refused(images: Images) -> None:
     image = images.add()
-    fault(images("PATCH", f"/v2/images/{image.id}", []), "badMediaType", 415)
-    fault(images("PATCH", f"/v2/images/{image.id}", {}, Content_Type=PATCH), "badRequest", 400)
+    fault(images("PATCH", f"/v2/images/{image.id}", []), 415)
+    fault(images("PATCH", f"/v2/images/{image.id}", {}, Content_Type=PATCH), 400)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected", "found"),
+    [
+        ("bytes=0-0", "bytes 0-0/1000", slice(0, 1)),
+        ("bytes=10-19", "bytes 10-19/1000", slice(10, 20)),
+        ("bytes=990-", "bytes 990-999/1000", slice(990, None)),
+        ("bytes=-10", "bytes 990-999/1000", slice(990, None)),
+        ("bytes=0-5000", "bytes 0-999/1000", slice(0, None)),
+    ],
+)
+def test_download_of_a_range_has_these_bytes(images: Images, wanted: str, expected: str, found: slice) -> None:
+    data = bytes(range(250)) * 4
+    path = f"/v2/images/{images.create()['id']}/file"
+    images("PUT", path, data)
+    assert images("GET", path).headers["Accept-Ranges"] == "bytes"
+    part = images("GET", path, Range=wanted)
+    assert (part.status_code, part.headers["Content-Range"]) == (206, expected)
+    assert part.body == data[found] and part.content_length == len(data[found])
+    assert "Content-MD5" not in part.headers, "it is the sum of all data"
+
+
+def test_download_of_a_range_after_the_end_is_a_416(images: Images) -> None:
+    path = f"/v2/images/{images.create()['id']}/file"
+    images("PUT", path, b"x" * 10)
+    refused = images("GET", path, Range="bytes=10-")
+    assert (refused.status_code, refused.headers["Content-Range"]) == (416, "bytes */10")
+    assert images("GET", path, Range="nonsense").body == b"x" * 10
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind", "text"),
+    [
+        (None, "text/html", "<h1>404 Not Found</h1>"),
+        ("*/*", "text/html", "<h1>404 Not Found</h1>"),
+        ("text/plain", "text/html", "<title>404 Not Found</title>"),
+        ("application/json", "application/json", '"code": "404 Not Found"'),
+        ("application/json, text/html;q=0.5", "application/json", '"title": "Not Found"'),
+    ],
+)
+def test_error_has_the_form_of_glance_that_the_client_prefers(
+    images: Images, accept: str | None, kind: str, text: str
+) -> None:
+    request = webob.Request.blank("/v2/images/<i>", headers={"X-Auth-Token": MEMBER})
+    if accept is not None:
+        request.headers["Accept"] = accept
+    refused = request.get_response(images.app)
+    assert (refused.status_code, refused.content_type) == (404, kind)
+    assert text in refused.text
+    assert kind != "text/html" or "<i>" not in refused.text
 
 
 def test_upload_and_download(images: Images) -> None:
@@ -284,7 +335,7 @@ def test_upload_and_download(images: Images) -> None:
     response = images("GET", path)
     assert (response.body, response.content_length) == (data, len(data))
     assert response.headers["Content-MD5"] == shown["checksum"]
-    fault(images("PUT", path, b"other"), "conflictingRequest", 409)
+    fault(images("PUT", path, b"other"), 409)
     assert file.read_bytes() == data
     assert images("DELETE", f"/v2/images/{made['id']}").status_code == 204
     assert not file.exists()
@@ -293,14 +344,14 @@ def test_upload_and_download(images: Images) -> None:
 def test_data_of_a_deactivated_image_are_for_admins(images: Images) -> None:
     path = f"/v2/images/{images.create()['id']}"
     for name in ("deactivate", "reactivate"):
-        assert "is queued" in fault(images("POST", f"{path}/actions/{name}"), "forbidden", 403)
+        assert "is queued" in fault(images("POST", f"{path}/actions/{name}"), 403)
     images("PUT", f"{path}/file", b"data")
     active = images("GET", path).json
     for _ in range(2):
         assert images("POST", f"{path}/actions/deactivate").status_code == 204
     shown = images("GET", path).json
     assert (shown["status"], shown["checksum"]) == ("deactivated", active["checksum"])
-    assert "deactivated" in fault(images("GET", f"{path}/file"), "forbidden", 403)
+    assert "deactivated" in fault(images("GET", f"{path}/file"), 403)
     assert images("GET", f"{path}/file", token=ADMIN).body == b"data"
     assert images("POST", f"{path}/actions/reactivate", token=STRANGER).status_code == 403
     for _ in range(2):
@@ -326,15 +377,15 @@ def test_virtual_size_of_a_qcow2_image_is_that_of_its_disk(images: Images, tmp_p
 def test_upload_of_another_content_type_is_a_415(images: Images, content_type: str) -> None:
     made = images.create()
     refused = images("PUT", f"/v2/images/{made['id']}/file", b"x", Content_Type=content_type)
-    assert fault(refused, "badMediaType", 415) == "Content-Type must be application/octet-stream."
+    assert fault(refused, 415) == "Content-Type must be application/octet-stream."
     assert images("GET", f"/v2/images/{made['id']}").json["status"] == "queued"
 
 
 @pytest.mark.parametrize("name", ["location", "locations", "deleted", "deleted_at", "stores", "os_glance_import_task"])
 def test_reserved_names_of_properties_are_refused(images: Images, name: str) -> None:
     message = f"Attribute '{name}' is reserved."
-    assert fault(images("POST", "/v2/images", BODY | {name: "x"}), "forbidden", 403) == message
-    assert fault(images.patch(images.add(), ("add", f"/{name}", "x")), "forbidden", 403) == message
+    assert fault(images("POST", "/v2/images", BODY | {name: "x"}), 403) == message
+    assert fault(images.patch(images.add(), ("add", f"/{name}", "x")), 403) == message
 
 
 @pytest.mark.parametrize(
@@ -383,7 +434,7 @@ def test_too_large_upload_is_refused(images: Images, announced: bool) -> None:
     request.headers.update({"X-Auth-Token": MEMBER, "Content-Type": "application/octet-stream"})
     request.headers.update({"Content-Length": str(2**20 + 1)} if announced else {"Transfer-Encoding": "chunked"})
     request.environ["wsgi.input"] = io.BytesIO(b"x" * (2**20 + 1))
-    fault(request.get_response(images.app), "overLimit", 413)
+    fault(request.get_response(images.app), 413)
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
 
@@ -399,7 +450,7 @@ def test_upload_over_the_quota_is_refused(images: Images) -> None:
 
     images.conductor.script("image_update", update)
     response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 100)
-    assert "1 MiB, of which 1 are used" in fault(response, "overLimit", 413)
+    assert "1 MiB, of which 1 are used" in fault(response, 413)
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
 
@@ -444,7 +495,7 @@ def limit_quota(images: Images, limit: int) -> list[int]:
 def test_upload_over_the_quota_is_refused_before_anything_is_stored(images: Images) -> None:
     made, body = images.create(), Watched(500_000)
     limit_quota(images, 499_999)
-    assert "1 MiB" in fault(upload(images, made["id"], body, chunked=False), "overLimit", 413)
+    assert "1 MiB" in fault(upload(images, made["id"], body, chunked=False), 413)
     assert (body.taken, left_behind(images)) == (0, [])
     assert images.conductor.images[made["id"]].status == "queued"
 
@@ -456,7 +507,7 @@ def test_chunked_upload_over_the_quota_is_refused_when_it_exceeds_a_reservation(
     monkeypatch.setattr(store, "CHUNK", 10_000)
     made, body = images.create(), Watched(1_000_000)
     sizes = limit_quota(images, 300_000)
-    assert "1 MiB" in fault(upload(images, made["id"], body, chunked=True), "overLimit", 413)
+    assert "1 MiB" in fault(upload(images, made["id"], body, chunked=True), 413)
     assert (sizes, body.taken) == ([100_000, 200_000, 400_000], 210_000)
     image = images.conductor.images[made["id"]]
     assert (image.status, image.size, left_behind(images)) == ("queued", 0, [])
@@ -482,7 +533,7 @@ def test_upload_leaves_the_disk_its_free_space(
     free = room.f_bavail * room.f_frsize
     images.conf.set_override("min_free_mb", free // 2**20 + 100, group="image")
     made, body = images.create(), Watched(1000)
-    message = fault(upload(images, made["id"], body, chunked), "serviceUnavailable", 503)
+    message = fault(upload(images, made["id"], body, chunked), 503)
     assert message == "The image's data cannot be stored now."
     assert (body.taken, left_behind(images)) == (0, [])
     assert images.conductor.images[made["id"]].status == "queued"
@@ -500,7 +551,7 @@ def test_upload_ends_when_the_disk_fills_meanwhile(images: Images, monkeypatch: 
         real(path, size, floor if len(calls) < 3 else 2**80)
 
     monkeypatch.setattr(store, "require_room", filling)
-    fault(upload(images, made["id"], body, chunked=False), "serviceUnavailable", 503)
+    fault(upload(images, made["id"], body, chunked=False), 503)
     assert (body.taken, left_behind(images), calls) == (200_000, [], [500_000, 10_000, 10_000])
     assert images.conductor.images[made["id"]].status == "queued"
 
@@ -512,7 +563,7 @@ def test_interrupted_upload_requeues_the_image(images: Images) -> None:
         {"X-Auth-Token": MEMBER, "Content-Type": "application/octet-stream", "Content-Length": "100"}
     )
     request.environ["wsgi.input"] = io.BytesIO(b"x" * 50)
-    fault(request.get_response(images.app), "badRequest", 400)
+    fault(request.get_response(images.app), 400)
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
 
@@ -524,13 +575,13 @@ def test_upload_to_a_full_disk_is_a_503(images: Images, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(store.IncompleteFile, "write", full)
-    fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), "serviceUnavailable", 503)
+    fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), 503)
     assert images.conductor.images[made["id"]].status == "queued"
 
 
 def test_upload_of_another_format_is_refused(images: Images) -> None:
     made = images.create(disk_format="qcow2")
-    message = fault(images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200), "badRequest", 400)
+    message = fault(images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200), 400)
     assert message == f"Image {made['id']} is unacceptable: it was declared as qcow2, and its content is something else"
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
@@ -553,7 +604,7 @@ def test_image_deleted_during_its_upload_is_a_410(images: Images, monkeypatch: p
 def test_upload_needs_the_formats(images: Images) -> None:
     made = images("POST", "/v2/images", {"name": "bare"}).json
     assert made["disk_format"] is None
-    fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), "conflictingRequest", 409)
+    fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), 409)
     image = images.conductor.images[made["id"]]
     response = images.patch(image, ("replace", "/disk_format", "raw"), ("replace", "/container_format", "bare"))
     assert response.status_code == 200
@@ -566,14 +617,14 @@ def test_format_cannot_change_during_an_upload(images: Images) -> None:
     stale = images.conductor.images[made["id"]]
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, status="active")
     images.conductor.script("image_get", stale)
-    fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), "conflictingRequest", 409)
+    fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), 409)
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, disk_format="qcow2")
     response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)
-    assert "declared as qcow2" in fault(response, "badRequest", 400)
+    assert "declared as qcow2" in fault(response, 400)
 
 
 def test_image_with_a_missing_file_has_no_data(images: Images) -> None:
-    fault(images("GET", f"/v2/images/{IMAGE_ID}/file"), "itemNotFound", 404)
+    fault(images("GET", f"/v2/images/{IMAGE_ID}/file"), 404)
 
 
 def test_leftovers_of_interrupted_uploads_are_removed(tmp_path: Path) -> None:
@@ -595,8 +646,8 @@ def test_image_id_cannot_leave_the_store(images: Images, tmp_path: Path) -> None
 
 
 def test_request_body_is_limited(images: Images) -> None:
-    fault(images("POST", "/v2/images", {"name": "x" * 200_000}), "overLimit", 413)
-    fault(images("POST", "/v2/images", {}, Transfer_Encoding="chunked"), "computeFault", 411)
+    fault(images("POST", "/v2/images", {"name": "x" * 200_000}), 413)
+    fault(images("POST", "/v2/images", {}, Transfer_Encoding="chunked"), 411)
 
 
 def test_tags_that_two_clients_change_at_once_are_both_changed(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:

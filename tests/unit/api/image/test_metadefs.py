@@ -225,4 +225,32 @@ def test_tasks_and_stores(images: ImageService) -> None:
     assert images("GET", "/tasks").status_code == 403
     assert images("GET", "/tasks/1", token=ADMIN).status_code == 404
     assert images("POST", "/tasks", {"type": "import"}, ADMIN).status_code == 501
-    assert [item["id"] for item in images("GET", "/info/stores").json["stores"]] == ["local"]
+    (shown,) = images("GET", "/info/stores").json["stores"]
+    assert shown["id"] == "local"
+    assert images("GET", "/info/stores/detail").status_code == 403
+    (detailed,) = images("GET", "/info/stores/detail", token=ADMIN).json["stores"]
+    assert shown.items() <= detailed.items()
+    assert (detailed["type"], detailed["properties"]["data_dir"]) == ("file", str(images.store))
+
+
+def test_usage_of_a_project_counts_its_own_images(images: ImageService) -> None:
+    def used() -> dict[str, tuple[int, int]]:
+        shown = images("GET", "/info/usage").json["usage"]
+        return {name: (item["usage"], item["limit"]) for name, item in shown.items()}
+
+    options = images.conf.image
+    assert used() == {
+        "image_size_total": (0, options.image_size_total),
+        "image_stage_total": (0, -1),
+        "image_count_total": (0, options.image_count_total),
+        "image_count_uploading": (0, options.uploads_per_project),
+    }
+    images.conf.set_override("image_count_total", 5, "image")
+    images.conf.set_override("image_size_total", 10, "image")
+    body = {"name": "i", "disk_format": "raw", "container_format": "bare", "visibility": "community"}
+    whole, staged = images.made("/images", body)["id"], images.made("/images", body)["id"]
+    images.made("/images", body, STRANGER)
+    images("PUT", f"/images/{whole}/file", b"x" * 2**20)
+    images("PUT", f"/images/{staged}/stage", b"x" * 2**20)
+    assert used()["image_size_total"] == (2, 10) and used()["image_count_total"] == (2, 5)
+    assert used()["image_stage_total"] == (1, -1) and used()["image_count_uploading"][0] == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,7 +124,7 @@ def test_slow_upload_ends_at_its_deadline(images: Images) -> None:
         sock.sendall(head(made["id"], f"Content-Length: {len(DATA)}") + DATA[:300_000])
         received = until_closed(sock)
     assert statuses(received) == [400]
-    assert json.loads(received.partition(b"\r\n\r\n")[2])["badRequest"]["message"] == "The upload ended early."
+    assert b"The upload ended early." in received
     assert status_of(images, made["id"]) == "queued"
     assert left_behind(images) == []
 

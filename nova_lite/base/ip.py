@@ -41,6 +41,21 @@ def parse_network6(text: str, strict: bool = True) -> IPv6Network:
     return IPv6Network(_without_zone(text), strict=strict)
 
 
+def client_of(address: str) -> str:
+    """Return the client that counts for the address of a connection: limits are those of clients.
+
+    It is an IPv4 address, or the network of 64 bits of an IPv6 address: one machine has all addresses of that. A text
+    that is no address is its own client.
+    """
+    try:
+        found = parse(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    return str(found.ipv4_mapped or parse_network6(f"{found}/64", strict=False))
+
+
 def within(wanted: Network, ranges: Iterable[str]) -> list[Network]:
     """Return those of the ranges that have the version of ``wanted``."""
     return [item for item in map(parse_network, ranges) if item.version == wanted.version]

@@ -30,17 +30,6 @@ LOG = logging.getLogger(__name__)
 KEEPALIVE_SECONDS = 30
 
 
-def client_of(address: str) -> str:
-    """Return the client that counts for an address: an IPv4 address, or the network of 64 bits of an IPv6 address.
-
-    One machine has all addresses of such a network.
-    """
-    parsed = ip.parse(address.partition("%")[0])
-    if parsed.version == 4:
-        return str(parsed)
-    return str(parsed.ipv4_mapped or ip.parse_network6(f"{parsed}/64", strict=False))
-
-
 class _Connection:
     """A client's connection. ``deadline``: latest time of a complete request; None once a console is open."""
 
@@ -119,7 +108,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # --- connections
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        client = client_of(client_address[0])
+        client = ip.client_of(client_address[0])
         with self._lock:
             reason = self._reason_to_refuse(client)
             if reason is None:

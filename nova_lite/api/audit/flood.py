@@ -9,20 +9,21 @@ from collections.abc import Callable
 
 import msgspec
 
+from nova_lite.base import ip
 from nova_lite.objects import AuditEvent
 
 #: Seconds of a window.
 WINDOW = 60.0
-#: Failures of a window that are recorded one by one: from one address, and from all.
-PER_ADDRESS, PER_PROCESS = 20, 300
-#: Summaries of a window. Further addresses share the summaries without an address.
+#: Failures of a window that are recorded one by one: from one client, and from all.
+PER_CLIENT, PER_PROCESS = 20, 300
+#: Summaries of a window. Further clients share the summaries without an address.
 MAX_SUMMARIES = 200
 
 _Key = tuple[str, str, str, int]
 
 
 class FailureLimits:
-    """Decides which failures are recorded one by one, and counts the others by address, API, action and status."""
+    """Decides which failures are recorded one by one, and counts the others by client, API, action and status."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,8 +35,9 @@ class FailureLimits:
     def admits(self, event: AuditEvent) -> bool:
         """Check whether a failure is recorded alone. Else it is counted in a summary."""
         with self._lock:
-            if self._recorded[event.address] < PER_ADDRESS and self._recorded.total() < PER_PROCESS:
-                self._recorded[event.address] += 1
+            client = ip.client_of(event.address)
+            if self._recorded[client] < PER_CLIENT and self._recorded.total() < PER_PROCESS:
+                self._recorded[client] += 1
                 return True
             self._count(event)
             return False
@@ -52,6 +54,7 @@ class FailureLimits:
             return summaries
 
     def _count(self, event: AuditEvent) -> None:
+        event = msgspec.structs.replace(event, address=ip.client_of(event.address))
         key = event.address, event.service, event.action, event.reason_code
         if key not in self._summaries and len(self._summaries) >= MAX_SUMMARIES:
             event = msgspec.structs.replace(event, address="", action="unknown", reason_code=0)

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from nova_lite.base import ip
-
 LOG = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -46,16 +44,6 @@ class ClientLimits(NamedTuple):
     connections: int = 400
     waiting: int = 100
     wait: float = 5.0
-
-
-def client_of(address: str) -> str:
-    """Return the client that an address belongs to. With IPv6, a client has a network of 64 bits."""
-    if ":" not in address:
-        return address
-    plain = ip.parse6(address.partition("%")[0])
-    if plain.ipv4_mapped is not None:
-        return str(plain.ipv4_mapped)
-    return str(ip.parse_network6(f"{plain}/64", strict=False))
 
 
 class ConnectionCounter:

@@ -27,7 +27,7 @@ from nova_lite.api.http.connection import Connection, State
 from nova_lite.api.http.deploy import App
 from nova_lite.api.http.limits import ClientLimits
 from nova_lite.api.http.proxy_protocol import Balancers
-from nova_lite.base import concurrency
+from nova_lite.base import concurrency, ip
 from nova_lite.daemon import kept_sockets
 from nova_lite.daemon.sockets import listen
 
@@ -248,7 +248,7 @@ class Server:
                     self._rest()
                 return
             is_balanced = self._balancers is not None and address[0] in self._balancers
-            client = "" if is_balanced else limits.client_of(address[0])
+            client = "" if is_balanced else ip.client_of(address[0])
             if len(self._connections) >= limits.MAX_CONNECTIONS:
                 self._close_idle()
             if len(self._connections) >= limits.MAX_CONNECTIONS or (client and not self._clients.enter(client)):
@@ -277,7 +277,7 @@ class Server:
 
     def identify(self, connection: Connection, address: str) -> bool:
         """Count the connection of a load balancer as one of this address. Return False if there are too many."""
-        client = limits.client_of(address)
+        client = ip.client_of(address)
         if not self._clients.enter(client):
             return False
         connection.client = client

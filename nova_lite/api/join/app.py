@@ -98,7 +98,7 @@ class JoinApp:
         return self._trust
 
     def _join(self, req: webob.Request) -> webob.Response:
-        client = _client(req.remote_addr or "")
+        client = ip.client_of(req.remote_addr or "")
         self._of_client.count(client)
         self._of_all.count("")
         if req.content_length is None or not 0 < req.content_length <= MAX_REQUEST:
@@ -115,15 +115,6 @@ class JoinApp:
             return _json(msgspec.to_builtins(state))
         LOG.warning("A request to join from %s is refused: %s", client, refused.message)
         raise refused
-
-
-def _client(address: str) -> str:
-    """Return the client that an address belongs to: an IPv6 network of 64 bits is one."""
-    try:
-        found = ip.parse(address)
-    except ValueError:
-        return address
-    return str(found) if found.version == 4 else str(found.exploded[:19])
 
 
 def _refusal(error: exceptions.NovaLiteException) -> webob.Response:

@@ -119,7 +119,7 @@ def test_failures_flood_from_one_address_becomes_one_summary() -> None:
     clock = Clock()
     limits = FailureLimits(clock)
     admitted = sum(limits.admits(failure(user_id=f"u{number}", path="/x")) for number in range(1000))
-    assert admitted == flood.PER_ADDRESS
+    assert admitted == flood.PER_CLIENT
     assert limits.admits(failure("192.0.2.2")), "other addresses are not affected"
     assert limits.take() == []
     clock.now = flood.WINDOW
@@ -128,9 +128,16 @@ def test_failures_flood_from_one_address_becomes_one_summary() -> None:
     assert limits.admits(failure()), "a new window has begun"
 
 
+def test_failures_flood_from_one_ipv6_network_is_that_of_one_client() -> None:
+    limits = FailureLimits(Clock())
+    admitted = sum(limits.admits(failure(f"2001:db8::{number:x}")) for number in range(1000))
+    (summary,) = limits.take(at_once=True)
+    assert (admitted, summary.count, summary.address) == (flood.PER_CLIENT, 980, "2001:db8::/64")
+
+
 def test_failures_flood_from_many_addresses_has_bounded_events() -> None:
     limits = FailureLimits(Clock())
-    admitted = sum(limits.admits(failure(f"2001:db8::{number:x}")) for number in range(5000))
+    admitted = sum(limits.admits(failure(f"2001:db8:{number:x}::1")) for number in range(5000))
     summaries = limits.take(at_once=True)
     assert admitted == flood.PER_PROCESS
     assert len(summaries) == flood.MAX_SUMMARIES + 1
@@ -141,8 +148,8 @@ def test_failures_flood_from_many_addresses_has_bounded_events() -> None:
 def test_recorder_sends_summaries_at_its_end() -> None:
     store = Store()
     log = store.recorder()
-    for _ in range(flood.PER_ADDRESS + 3):
+    for _ in range(flood.PER_CLIENT + 3):
         log.record(failure())
     log.start()
     log.stop()
-    assert [item.count for batch in store.batches for item in batch] == [1] * flood.PER_ADDRESS + [3]
+    assert [item.count for batch in store.batches for item in batch] == [1] * flood.PER_CLIENT + [3]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from nova_lite.api.http.limits import BodyBudget, ConnectionCounter, client_of
+from nova_lite.api.http.limits import BodyBudget, ConnectionCounter
 from tests.support.api_daemon import MODES, Daemon, running, wait_for
 from tests.support.http_site import make_certificate
 
@@ -24,20 +24,6 @@ def test_connections_are_counted_by_client() -> None:
     assert clients.enter("b")
     clients.leave("a")
     assert clients.enter("a")
-
-
-@pytest.mark.parametrize(
-    ("address", "client"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("2001:db8::1", "2001:db8::/64"),
-        ("2001:db8::ffff:0:1", "2001:db8::/64"),
-        ("fe80::1%lo", "fe80::/64"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-    ],
-)
-def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
-    assert client_of(address) == client
 
 
 def test_body_budget_gives_up_the_largest_body_of_the_greediest_client() -> None:

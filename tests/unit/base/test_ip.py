@@ -92,3 +92,19 @@ def test_own_addresses_are_read_from_the_kernel(tmp_path: Path) -> None:
     found = ip.own_networks(str(ipv4), str(ipv6))
     assert [str(network) for network in found] == ["127.0.0.0/8", "192.0.2.7/32", "2001:db8::7/128"]
     assert ip.own_networks(str(tmp_path / "none"), str(tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:0:1", "2001:db8::/64"),
+        ("fe80::1%lo", "fe80::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("", ""),
+        ("a:b", "a:b"),
+    ],
+)
+def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
+    assert ip.client_of(address) == client

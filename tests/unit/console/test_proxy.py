@@ -296,21 +296,6 @@ def test_proxy_client_with_its_share_leaves_room_for_others(start: Any, caplog: 
         assert sock.recv(100).startswith(b"HTTP/1.1 401 ")
 
 
-@pytest.mark.parametrize(
-    ("address", "client"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8::1", "2001:db8::/64"),
-        ("2001:db8:0:0:ffff::1", "2001:db8::/64"),
-        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-    ],
-)
-def test_client_is_an_address_or_a_network_of_one_machine(address: str, client: str) -> None:
-    assert server.client_of(address) == client
-
-
 def test_proxy_refuses_a_message_without_end(start: Any) -> None:
     client = connect(start())
     read(client, len(GREETING))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nova_lite import policies
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import directory
-from nova_lite.api.identity.throttle import FREE_OF_USER
+from nova_lite.api.identity.throttle import OF_USER
 from nova_lite.api.page import configuration, consoles, files, sessions
 from nova_lite.base import exceptions, version
 from nova_lite.operations import OPERATIONS
@@ -116,7 +116,7 @@ def test_wrong_password_is_refused_in_the_words_of_the_identity_api(page: PageCl
 
 
 def test_guessed_passwords_are_slowed_down_at_the_page(page: PageClient) -> None:
-    assert [page.log_in("alice", "guess").status_code for _ in range(FREE_OF_USER)] == [401] * FREE_OF_USER
+    assert [page.log_in("alice", "guess").status_code for _ in range(OF_USER.free)] == [401] * OF_USER.free
     refused = page.log_in("alice")
     assert refused.status_code == 429
     assert "Too many passwords were wrong" in refused.json["error"]["message"]

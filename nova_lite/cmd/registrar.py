@@ -4,7 +4,8 @@ It runs as root on the machine that has the authority, the list of trusted keys 
 asks the conductor for work. What it signs, hosts believe; so neither an API nor a conductor can forge it.
 
 On a controller or front end that joined, which has no authority, it fetches the list as compute hosts do. On each of
-several controllers it restarts a broker that stays stopped (`nova_lite.cmd.setup.broker_watch`).
+several controllers it restarts a broker that stays stopped (`nova_lite.cmd.setup.broker_watch`), and lets the database
+return from the loss of a majority (`nova_lite.cmd.setup.database_watch`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from nova_lite.base import exceptions, join_requests, sealing  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority  # noqa: E402
 from nova_lite.base.join_requests import ControllerBody, FrontEndBody, JoinBody  # noqa: E402
-from nova_lite.cmd.setup import admission, broker, broker_watch, cluster, machine  # noqa: E402
+from nova_lite.cmd.setup import admission, broker, broker_watch, cluster, database_watch, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
@@ -381,6 +382,8 @@ class RegistrarDaemon(service.Daemon):
         if self.conf.rpc.keys_directory:
             watch = broker_watch.BrokerWatch(self.conf.rpc.keys_directory)
             self.add_periodic("Broker of this machine", broker_watch.INTERVAL, watch.tick)
+            nodes = database_watch.DatabaseWatch(self.conf.rpc.keys_directory)
+            self.add_periodic("Nodes of the database", database_watch.INTERVAL, nodes.tick)
         if self.conf.rpc.trust_address:
             follower = Follower(self.conf)
             self.add_periodic("List of trusted keys", FETCH_INTERVAL, follower.tick, at_once=True)

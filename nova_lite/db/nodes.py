@@ -1,20 +1,13 @@
-"""State of the database's nodes, as the load balancers of several controllers see it.
-
-Each controller reports at a port of its own whether its node can be used. HAProxy uses a node by the same word.
-"""
+"""Nodes of the database that load balancers of several controllers do not use."""
 
 from __future__ import annotations
-
-import socket
 
 from oslo_config import cfg
 
 from nova_lite.db import urls
 from nova_lite.rpc import controllers
-from nova_lite.rpc.controllers import CHECK_PORT, DATABASE_PORT
-
-#: Seconds for a report.
-_SECONDS = 2.0
+from nova_lite.rpc.controllers import DATABASE_PORT
+from nova_lite.rpc.node_reports import JOINS, SILENT, STARTS, STOPPED, USED, WAITS, look
 
 
 def problems(conf: cfg.ConfigOpts) -> dict[str, str]:
@@ -28,13 +21,15 @@ def problems(conf: cfg.ConfigOpts) -> dict[str, str]:
         return {}
     if (url.host, url.port) != ("127.0.0.1", DATABASE_PORT) or not conf.rpc.keys_directory:
         return {}
-    return {member.host: _problem(member.address) for member in controllers.members(conf.rpc.keys_directory)}
+    found = map(look, controllers.members(conf.rpc.keys_directory))
+    return {node.host: _PROBLEMS[node.state].format(node.reason) for node in found}
 
 
-def _problem(address: str) -> str:
-    try:
-        with socket.create_connection((address, CHECK_PORT), _SECONDS) as sock:
-            word = sock.recv(16).split()
-    except OSError as error:
-        return f"does not report its state ({error.strerror or error})"
-    return "" if word == [b"up"] else "is not ready, or not in the majority"
+_PROBLEMS = {
+    USED: "",
+    JOINS: "is not ready",
+    WAITS: "sees no majority of the nodes",
+    STARTS: "starts, and waits for other nodes or for a copy",
+    STOPPED: "does not run",
+    SILENT: "does not report its state ({})",
+}

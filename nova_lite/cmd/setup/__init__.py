@@ -17,11 +17,13 @@ import fcntl  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
+from typing import Any  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.cmd.setup import (  # noqa: E402
     compute,
     controller,
+    database,
     front_end,
     further,
     removal,
@@ -39,6 +41,7 @@ _LOCK = "/run/nova-lite-setup.lock"
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog=PROG, description="Set up this machine for a nova_lite cloud.")
     top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
+    top.set_defaults(is_shared=False)
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True)
 
     def command(name: str, text: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
@@ -88,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
         _upgrade,
     )
     upgrade.add_arguments(made)
+    _add_cluster_commands(commands, command)
     made = command("remove", "Stop and remove what the set-up made on this machine.", _remove)
     made.add_argument("--yes", action="store_true", help="remove it; without this flag, only say what would go")
     made.add_argument(
@@ -96,6 +100,36 @@ def parser() -> argparse.ArgumentParser:
         help="remove images, keys, configuration, users and a database of SQLite as well",
     )
     return top
+
+
+def _add_cluster_commands(commands: Any, command: Callable[..., argparse.ArgumentParser]) -> None:
+    text = "Look at the database's nodes of several controllers, or begin a new majority of them."
+    verbs = commands.add_parser("database", help=text, description=text).add_subparsers(metavar="VERB", required=True)
+    text = "Print the state of each node, and what to do if there is no majority."
+    made = verbs.add_parser("status", help=text, description=text)
+    made.set_defaults(run=lambda args: database.status(), is_shared=True)
+    text = (
+        "Begin a new majority at this machine's node after all have lost theirs. It refuses while another node is in a "
+        "majority, has later commits, or does not report."
+    )
+    made = verbs.add_parser("recover", help=text, description=text)
+    made.set_defaults(run=lambda args: database.recover(args.without))
+    made.add_argument(
+        "--without",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="controller whose machine is off, and stays off until the others serve; what it alone has committed is "
+        "lost; may be repeated",
+    )
+    made = command(
+        "settle",
+        "Wait for a minute at most until the other controllers can go on without this machine's broker or database. A "
+        "unit's stop calls it.",
+        lambda args: database.settle(args.part),
+    )
+    made.set_defaults(is_shared=True)
+    made.add_argument("part", choices=("broker", "database"), help="the part that stops")
 
 
 def _add_join_arguments(made: argparse.ArgumentParser, reached: str) -> None:
@@ -113,7 +147,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if os.geteuid() != 0:
             raise exceptions.ConfigurationError(reason="this needs root.")
-        with _alone():
+        with contextlib.nullcontext() if args.is_shared else _alone():
             args.run(args)
     except exceptions.NovaLiteException as error:
         print(f"{PROG}: {' '.join(error.message.split())}", file=sys.stderr)

@@ -53,6 +53,7 @@ def set_up(address: str, has_database: bool) -> None:
         machine.write_unit_settings(unit, text)
     if not has_database:
         return
+    machine.replace(galera.REPORT, galera.REPORT_TEXT)
     changed = [machine.replace(_SOCKET, _socket(address)), machine.replace(_CHECK, _check())]
     if any(changed):
         machine.run("systemctl", "daemon-reload")
@@ -180,7 +181,11 @@ def haproxy(
     lines += ["    balance first", *_brokers(ordered, "track broker-of-hosts/{host}")]
     if has_database:
         lines += _listen("database", "127.0.0.1", DATABASE_PORT)
-        lines += ["    option tcp-check", f"    tcp-check connect port {CHECK_PORT}", "    tcp-check expect string up"]
+        lines += [
+            "    option tcp-check",
+            f"    tcp-check connect port {CHECK_PORT}",
+            "    tcp-check expect rstring ^up",
+        ]
         # All controllers write to the first node that can be used.
         for place, member in enumerate(listed):
             role = "backup" if place else "on-marked-up shutdown-backup-sessions"
@@ -276,19 +281,14 @@ def _socket(address: str) -> str:
 
 
 def _check() -> str:
-    """Return a unit that writes ``up`` or ``down`` to who connects, and reads nothing from them."""
-    query = (
-        "SELECT IF(COUNT(*) = 2, 'up', 'down') FROM information_schema.global_status "
-        "WHERE (variable_name = 'wsrep_ready' AND variable_value = 'ON') "
-        "OR (variable_name = 'wsrep_cluster_status' AND variable_value = 'Primary')"
-    )
+    """Return a unit that writes the state of the node to who connects, and reads nothing from them."""
     lines = [
         "[Unit]",
         "Description=nova_lite: state of the database's node",
         "CollectMode=inactive-or-failed",
         "[Service]",
         "User=mysql",
-        f'ExecStart=-/usr/bin/mariadb --batch --skip-column-names --connect-timeout=2 --execute "{query}"',
+        f"ExecStart=-/bin/sh {galera.REPORT}",
         "StandardInput=null",
         "StandardOutput=socket",
         "StandardError=null",

@@ -21,6 +21,7 @@ PREFIX = "nova-lite"
 PORT, TLS_PORT = 5672, 5671
 
 UNIT = "rabbitmq-server.service"
+_STOP = "ExecStop=/usr/sbin/rabbitmqctl stop"
 _ETC = Path("/etc/rabbitmq")
 COOKIE = Path("/var/lib/rabbitmq/.erlang.cookie")
 _OURS = _ETC / "conf.d" / "nova-lite.conf"
@@ -209,7 +210,9 @@ def listen(address: str, certificates: Path) -> str:
 
 
 def write_unit_settings() -> None:
-    machine.write_unit_settings(UNIT, machine.WAITS_FOR_ADDRESS)
+    # A stop that coincides with the loss of another broker would cost the majority. Commands of the package come after.
+    settle = f"[Service]\nExecStop=\nExecStop=-+{machine.PROGRAMS}/nova-lite-setup settle broker\n{_STOP}\n"
+    machine.write_unit_settings(UNIT, machine.WAITS_FOR_ADDRESS + settle)
 
 
 def _has_settings(path: Path) -> bool:

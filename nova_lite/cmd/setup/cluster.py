@@ -21,6 +21,8 @@ from nova_lite.rpc.keys import API, CONSOLE
 
 #: Settings of this controller that the set-up of a cloud with several controllers made.
 LOCAL = CONFIGURATION / "cluster.json"
+#: Keys of messages, with the list of the controllers.
+KEYS = CONFIGURATION / "keys"
 #: Master keys of encrypted volumes. All controllers have the same.
 VOLUME_KEYS = CONFIGURATION / "volume-keys"
 #: User of the conductor, who owns them.

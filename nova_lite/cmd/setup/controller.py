@@ -24,7 +24,7 @@ from nova_lite.objects import Controller
 from nova_lite.rpc import controllers, keys
 from nova_lite.rpc.broker import Account
 
-KEYS = CONFIGURATION / "keys"
+KEYS = cluster.KEYS
 AUTHORITY = KEYS / "hosts"
 API_CERTIFICATES = CONFIGURATION / "tls" / "api"
 CONSOLE_CERTIFICATES = CONFIGURATION / "tls" / "consoles"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, files
 from nova_lite.cmd.setup import machine
 from nova_lite.objects import Controller
 
@@ -21,15 +21,53 @@ PORT = 3306
 _SETTINGS = Path("/etc/mysql/mariadb.conf.d/70-nova-lite.cnf")
 _MEMBERS = Path("/etc/mysql/mariadb.conf.d/71-nova-lite-members.cnf")
 FILES = (_SETTINGS, _MEMBERS)
+_HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 UNIT = "mariadb.service"
 #: Unit of the port at which the node reports its state, which runs while the node does.
 CHECK_SOCKET = "nova-lite-database-check.socket"
+#: Unit that begins a new majority. The registrar, whose sandbox does not reach the database's files, starts it.
+RECOVERY = "nova-lite-database-recover.service"
+#: Program of `CHECK_SOCKET`'s service.
+REPORT = CERTIFICATES / "report.sh"
+_DATA = Path("/var/lib/mysql")
+#: Writes the state of the node, as `nova_lite.rpc.node_reports` reads it.
+REPORT_TEXT = rf"""{_HEADER}names="'wsrep_cluster_state_uuid', 'wsrep_cluster_status'"
+names="$names, 'wsrep_last_committed', 'wsrep_ready'"
+status=$(mariadb --batch --skip-column-names --connect-timeout=2 \
+    --execute "SHOW GLOBAL STATUS WHERE variable_name IN ($names)" 2>/dev/null)
+tab=$(printf '\t')
+case $status in *"wsrep_cluster_status${{tab}}Primary"*)
+    case $status in *"wsrep_ready${{tab}}ON"*) echo up; exit ;; esac ;;
+esac
+echo down
+echo "$status"
+for pid in $(pidof mariadbd); do
+    echo runs "$pid"
+    tr '\0' '\n' <"/proc/$pid/cmdline" | sed -n 's/^--wsrep_start_position=/start /p'
+done
+sed -n 's/^\(uuid\|seqno\): */\1 /p' {_DATA}/grastate.dat
+"""
 #: Debian starts a node again after a signal only. A node ends with a status when its address is not there yet, when it
 #: finds no other node, or when its donor goes.
-_UNIT_SETTINGS = f"{machine.WAITS_FOR_ADDRESS}Upholds={CHECK_SOCKET}\n[Service]\nRestart=on-failure\nRestartSec=5\n"
-_HEADER = "# Written by nova-lite-setup, which replaces it.\n"
+_UNIT_SETTINGS = f"""{machine.WAITS_FOR_ADDRESS}Upholds={CHECK_SOCKET}
+[Service]
+Restart=on-failure
+RestartSec=5
+# After a power cut it waits for the others for as long as they are away.
+TimeoutStartSec=infinity
+# A stop that coincides with the loss of another node would cost the majority.
+ExecStop=-+{machine.PROGRAMS}/nova-lite-setup settle database
+"""
+_RECOVERY = f"""[Unit]
+Description=nova_lite: begins a new majority of the database's nodes
+[Service]
+Type=oneshot
+ExecStart={machine.PROGRAMS}/nova-lite-setup database recover
+"""
 #: Seconds in which a node gets the whole database from another.
 _JOIN_SECONDS = 900
+#: Seconds after which a node that does not run yet is killed.
+_TERM_SECONDS = 10
 
 
 def write_settings(host: str, address: str) -> bool:
@@ -72,6 +110,8 @@ def write_settings(host: str, address: str) -> bool:
 
 def write_unit_settings() -> None:
     machine.write_unit_settings(UNIT, _UNIT_SETTINGS)
+    if machine.replace(machine.UNITS / RECOVERY, _HEADER + _RECOVERY):
+        machine.run("systemctl", "daemon-reload")
 
 
 def write_members(address: str, listed: Sequence[Controller]) -> bool:
@@ -89,11 +129,7 @@ def start(has_changed: bool) -> None:
         return
     # A node that gets all data takes as long as the copy.
     machine.run("systemctl", "restart", "mariadb", seconds=_JOIN_SECONDS)
-    deadline = time.monotonic() + _JOIN_SECONDS
-    while not is_ready():
-        if time.monotonic() > deadline:
-            raise exceptions.ConfigurationError(reason="the database's node does not accept statements.")
-        time.sleep(1)
+    _wait_until_ready()
 
 
 def is_ready() -> bool:
@@ -110,6 +146,58 @@ _READY = (
 )
 
 
+def majority_size() -> int:
+    """Return the number of nodes of this one's majority. 0: it is in none, or does not run."""
+    try:
+        found = machine.run("mariadb", "--batch", "--skip-column-names", "--connect-timeout=5", given=_SIZE).split()
+    except exceptions.ConfigurationError:
+        return 0
+    return int(found[1]) if found[2:] == ["wsrep_cluster_status", "Primary"] else 0
+
+
+_SIZE = "SHOW GLOBAL STATUS WHERE variable_name IN ('wsrep_cluster_size', 'wsrep_cluster_status');\n"
+
+
+def bootstrap_running() -> None:
+    """Let this node, which runs, begin a new majority. Its caller has looked at all others."""
+    machine.run("mariadb", given="SET GLOBAL wsrep_provider_options = 'pc.bootstrap=true';\n")
+    _wait_until_ready()
+
+
+def bootstrap_stopped() -> None:
+    """Start this node as the first one of a new majority. Its caller has looked at all others."""
+    _stop_waiting()
+    saved = _DATA / "grastate.dat"
+    lines = [line for line in saved.read_text().splitlines() if not line.startswith("safe_to_bootstrap:")]
+    owner = machine.ids("mysql")
+    files.write_atomically(
+        str(saved), "\n".join([*lines, "safe_to_bootstrap: 1", ""]).encode(), mode=0o660, owner=owner
+    )
+    (_DATA / "gvwstate.dat").unlink(missing_ok=True)  # The majority that it would wait for.
+    machine.run("galera_new_cluster", seconds=_JOIN_SECONDS)
+    _wait_until_ready()
+
+
+def _stop_waiting() -> None:
+    """Stop a node that waits in its start. Such a node ignores SIGTERM, and has nothing in progress."""
+    machine.run("systemctl", "stop", "--no-block", "mariadb")
+    deadline = time.monotonic() + _TERM_SECONDS
+    while machine.run("systemctl", "show", "--value", "--property=MainPID", "mariadb").strip() != "0":
+        if time.monotonic() > deadline:
+            machine.run("systemctl", "kill", "--signal=KILL", "mariadb")
+            break
+        time.sleep(0.5)
+    machine.run("systemctl", "stop", "mariadb")
+
+
+def _wait_until_ready() -> None:
+    deadline = time.monotonic() + _JOIN_SECONDS
+    while not is_ready():
+        if time.monotonic() > deadline:
+            raise exceptions.ConfigurationError(reason="the database's node does not accept statements.")
+        time.sleep(1)
+
+
 def size() -> int:
     """Return the number of nodes that this one sees."""
     found = machine.run("mariadb", "--batch", "--skip-column-names", given="SHOW STATUS LIKE 'wsrep_cluster_size';\n")
@@ -121,3 +209,4 @@ def remove() -> None:
     for path in FILES:
         path.unlink(missing_ok=True)
     machine.remove_unit_settings(UNIT)
+    (machine.UNITS / RECOVERY).unlink(missing_ok=True)

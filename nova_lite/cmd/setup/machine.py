@@ -20,6 +20,8 @@ FILES = Path(__file__).parent / "etc"
 
 CONFIGURATION = Path("/etc/nova-lite")
 UNITS = Path("/etc/systemd/system")
+#: Directory of this installation's programs.
+PROGRAMS = Path(sys.executable).parent
 #: Settings of a unit whose program needs this machine's address, which may come late when the machine starts. systemd
 #: starts the program again until it succeeds.
 WAITS_FOR_ADDRESS = """[Unit]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from nova_lite.base import exceptions
 from nova_lite.cmd.setup import cluster, controller, machine
 from nova_lite.cmd.setup import units as unit_files
-from nova_lite.cmd.setup.machine import UNITS
+from nova_lite.cmd.setup.machine import PROGRAMS, UNITS
 from nova_lite.cmd.setup.steps import Step
 
 #: Daemons in the order of an upgrade. No caller is newer than what it calls. The way back has the reverse order.
@@ -48,7 +48,6 @@ BACKUPS = controller.STATE / "backups"
 #: Variable for the scripts of Debian packages: this program restarts the daemons, one by one.
 ENVIRONMENT = "NOVA_LITE_UPGRADE"
 
-_PROGRAMS = Path(sys.executable).parent
 #: Name of a wheel's file. pip refuses others.
 _WHEEL = re.compile(r"[A-Za-z0-9_.]+(-[^-]+){4,5}\.whl")
 _UNIT = re.compile(r"nova-lite-([a-z]+)(@[A-Za-z0-9_-]+)?\.service")
@@ -160,7 +159,7 @@ def _check(wanted: Wanted, units: list[str]) -> str:
 
 def _program(name: str, *arguments: str) -> str:
     """Run a program of the version that is installed now."""
-    return machine.run(str(_PROGRAMS / name), *arguments)
+    return machine.run(str(PROGRAMS / name), *arguments)
 
 
 def _back_up(wanted: Wanted) -> str:
@@ -262,10 +261,10 @@ def _held_api(hold: float) -> Iterator[None]:
 
 def _check_again(wanted: Wanted) -> str:
     """Run the checks of the installed version. A version before 0.2 has only those of the configuration."""
-    if not (_PROGRAMS / "nova-lite-status").exists():
+    if not (PROGRAMS / "nova-lite-status").exists():
         _program("nova-lite-manage", "config", "check")
         return "the configuration can work"
-    text = machine.run(str(_PROGRAMS / "nova-lite-status"), "upgrade", "check", "--json", accepted=(0, 1, 2))
+    text = machine.run(str(PROGRAMS / "nova-lite-status"), "upgrade", "check", "--json", accepted=(0, 1, 2))
     try:
         checks = json.loads(text)["checks"]
     except ValueError as error:

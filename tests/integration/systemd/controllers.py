@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent import futures
 
 from tests.integration.systemd.bare_machine import FAR_END, SET_UP_SECONDS, VENV, BareMachine, read_until
 from tests.integration.systemd.machine import DEADLINE
@@ -107,6 +108,7 @@ class Cloud:
         self.controllers: dict[str, ControllerMachine] = {}
         self.others: list[BareMachine] = []
         self._directory = directory
+        self._plugging = threading.Lock()
 
     def stop(self) -> None:
         for machine in (*self.controllers.values(), *self.others, self.client):
@@ -132,10 +134,20 @@ class Cloud:
         machine = self.controllers.get(name) or self.add(name)
         return set_up_confirmed(self.controllers["ha1"], machine, "controller", 12, killed_at)
 
-    def power_on(self, name: str) -> None:
-        """Start a machine whose power was cut, with its cable."""
+    def power_on(self, *names: str) -> None:
+        """Start machines whose power was cut, with their cables, at the same time."""
+        with futures.ThreadPoolExecutor() as pool:
+            for done in [pool.submit(self._power_on, name) for name in names]:
+                done.result()
+
+    def _power_on(self, name: str) -> None:
         machine = self.controllers[name]
-        machine.power_on(lambda: self.client.plug(machine), ADDRESSES[name])
+
+        def plug() -> None:
+            with self._plugging:  # The far ends of all cables have the same name here.
+                self.client.plug(machine)
+
+        machine.power_on(plug, ADDRESSES[name])
 
     def cut(self, name: str) -> None:
         self.client.run("ip", "link", "set", f"to-{name}", "down")

@@ -84,6 +84,7 @@ def losses() -> list[Loss]:
             lambda c: c.controllers["ha2"].run(*AS_BROKER, "rabbitmqctl", "stop_app"),
             lambda c: None,
         ),
+        Loss("database of ha1 killed, that of ha2 stopped", _lose_two, lambda c: _start(c, "ha2", "mariadb")),
         Loss("database of ha2 killed", lambda c: _kill(c, "ha2", "mariadb"), lambda c: _start(c, "ha2", "mariadb")),
     ]
     return found
@@ -94,6 +95,12 @@ def _kill(cloud: Cloud, name: str, unit: str) -> None:
     machine = cloud.controllers[name]
     machine.run("systemctl", "mask", "--runtime", unit)
     machine.run("systemctl", "kill", "--signal=KILL", unit)
+
+
+def _lose_two(cloud: Cloud) -> None:
+    """Kill a node, which systemd starts again, and stop another one before Galera has noticed."""
+    cloud.controllers["ha1"].run("systemctl", "kill", "--signal=KILL", "mariadb")
+    cloud.controllers["ha2"].run("systemctl", "stop", "mariadb")
 
 
 def _start(cloud: Cloud, name: str, unit: str) -> None:

@@ -83,7 +83,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedMachine:
     monkeypatch.setattr(machine, "run", made.run)
     monkeypatch.setattr(machine, "install_units", lambda names: [])
     monkeypatch.setattr(controller, "as_conductor", lambda *words: made.run("as-conductor", *words))
-    monkeypatch.setattr(upgrade, "_PROGRAMS", tmp_path)
+    monkeypatch.setattr(upgrade, "PROGRAMS", tmp_path)
     monkeypatch.setattr(units, "PACKAGE", tmp_path / "package.py")
     monkeypatch.setattr(upgrade, "BACKUPS", tmp_path / "backups")
     return made

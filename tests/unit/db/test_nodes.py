@@ -13,7 +13,7 @@ from nova_lite.base import metrics
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.db import nodes
 from nova_lite.objects import Controller
-from nova_lite.rpc import controllers
+from nova_lite.rpc import controllers, node_reports
 from tests.support import make
 
 BALANCED = f"mysql+pymysql://nova_lite:x@127.0.0.1:{controllers.DATABASE_PORT}/nova_lite"
@@ -24,7 +24,7 @@ class Reports:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.words: dict[str, bytes] = {}
-        monkeypatch.setattr(nodes.socket, "create_connection", self._connect)
+        monkeypatch.setattr(node_reports.socket, "create_connection", self._connect)
 
     def _connect(self, target: tuple[str, int], seconds: float) -> socket.socket:
         address, port = target
@@ -54,11 +54,17 @@ def test_node_that_load_balancers_leave_out_has_a_problem(conf: cfg.ConfigOpts, 
     reports.words = {"192.0.2.11": b"up\n", "192.0.2.12": b"down\n"}
     assert nodes.problems(conf) == {
         "ha1": "",
-        "ha2": "is not ready, or not in the majority",
+        "ha2": "does not run",
         "ha3": "does not report its state (Connection refused)",
     }
-    reports.words["192.0.2.12"] = b""
-    assert nodes.problems(conf)["ha2"] == "is not ready, or not in the majority"
+    for report, said in (
+        (b"down\nwsrep_cluster_status\tnon-Primary\n", "sees no majority of the nodes"),
+        (b"down\nwsrep_cluster_status\tPrimary\n", "is not ready"),
+        (b"down\n\nruns 7\n", "starts, and waits for other nodes or for a copy"),
+        (b"", "does not report its state (its report is none)"),
+    ):
+        reports.words["192.0.2.12"] = report
+        assert nodes.problems(conf)["ha2"] == said
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "postgresql+psycopg://u:p@192.0.2.50/nova", "mysql://u:p@127.0.0.1/nova"])

@@ -1,0 +1,118 @@
+"""The database of three controllers: an orderly stop beside a dead node, the loss of the majority, and late addresses.
+
+The commands are those of the page. With ``NOVA_LITE_LONG=1`` alone, because three controllers take minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nova_lite.cmd.setup import galera
+from nova_lite.cmd.setup.database import SETTLE_SECONDS
+from nova_lite.rpc.controllers import DATABASE_PORT
+from tests.integration.systemd.bare_machine import BareMachine
+from tests.integration.systemd.controllers import ADDRESSES, SETUP, Cloud, wait_for
+from tests.support import pages
+
+pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
+
+PAGE = "howto/high-availability.md"
+STATUS = (SETUP, "database", "status")
+#: Seconds for a node that comes back, on a busy machine.
+BACK = 240.0
+#: Writes through the load balancer until a file exists. Prints the longest time between two successes.
+WRITER = f"""
+import os, subprocess, time
+last, longest = time.monotonic(), 0.0
+while not os.path.exists("/root/stop"):
+    done = subprocess.run(["mariadb", "--host=127.0.0.1", "--port={DATABASE_PORT}", "--user=probe", "--password=probe",
+        "--ssl", "--connect-timeout=2", "--execute=INSERT INTO probe.probe VALUES (NULL)"], timeout=30)
+    if done.returncode == 0:
+        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    time.sleep(0.1)
+print("longest", max(longest, time.monotonic() - last))
+"""
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    made = Cloud(tmp_path_factory.mktemp("majority"))
+    try:
+        made.set_up_first()
+        for name in list(ADDRESSES)[1:]:
+            made.set_up_further(name)
+        made.controllers["ha1"].run(
+            "mariadb",
+            "--execute=CREATE DATABASE probe; CREATE TABLE probe.probe (id INT PRIMARY KEY AUTO_INCREMENT); "
+            "CREATE USER probe@'%' IDENTIFIED BY 'probe'; GRANT ALL ON probe.* TO probe@'%'",
+        )
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def whole(cloud: Cloud) -> Cloud:
+    """Provide the cloud once all nodes are used."""
+    wait_until_used(cloud, 3)
+    return cloud
+
+
+def wait_until_used(cloud: Cloud, count: int, machine: str = "ha3") -> None:
+    deadline = time.monotonic() + BACK
+    while (said := cloud.controllers[machine].run(*STATUS)).count("  used  ") < count:
+        assert time.monotonic() < deadline, said
+        time.sleep(1)
+
+
+def commands(number: int, without: str = "") -> list[str]:
+    """Return a block of the page's section. ``without``: the controller that is off."""
+    return [line.replace("HOST", without) for line in pages.blocks(PAGE, "No node is in a majority")[number]]
+
+
+def kill_node(machine: BareMachine) -> None:
+    machine.run("systemctl", "kill", "--signal=KILL", "mariadb")
+
+
+def test_orderly_stop_beside_a_dead_node_leaves_the_third_serving(whole: Cloud) -> None:
+    first, second, third = whole.controllers.values()
+    writer = third.start(f"{SETUP.rpartition('/')[0]}/python", "-c", WRITER)
+    try:
+        kill_node(first)
+        second.run("systemctl", "stop", "mariadb", seconds=SETTLE_SECONDS + BACK)
+    finally:
+        third.write("/root/stop", "")
+    said = writer.communicate(timeout=BACK)[0]
+    second.run("systemctl", "start", "mariadb", seconds=BACK)
+    wait_until_used(whole, 3)
+    assert float(said.split("longest")[1]) < SETTLE_SECONDS, said
+
+
+def test_majority_that_all_machines_have_lost_comes_back_without_an_operator(whole: Cloud) -> None:
+    first, second, third = whole.controllers.values()
+    kill_node(first)
+    second.run("sh", "-c", "kill $(pidof mariadbd)")  # An orderly end, for which the unit does not wait.
+    wait_for(STATUS, third, "No node is in a majority", BACK)
+    wait_until_used(whole, 2)
+    assert "begins a new one" in third.run("journalctl", "--no-pager", "--unit", galera.RECOVERY)
+    assert "ha2         stopped" in third.run(*STATUS)
+    second.run("systemctl", "start", "mariadb", seconds=BACK)
+
+
+def test_majority_without_lost_machines_comes_back_by_the_pages_command(whole: Cloud) -> None:
+    first, second, third = whole.controllers.values()
+    first.power_off()
+    second.power_off()
+    wait_for(STATUS, third, "No node is in a majority", BACK)
+    assert "ha1 does not report its state" in third.execute(commands(0))
+    (recover,) = commands(1, "ha1")
+    with pytest.raises(AssertionError, match="ha2 does not report its state"):
+        third.execute([recover])
+    third.execute([f"{recover} --without ha2"])
+    wait_until_used(whole, 1)
+    whole.power_on("ha1", "ha2")
+    wait_until_used(whole, 3)

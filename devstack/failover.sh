@@ -21,7 +21,7 @@ for component in packages python rabbitmq database config libvirt guest services
     source "$TOP/devstack/lib/$component.sh"
 done
 
-require_positive --runs --guests --computes --parallel --minutes --nemesis -- "$@"
+require_positive --runs --guests --computes --parallel --minutes --nemesis --alarms --load -- "$@"
 need_root
 LOG=$(mktemp /tmp/nova-lite-failover.XXXXXX.log)
 say "Failover of protected guests (preparations are logged in $LOG)"

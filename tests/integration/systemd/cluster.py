@@ -215,9 +215,7 @@ class Cluster:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="devstack/cluster.sh", description=__doc__)
-    parser.add_argument(
-        "hosts", metavar="N", type=int, choices=range(1, MAX_HOSTS + 1), help=f"number of hosts, 1 to {MAX_HOSTS}"
-    )
+    parser.add_argument("hosts", metavar="N", type=_number, help=f"number of hosts, 1 to {MAX_HOSTS}")
     parser.add_argument(
         "--debian",
         metavar="DIRECTORY",
@@ -250,6 +248,13 @@ def main() -> int:
             print("\nThe cloud lasts until you press Ctrl-C.", flush=True)
             signal.pause()
     return 0
+
+
+def _number(text: str) -> int:
+    """Return the number of hosts. End the program in one line for any other text."""
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= MAX_HOSTS:
+        raise SystemExit(f"cluster.sh {text[:64]}: N must be a number from 1 to {MAX_HOSTS}.")
+    return int(text)
 
 
 def _run(stack: contextlib.ExitStack, directory: pathlib.Path, args: argparse.Namespace) -> None:

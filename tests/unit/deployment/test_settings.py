@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -97,6 +98,8 @@ def test_a_bad_value_is_refused_in_one_line(devstack: pathlib.Path, name: str, v
         ("failover.sh", ["--runs", "0"]),
         ("failover.sh", ["--guests=0"]),
         ("failover.sh", ["--seed", "1", "--nemesis", "0.0"]),
+        ("failover.sh", ["--alarms", "0"]),
+        ("failover.sh", ["--alarms", "1", "--load", "-1"]),
         ("faults.sh", ["--pairs", "-1"]),
         ("faults.sh", ["--history", "0"]),
     ],
@@ -107,6 +110,16 @@ def test_script_with_a_number_that_means_nothing_is_refused_at_once(script: str,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"{script}: --") and done.stderr.endswith("must be above 0.\n")
+
+
+@pytest.mark.parametrize("number", ["0", "21", "1.5", "²", "x"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="cluster.sh needs root")
+def test_cluster_of_an_impossible_number_of_hosts_is_refused_in_one_line(number: str) -> None:
+    done = subprocess.run(
+        ["bash", str(TOP / "devstack/cluster.sh"), number], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"cluster.sh {number}: N must be a number from 1 to 20.\n"
 
 
 def test_keystone_goes_with_one_libvirt_host(devstack: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -66,7 +67,23 @@ def memory(path: Path | None = None) -> Memory | None:
 
 def make_memory(path: Path, host: str) -> None:
     """Make up a password, and store it for root alone."""
-    password = secrets.token_urlsafe(24)
+    _store(path, host, secrets.token_urlsafe(24))
+
+
+def adopt_password(path: Path, file: Path) -> bool:
+    """Store the password that an operator has written into a daemon's ``file``. Returns whether it has changed.
+
+    The cloud gets its hash with the next request.
+    """
+    known = memory(path)
+    password = unquote(urlsplit(machine.setting(file, "DEFAULT", "transport_url") or "").password or "")
+    if known is None or password in ("", known.password):
+        return False
+    _store(path, known.host, password)
+    return True
+
+
+def _store(path: Path, host: str, password: str) -> None:
     made = Memory(host=host, password=password, password_hash=hashed(password))
     files.write_atomically(str(path), msgspec.json.encode(made), mode=0o600)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ BROKER_CLUSTER_CERTIFICATES = BROKER_CERTIFICATES / "cluster"
 CLOUDS = Path("/etc/openstack/clouds.yaml")
 STATE = Path("/var/lib/nova-lite")
 
+#: Debian's package of the command line client, and the command that installs it without what it recommends.
+CLIENT, INSTALL = "python3-openstackclient", "apt install --no-install-recommends"
 #: Debian packages of every controller.
 PACKAGES = ("rabbitmq-server", "novnc")
 #: APIs with the option of their address and their port.
@@ -110,15 +114,21 @@ def farewell(wanted: Settings) -> str:
     return "\n".join(
         [
             "",
-            f"The cloud answers at {wanted.url(5000)}/v3. Its admin is in {CLOUDS}:",
-            "",
-            f"    openstack --os-cloud {wanted.cloud} service list",
+            f"The cloud answers at {wanted.url(5000)}/v3. Its admin is in {CLOUDS}{_client(wanted.cloud)}",
             "",
             f"The web page is at {wanted.url(8788)}/.",
             "",
             *_next_steps(wanted),
         ]
     )
+
+
+def _client(cloud: str) -> str:
+    """Return the end of a sentence about the admin: the first command, or where the command line client is from."""
+    own = Path(sys.executable).parent / "openstack"
+    if own.exists() or shutil.which("openstack"):
+        return f":\n\n    {own if own.exists() else 'openstack'} --os-cloud {cloud} service list"
+    return f".\nThe command line client is not installed here:\n\n    {INSTALL} {CLIENT}"
 
 
 def _next_steps(wanted: Settings) -> list[str]:

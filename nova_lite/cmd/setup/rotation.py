@@ -77,6 +77,9 @@ def _confirmed_parts() -> list[Part]:
 
 
 def _front_end(role: str, host: str, address: str) -> Part:
+    file = CONFIGURATION / f"{front_end.KINDS[role].daemons[0]}.conf"
+    admission.adopt_password(front_end.memory_file(role), file)
+
     def body(made: Mapping[str, Path], seal: Path) -> JoinBody:
         return front_end.body(role, host, address, made[role], seal)
 
@@ -176,6 +179,7 @@ class Rotation:
         ]
 
     def _create(self) -> str:
+        admission.adopt_password(admission.MEMORY, CONFIGURATION / "compute.conf")
         if self._next.exists():
             return "it is there"
         files.write_atomically(str(self._next), keys.PrivateKey.generate().pem(), mode=0o600)

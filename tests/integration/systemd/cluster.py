@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 
 from nova_lite.cmd.setup import compute, controller
+from nova_lite.cmd.setup.controller import CLIENT
 from tests.integration import guest_image
 from tests.integration.systemd.alert import PROMETHEUS, Alert
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
@@ -27,8 +28,6 @@ from tests.support import pages
 CONTROLLER = "192.0.2.10"
 FIRST_HOST = 11
 MAX_HOSTS = 20
-#: Debian's package of the command line client.
-CLIENT = "python3-openstackclient"
 #: Words of the test guest when it has booted, and the seconds that it may take.
 BOOTED, BOOT_SECONDS = "nova-lite-guest: instance=", 600.0
 _OPENSTACK = "openstack --os-cloud nova-lite"

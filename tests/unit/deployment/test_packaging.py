@@ -16,12 +16,15 @@ from nova_lite.cmd.setup import (
     broker,
     clouds,
     cluster,
+    compute,
     controller,
     galera,
     libvirt,
     monitoring,
+    settings,
     upgrade,
 )
+from tests.support import pages
 
 TOP = Path(__file__).resolve().parents[3]
 PACKAGING = TOP / "devstack/packaging"
@@ -112,3 +115,48 @@ def test_purge_knows_what_the_set_up_leaves_outside_of_our_directories() -> None
 @pytest.mark.parametrize("role", ROLES)
 def test_package_leaves_restarts_to_the_command_that_upgrades_a_machine(role: str) -> None:
     assert f'[ -z "${upgrade.ENVIRONMENT}" ]' in (PACKAGING / f"debian/nova-lite-{role}.postinst").read_text()
+
+
+def recommended(package: str) -> set[str]:
+    text = (PACKAGING / "debian/control").read_text()
+    (part,) = (part for part in text.split("\n\n") if f"Package: {package}\n" in part)
+    found = re.search(r"^Recommends: (.*)$", part, re.MULTILINE)
+    assert found is not None
+    return set(found[1].split(", "))
+
+
+def test_packages_recommend_what_the_set_up_installs_and_the_page_lists() -> None:
+    assert recommended("nova-lite-controller") == set(controller.PACKAGES)
+    assert recommended("nova-lite-compute") == set(compute.PACKAGES)
+    (first, *_) = pages.blocks("howto/join-a-host.md", "By hand")
+    named = {word for line in first for word in line.removeprefix(controller.INSTALL).split()}
+    assert named == set(compute.PACKAGES)
+
+
+def test_pages_install_packages_without_what_these_recommend() -> None:
+    """Recommended packages of libvirt and qemu are a desktop, and a gigabyte."""
+    lines = [line.strip() for path in (TOP / "docs").rglob("*.md") for line in path.read_text().splitlines()]
+    ours = [line for line in lines if re.match(r"apt(-get)? install .*(nova-lite|libvirt|qemu-system)", line)]
+    assert len(ours) >= 4
+    assert [line for line in ours if not line.startswith(controller.INSTALL)] == []
+
+
+@pytest.mark.parametrize("place", ["nowhere", "path", "beside"])
+def test_last_lines_of_the_set_up_name_the_client_if_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "venv/python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    for name in ("path", "venv"):
+        (tmp_path / name).mkdir()
+    command = {"path": "openstack", "beside": f"{tmp_path}/venv/openstack"}.get(place)
+    if command is not None:
+        program = tmp_path / ("path" if place == "path" else "venv") / "openstack"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    said = controller.farewell(settings.Settings("127.0.0.1", "sqlite", "r", "cloud", "", "h1"))
+    if command is None:
+        assert "openstack --os-cloud" not in said
+        assert "apt install --no-install-recommends python3-openstackclient" in said
+    else:
+        assert f"\n    {command} --os-cloud cloud service list\n" in said

@@ -41,7 +41,7 @@ class BatchLimits(NamedTuple):
     #: Time that a request waits for a running batch to end, before a further batch is sent (up to `max_in_flight`).
     #: The limit keeps a lost message from blocking all later requests.
     overlap_after: float = 0.02
-    #: Time that the first request of a batch waits for others.
+    #: Time that the first request of a batch waits for others, from its arrival on.
     max_delay: float = 0.0
     #: A request that arrives longer than this after the preceding one does not wait `max_delay`.
     quiet_period: float = math.inf
@@ -56,10 +56,11 @@ class _Call(Generic[Request, Response]):
     A caller that leads has ``batch``. Any other caller has ``woken``, which its thread waits for, or ``future``.
     """
 
-    __slots__ = ("batch", "done", "error", "future", "request", "response", "woken")
+    __slots__ = ("batch", "done", "error", "future", "request", "response", "since", "woken")
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.since = time.monotonic()
         self.batch: _Batch[Request, Response] | None = None
         self.woken: threading.Event | None = None
         self.future: ResponseFuture[Response] | None = None
@@ -169,7 +170,7 @@ class Batcher(Generic[Request, Response]):
         """Put the request into a batch, or let it wait. Returns a future if its thread needs not wait."""
         limits = self.limits
         with self._lock:
-            now = time.monotonic()
+            now = call.since
             is_quiet = now - self._last_arrival > limits.quiet_period
             self._last_arrival = now
             if self._collecting is not None:
@@ -234,6 +235,8 @@ class Batcher(Generic[Request, Response]):
             following = self._take_waiting()
             if following is None:
                 self._in_flight -= 1
+            elif self.limits.max_delay:
+                self._collect(following, self.limits.max_batch, following.calls[0].since + self.limits.max_delay)
             else:
                 self._regroup(following)
         if following is not None:

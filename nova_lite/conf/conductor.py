@@ -7,6 +7,13 @@ from collections.abc import Sequence
 from oslo_config import cfg, types
 
 DEFAULT_OPTS = [
+    cfg.StrOpt(
+        "default_access_ip_network_name",
+        help=(
+            "Network whose addresses become accessIPv4 and accessIPv6 of a new server, unless the user has given "
+            "one of them. Default: none."
+        ),
+    ),
     cfg.BoolOpt(
         "allow_resize_to_same_host",
         default=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.conductor.engine.handler import OperationHandler
+from nova_lite.conductor.operations.create.handler import CreateHandler
 from nova_lite.conductor.operations.delete import DeleteHandler, RestoreHandler
 from nova_lite.conductor.operations.evacuate import EvacuateHandler
 from nova_lite.conductor.operations.interfaces import AttachInterfaceHandler, DetachInterfaceHandler
@@ -29,6 +30,7 @@ from nova_lite.conductor.operations.volumes import (
 )
 
 _HANDLERS: dict[str, OperationHandler] = {
+    "create": CreateHandler(),
     "delete": DeleteHandler(),
     "evacuate": EvacuateHandler(),
     "lock": LockHandler(),

@@ -218,6 +218,30 @@ def test_batcher_request_after_quiet_period_is_sent_immediately(backend: Backend
     assert backend.batches == [[1], [2, 3]]
 
 
+def test_batcher_request_that_arrived_during_a_batch_waits_for_more(backend: Backend, pool: ThreadPoolExecutor) -> None:
+    """The batch that follows another one waits `max_delay` from its first request on, as if nothing had run."""
+    limits = PATIENT._replace(max_batch=3, max_delay=DEADLINE, quiet_period=0.0)
+    batcher = Batcher(backend.send, limits)
+    futures = [start_first(pool, batcher, backend, 1), *submit_all(pool, batcher, 2)]
+    backend.release()
+    assert futures[0].result(DEADLINE) == 1
+    futures += submit_all(pool, batcher, 3)
+    futures.append(pool.submit(batcher.submit, 4))
+    assert [future.result(DEADLINE) for future in futures] == [1, 2, 3, 4]
+    assert backend.batches == [[1], [2, 3, 4]]
+
+
+def test_batcher_request_that_waited_long_during_a_batch_is_sent_after_it(
+    backend: Backend, pool: ThreadPoolExecutor
+) -> None:
+    batcher = Batcher(backend.send, PATIENT._replace(max_delay=0.05, quiet_period=0.0))
+    futures = [start_first(pool, batcher, backend, 1), *submit_all(pool, batcher, 2)]
+    time.sleep(0.05)
+    backend.release()
+    assert [future.result(DEADLINE) for future in futures] == [1, 2]
+    assert backend.batches == [[1], [2]]
+
+
 def test_batcher_unlimited_batches_do_not_wait_for_each_other(backend: Backend, pool: ThreadPoolExecutor) -> None:
     batcher = Batcher(backend.send, WINDOW._replace(max_delay=0.0))
     futures = [start_first(pool, batcher, backend, request) for request in range(5)]

@@ -16,7 +16,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip, machine_networks
 from nova_lite.db import host_aggregates, paging
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.models import AggregateHost, Allocation, ComputeNode, Instance, Service
@@ -330,6 +330,24 @@ def addresses(uow: UnitOfWork) -> set[str]:
     """Return the addresses that hosts reported: their own, and those of their tunnels."""
     columns = (ComputeNode.inventory[name].as_string() for name in ("host_ip", "tunnel_ip"))
     return {address for row in uow.session.execute(sa.select(*columns)) for address in row if address}
+
+
+def networks_in_use(uow: UnitOfWork, version: int) -> list[ip.Network]:
+    """Return the ranges that hosts, and the machine of this conductor, use outside of the cloud's bridges.
+
+    A route that has a whole range for projects is no use of it: hosts have better routes to the subnets in it.
+    """
+    database = sa.make_url(uow.conf.database.connection).host
+    texts = set(machine_networks.used(uow.conf, *([database] if database else [])))
+    for ranges in uow.session.scalars(sa.select(ComputeNode.inventory["networks"])):
+        texts.update(ranges or ())
+    found = [ip.parse_network(text) for text in sorted(texts)]
+    of_projects = [ip.parse_network(text) for text in uow.conf.network.project_ranges]
+    return [
+        network
+        for network in found
+        if network.version == version and not any(ip.is_subnet(item, network) for item in of_projects)
+    ]
 
 
 def addresses_by_host(uow: UnitOfWork) -> dict[str, str]:

@@ -543,10 +543,15 @@ def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
 
 
 def _check_hosts(uow: UnitOfWork, cidr: str) -> None:
-    """Raise an error for a range with the address of a host: other hosts would not reach it any more."""
+    """Raise an error for a range that machines of the cloud use: hosts would not reach its machines any more."""
     wanted = ip.parse_network(cidr)
     if any(ip.is_address(address) and ip.parse(address) in wanted for address in compute_nodes.addresses(uow)):
         raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses of this cloud's hosts")
+    for network in compute_nodes.networks_in_use(uow, wanted.version):
+        if network.overlaps(wanted):
+            raise exceptions.InvalidInput(
+                reason=f"{cidr} overlaps with a network that machines of this cloud use. Choose another range"
+            )
 
 
 def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:

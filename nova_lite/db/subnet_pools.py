@@ -20,6 +20,7 @@ from nova_lite.db import address_scopes, compute_nodes, quotas, rbac, revisions,
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIpPool, Network
 from nova_lite.db.models import SubnetPool as Row
+from nova_lite.network import factory
 from nova_lite.objects import NetworkRecord, SubnetPool
 
 #: Name under which a project's own limit is stored.
@@ -112,6 +113,8 @@ def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) 
     prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
     if len({prefix.version for prefix in prefixes}) > 1 or any(item.version != row.ip_version for item in prefixes):
         raise exceptions.SubnetPoolInvalid(reason="Cannot mix IPv4 and IPv6 prefixes in a subnet pool.")
+    for prefix in prefixes:
+        factory.refuse_reserved(prefix)
     _check_number(len(prefixes))
     widest = 32 if row.ip_version == 4 else 128
     lowest, highest, default = (getattr(row, name) for name in _LENGTHS)
@@ -274,6 +277,8 @@ def _taken(uow: UnitOfWork, context: RequestContext, version: int) -> list[tuple
     if not context.is_admin:
         hosts = [ip.parse(address) for address in compute_nodes.addresses(uow) if ip.is_address(address)]
         found += [(int(host), int(host)) for host in hosts if host.version == version]
+        used = compute_nodes.networks_in_use(uow, version)
+        found += [(int(network[0]), int(network[-1])) for network in used]
     apart: list[tuple[int, int]] = []
     for first, last in sorted(found):
         if apart and first <= apart[-1][1]:

@@ -42,7 +42,8 @@ class Inventory(msgspec.Struct, kw_only=True):
     """Inventory of one hypervisor: its totals, as the virt driver reports them. Memory is in MB, disk in GB.
 
     ``vcpus``: CPUs that guests share. CPUs for one vCPU each are in ``numa``, which is empty from older hosts.
-    ``tunnel_ip``: the address that other hosts send tunnelled traffic to; None: this host has no tunnels.
+    ``tunnel_ip``: the address that other hosts send tunnelled traffic to; None: this host has no tunnels. ``networks``:
+    ranges that the host uses outside of the cloud's bridges (`nova_lite.base.machine_networks`).
     """
 
     node: str
@@ -53,6 +54,7 @@ class Inventory(msgspec.Struct, kw_only=True):
     hypervisor_version: int = 0
     host_ip: str | None = None
     tunnel_ip: str | None = None
+    networks: list[str] = msgspec.field(default_factory=list)
     cpu_arch: str = "x86_64"
     cpu_info: dict[str, Any] = msgspec.field(default_factory=dict)
     supported_hv_types: list[str] = msgspec.field(default_factory=list)

@@ -19,7 +19,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import hardware
-from nova_lite.base import cpu_sets, disk_room, exceptions, files
+from nova_lite.base import cpu_sets, disk_room, exceptions, files, machine_networks
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware import traits
 from nova_lite.objects import (
@@ -220,6 +220,7 @@ class LibvirtDriver(ComputeDriver):
             node=self.host,
             host_ip=self.conf.my_ip,
             tunnel_ip=self._tunnels.address,
+            networks=machine_networks.used(self.conf),
             instances_path=self._records.instances_path,
             virt_type=self._virt_type,
             version=self._reports.connect_call("getVersion"),

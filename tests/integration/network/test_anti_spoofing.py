@@ -75,6 +75,22 @@ def ipv6_packet(source: str, target: str, following: int, payload: bytes) -> byt
     return bytes([0x60, 0, 0, 0]) + len(payload).to_bytes(2, "big") + bytes([following, 255]) + ends + payload
 
 
+def options(following: int) -> bytes:
+    """Return an extension header of eight bytes: options for the destination, or for each hop."""
+    return bytes([following, 0, 1, 4, 0, 0, 0, 0])
+
+
+def fragment(following: int, payload: bytes, offset: int = 0, more: bool = True) -> bytes:
+    """Return a fragment header with a piece of a packet. ``offset``: in units of eight bytes."""
+    return bytes([following, 0]) + (offset << 3 | more).to_bytes(2, "big") + bytes(4) + payload
+
+
+def part4(packet: bytes, offset: int = 0, more: bool = True) -> bytes:
+    """Make an IPv4 packet a fragment."""
+    head = packet[:6] + (more << 13 | offset).to_bytes(2, "big") + packet[8:10] + bytes(2) + packet[12:20]
+    return head[:10] + checksum(head) + head[12:] + packet[20:]
+
+
 def arp(operation: int, source_mac: str, source: str, target: str, target_mac: str = "00:00:00:00:00:00") -> bytes:
     head = bytes.fromhex("000108000604") + operation.to_bytes(2, "big")
     pairs = ((source_mac, source), (target_mac, target))
@@ -167,7 +183,41 @@ HONEST = {
     "IPv6 link-local": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A_LINK, B6, 17, udp(5, 5))),
     "neighbour advertisement": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A6, ALL6, 58, neighbour(136, A6))),
     "duplicate address detection": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet("::", ALL6, 58, neighbour(135, A6))),
+    "first fragment": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, B6, 44, fragment(17, udp(5, 5, bytes(8))))),
+    "next fragment": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, B6, 44, fragment(17, bytes(8), 2, False))),
+    "options": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, B6, 60, options(17) + udp(5, 5))),
+    "echo": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, B6, 58, bytes([128]) + bytes(7))),
+    "first fragment of IPv4": ether(A_MAC, B_MAC, 0x0800, part4(ipv4(A, B, udp(5, 5, bytes(8))))),
+    "next fragment of IPv4": ether(A_MAC, B_MAC, 0x0800, part4(ipv4(A, B, bytes(8)), 2, False)),
 }
+ADVERTISEMENT, SOLICITED = bytes([134]) + bytes(15), neighbour(136, A6)
+#: Packets whose kind is behind further headers, or in another fragment.
+HIDDEN = {
+    name: ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A_LINK, ALL6, following, payload))
+    for name, following, payload in (
+        ("advertisement behind options", 60, options(58) + ADVERTISEMENT),
+        ("advertisement behind options for each hop", 0, options(60) + options(58) + ADVERTISEMENT),
+        ("advertisement in one fragment", 44, fragment(58, ADVERTISEMENT, 0, False)),
+        ("start of an advertisement", 44, fragment(58, ADVERTISEMENT[:8])),
+        ("fragment before an advertisement", 44, fragment(60, options(58))),
+        ("options before a fragment", 60, options(44) + fragment(60, options(58))),
+        ("nested fragments", 44, fragment(44, fragment(58, ADVERTISEMENT, 0, False), 0, False)),
+        ("redirect behind options", 60, options(58) + bytes([137]) + bytes(39)),
+        ("own neighbour advertisement in fragments", 44, fragment(58, SOLICITED[:8])),
+        ("own neighbour advertisement in one fragment", 44, fragment(58, SOLICITED, 0, False)),
+        ("neighbour of another behind options", 60, options(58) + neighbour(136, OTHER6)),
+        ("neighbour solicitation in fragments", 44, fragment(58, neighbour(135, OTHER6)[:8])),
+        ("DHCPv6 server behind options", 60, options(17) + udp(547, 546)),
+        ("start of a DHCPv6 server's reply", 44, fragment(17, udp(547, 546))),
+        ("fragment before a DHCPv6 server's reply", 44, fragment(60, options(17))),
+        ("tagged advertisement", 44, fragment(60, options(58))),
+    )
+}
+HIDDEN["tagged advertisement"] = ether(
+    A_MAC, ALL6_MAC, 0x8100, bytes.fromhex("000586dd") + ipv6_packet(A_LINK, ALL6, 58, ADVERTISEMENT)
+)
+HIDDEN["start of a DHCP server's reply"] = ether(A_MAC, B_MAC, 0x0800, part4(ipv4(A, B, udp(67, 68))))
+HIDDEN["tagged ARP"] = ether(A_MAC, B_MAC, 0x8100, bytes.fromhex("00050806") + arp(2, A_MAC, OTHER, B, B_MAC))
 FORGED = {
     "MAC": ether(OTHER_MAC, B_MAC, 0x0800, ipv4(A, B, udp(5, 5))),
     "IPv4": ether(A_MAC, B_MAC, 0x0800, ipv4(OTHER, B, udp(5, 5))),
@@ -217,6 +267,18 @@ def test_forged_frames_do_not_arrive(link: Link) -> None:
     assert {name: link.arrives(frame) for name, frame in FORGED.items()} == dict.fromkeys(FORGED, False)
 
 
+def test_hidden_router_neighbours_and_servers_do_not_arrive(link: Link) -> None:
+    assert {name: link.arrives(frame) for name, frame in HIDDEN.items()} == dict.fromkeys(HIDDEN, False)
+
+
+def test_hidden_ones_of_a_machine_without_guards_do_not_reach_a_guest(link: Link) -> None:
+    """Its own neighbour advertisements may be in one fragment: nobody believes them."""
+    link.guards = {"b": [link.vifs["b"]]}
+    link.apply()
+    hidden = {name: frame for name, frame in HIDDEN.items() if "neighbour" not in name}
+    assert {name: link.arrives(frame) for name, frame in hidden.items()} == dict.fromkeys(hidden, False)
+
+
 def test_frames_to_other_addresses_of_a_guest_do_not_arrive(link: Link) -> None:
     assert {name: link.arrives(frame) for name, frame in BESIDE.items()} == dict.fromkeys(BESIDE, False)
 
@@ -225,9 +287,10 @@ def test_all_of_them_would_arrive_without_guards(link: Link) -> None:
     """Control: nothing else in this room drops them. Bridges themselves drop frames for link-local groups."""
     link.guards = {}
     link.apply()
-    frames = {**BESIDE, **{f"forged {name}": frame for name, frame in FORGED.items()}}
+    frames = {**BESIDE, **HIDDEN, **{f"forged {name}": frame for name, frame in FORGED.items()}}
     arrived = {name for name, frame in frames.items() if link.arrives(frame)}
-    assert frames.keys() - arrived <= {"forged LLDP", "forged spanning tree", "forged MAC of the neighbour"}
+    by_bridges = {"forged LLDP", "forged spanning tree", "forged MAC of the neighbour"}
+    assert frames.keys() - arrived <= {*by_bridges, "advertisement behind options for each hop"}
 
 
 def test_dhcp_server_and_router_is_the_host_only(link: Link) -> None:

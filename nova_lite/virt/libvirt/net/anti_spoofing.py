@@ -3,7 +3,8 @@
 A guest sends frames from its own MAC address only: IPv4 and IPv6 packets from its own addresses, and ARP and neighbour
 advertisements for them. It is a DHCP client, and no DHCP server and no router. It receives ARP, and packets for its own
 addresses, broadcasts and groups. Otherwise a neighbour could reach another address of the guest that security groups do
-not know. Where this host is the DHCP server, replies and router advertisements come from it alone.
+not know. Where this host is the DHCP server, replies and router advertisements come from it alone. Nothing of that is
+hidden by IPv6: a first fragment without its protocol, and neighbour discovery in fragments, is dropped.
 
 Address pairs are further addresses of a guest (`address_pairs`). A guest without port security sends and receives what
 it wants. Neither may take part in another guest's metadata, which the service finds by the source of a request.
@@ -37,6 +38,12 @@ _RARP = "0x8035"
 _KINDS = f"ether type != {{ ip, ip6, arp, {_RARP} }} drop"
 #: The kinds of neighbour discovery that a guest sends while it has no address yet.
 _UNADDRESSED = "nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report"
+
+#: Matches of IPv6 packets that pass: with a byte of the protocol's header, or a further fragment. A first fragment may
+#: have extension headers alone. What follows may be a router advertisement, of which no rule sees the type.
+_KNOWN = ("@th,0,8 >= 0", "frag frag-off != 0")
+#: Match of neighbour discovery in fragments, which no guest may believe (RFC 6980). One may end before its target.
+_SPLIT = "exthdr frag exists icmpv6 type 133-137"
 
 #: Loads the text by nft. Raises `VirtDriverError`.
 Apply = Callable[[str], None]
@@ -166,32 +173,36 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
         "ether type ip udp sport 67 drop",
         *([identified] if pairs else []),
         f"ip saddr {address} accept",
-        *(_sent(pair) for pair in pairs if pair.prefix.version == 4),
+        *(line for pair in pairs if pair.prefix.version == 4 for line in _sent(pair)),
         "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept",
     ]
     received = [
         _KINDS,
         "ether type arp accept",
         f"ip daddr {{ {address}, {nft.address(broadcast)}, 255.255.255.255, 224.0.0.0/4 }} accept",
-        *(f"{pair.text('daddr')} accept" for pair in pairs),
+        *(f"{pair.text('daddr')} accept" for pair in pairs if pair.prefix.version == 4),
     ]
     if own6 := [ip.parse6(item) for item in dual_stack.addresses(vif)]:
         text = ", ".join(sorted(map(nft.address, own6)))
         targets = ", ".join(sorted(f"0x{int(item):032x}" for item in own6))
         sent += [
+            f"{_SPLIT} drop",
             "icmpv6 type { nd-router-advert, nd-redirect } drop",
             "ether type ip6 udp sport 547 drop",
             *(line for pair in pairs if pair.prefix.version == 6 for line in _said_by_neighbours(pair, text)),
             # The target of an advertisement are the 16 bytes after the first 8 of ICMPv6.
             f"icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop",
-            f"ip6 saddr {{ {text} }} accept",
-            *(_sent(pair) for pair in pairs if pair.prefix.version == 6),
+            *_accepted(f"ip6 saddr {{ {text} }}"),
+            *(line for pair in pairs if pair.prefix.version == 6 for line in _sent(pair)),
             f"ip6 saddr :: icmpv6 type {{ {_UNADDRESSED} }} accept",
         ]
         if not ipv6.is_advertised(vif.network):
             # The host's dnsmasq advertises every IPv6 subnet.
             received.append("icmpv6 type nd-router-advert drop")
-        received.append(f"ip6 daddr {{ {text}, ff00::/8 }} accept")
+        of_pairs = [f"{pair.text('daddr')}" for pair in pairs if pair.prefix.version == 6]
+        received.append(f"{_SPLIT} drop")
+        for match in (*of_pairs, f"ip6 daddr {{ {text}, ff00::/8 }}"):
+            received += _accepted(match)
     # QEMU announces a guest that has arrived by RARP: operation 3, and the guest's MAC address as the sender's.
     sent.append(f"ether type {_RARP} @nh,48,16 3 @nh,64,48 0x{mac.replace(':', '')} accept")
     return (*sent, "drop"), (*received, "drop")
@@ -224,8 +235,14 @@ def _said_by_neighbours(pair: Pair, own: str) -> list[str]:
     ]
 
 
-def _sent(pair: Pair) -> str:
-    return f"ether saddr {pair.mac_address} {pair.text('saddr')} accept"
+def _sent(pair: Pair) -> list[str]:
+    match = f"ether saddr {pair.mac_address} {pair.text('saddr')}"
+    return _accepted(match) if pair.prefix.version == 6 else [f"{match} accept"]
+
+
+def _accepted(match: str) -> list[str]:
+    """Return rules that accept IPv6 packets which hide nothing."""
+    return [f"{match} {known} accept" for known in _KNOWN]
 
 
 def whole(table: str, wanted: dict[str, Guard]) -> str:

@@ -46,7 +46,8 @@ def test_guard_has_the_addresses_of_its_interface_only() -> None:
     assert guard.sent[0] == f"ether saddr != {vif.mac_address} drop"
     assert (guard.sent[-1], guard.received[-1]) == ("drop", "drop")
     assert guard.received[2].startswith(f"ip daddr {{ {vif.address}, ")
-    assert guard.received[3] == f"ip6 daddr {{ {more[0].address}, {dual_stack.addresses(vif)[1]}, ff00::/8 }} accept"
+    own = f"ip6 daddr {{ {more[0].address}, {dual_stack.addresses(vif)[1]}, ff00::/8 }}"
+    assert guard.received[4:6] == (f"{own} @th,0,8 >= 0 accept", f"{own} frag frag-off != 0 accept")
     plain = anti_spoofing.guards([make_port("a")], [])["tapa-0000-0000"]
     assert not plain.is_served
     assert plain.sent is not None and plain.received is not None

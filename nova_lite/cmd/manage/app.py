@@ -199,13 +199,13 @@ def _translated(error: Exception) -> Exception:
     return engine.translate(error)
 
 
-def at_least(minimum: int) -> Callable[[str], int]:
-    """Return an argparse type for integers from ``minimum`` on."""
+def at_least(minimum: int, maximum: int = 2**31 - 1) -> Callable[[str], int]:
+    """Return an argparse type for integers from ``minimum`` to ``maximum``."""
 
     def whole_number(text: str) -> int:
         number = int(text) if re.fullmatch(r"[-+]?[0-9]{1,10}", text) else None
-        if number is None or not minimum <= number < 2**31:
-            raise argparse.ArgumentTypeError(f"{text[:64]!r} is not a number from {minimum} to {2**31 - 1}")
+        if number is None or not minimum <= number <= maximum:
+            raise argparse.ArgumentTypeError(f"{text[:64]!r} is not a number from {minimum} to {maximum}")
         return number
 
     return whole_number

@@ -34,7 +34,7 @@ def register(commands: Commands) -> None:
     create_.add_argument("--end", metavar="ADDRESS", help="last address for servers")
     create_.add_argument(
         "--mtu",
-        type=at_least(factory.MIN_MTU),
+        type=at_least(factory.MIN_MTU, factory.MAX_MTU),
         help=f"{factory.MIN_MTU} to {factory.MAX_MTU}; "
         f"default: {factory.ETHERNET_MTU}, or {factory.TUNNEL_MTU} with --vxlan",
     )

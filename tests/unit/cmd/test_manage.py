@@ -358,6 +358,15 @@ def test_floating_pools(tool: Tool) -> None:
     assert tool.json("floating-pool", "list") == []
 
 
+def test_mtu_of_a_network_has_the_limits_of_the_network_api(tool: Tool) -> None:
+    """`tests/unit/api/network` has the same numbers."""
+    for mtu in ("67", "9217"):
+        tool("network", "create", "private", "10.20.0.0/24", "--mtu", mtu, status=2)
+        assert f"'{mtu}' is not a number from 68 to 9216" in tool.error
+    tool("network", "create", "private", "10.20.0.0/24", "--mtu", "9216")
+    assert [network["mtu"] for network in tool.json("network", "list")] == [9216]
+
+
 def test_networks(tool: Tool) -> None:
     created = tool("network", "create", "private", "10.20.0.0/24", "--default", "--dns", "9.9.9.9", "--bridge", "br0")
     (network,) = tool.json("network", "list")

@@ -114,9 +114,10 @@ class Project(msgspec.Struct, kw_only=True):
 class User(msgspec.Struct, kw_only=True):
     """User, with roles by the id of a project or domain.
 
-    ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier
-    tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
-    ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins by several methods.
+    ``password_changed_at``: Unix time of the last password. ``tokens_valid_from``: that of the last disabling, or of
+    the last change of rules of log-in. Earlier tokens are invalid. ``project_tokens_valid_from``: the time when the
+    user lost the last role, by the same ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins
+    by several methods.
     ``inherited_roles``: roles in all projects below a project or domain, by its id. ``extra``: see `Role`.
     ``options``: Keystone's other options that were set (`nova_lite.api.identity.requests.OPTIONS`).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -113,13 +114,19 @@ class IdentityManagement:
 
 
 def _set_options(user: User, options: dict[str, Any]) -> None:
-    """Set options of a user. None resets an option."""
+    """Set options of a user. None resets an option.
+
+    Rules of log-in that begin, or change, end the user's tokens: these were made without the rules.
+    """
+    before = user.mfa_methods
     given = {name: options.get(name, user.options.get(name)) for name in (requests.MFA, *requests.OPTIONS)}
     user.options = {name: value for name, value in given.items() if value is not None}
     if requests.MFA in options:
         user.mfa_enabled = bool(options[requests.MFA])
     if "multi_factor_auth_rules" in options:
         user.mfa_rules = options["multi_factor_auth_rules"] or []
+    if user.mfa_methods and user.mfa_methods != before:
+        user.tokens_valid_from = time.time()
 
 
 def _project(content: Content, project_id: str) -> Project:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -246,3 +247,36 @@ def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> Non
     assert result.returncode == 1
     assert f"no service {name} " in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+#: Largest exposure of each unit by `systemd-analyze security`, from 0 to 10. Guests need root, devices, the network's
+#: settings and kernel modules of compute, and `rabbitmqctl` needs root of the registrar. All others need the network
+#: and the system's files to read.
+EXPOSURE = {
+    "nova-lite-api": 1.1,
+    "nova-lite-compute": 3.8,
+    "nova-lite-compute@": 3.8,
+    "nova-lite-conductor": 1.2,
+    "nova-lite-novncproxy": 1.1,
+    "nova-lite-registrar": 2.2,
+    "nova-lite-scheduler": 1.1,
+    "nova-lite-serialproxy": 1.1,
+}
+
+
+def test_exposure_of_each_unit_is_known() -> None:
+    assert {path.stem for path in UNITS} == EXPOSURE.keys()
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_unit_is_no_more_exposed_than_it_needs(path: pathlib.Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    most = round(EXPOSURE[path.stem] * 10)
+    result = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", f"--threshold={most}", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, "\n".join(line for line in result.stdout.splitlines() if "✗" in line or "→" in line)

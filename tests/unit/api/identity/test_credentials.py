@@ -338,6 +338,15 @@ def test_option_of_log_ins_by_several_methods_is_kept_when_it_is_false(world: Wo
 
 
 @pytest.mark.usefixtures("protected")
+def test_rule_of_log_in_that_begins_ends_the_tokens_of_the_user(world: World, admin: str, alice: str) -> None:
+    assert error(world("GET", "/v3/auth/projects", token=alice), 401)
+    token = log_in(world, code_of()).headers["X-Subject-Token"]
+    body = {"user": {"options": {"multi_factor_auth_enabled": True}}}
+    assert world("PATCH", "/v3/users/id-of-alice", body, admin).status_code == 200
+    assert world("GET", "/v3/auth/projects", token=token).status_code == 200, "the rule was there already"
+
+
+@pytest.mark.usefixtures("protected")
 def test_log_in_with_password_and_code_is_accepted_once(world: World) -> None:
     assert error(world.log_in("alice"), 401)
     code = code_of()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import copy
 import datetime
 import json
 import logging
@@ -15,7 +16,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oslo_context import context as oslo_context
@@ -90,7 +91,31 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             **fields(record),
         }
-        return json.dumps(line, ensure_ascii=False)
+        return _escaped(json.dumps(line, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
+
+
+class LineFormatter(logging.Formatter):
+    """A formatter that escapes control characters in the lines of another one.
+
+    A message is one line, whatever a user has put into it. A traceback has several.
+    """
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = copy.copy(record)
+        line.msg, line.args = _printable(record.getMessage()), None
+        return "\n".join(_printable(text) for text in self._formatter.format(line).split("\n"))
+
+
+def _printable(text: str) -> str:
+    return _escaped(text, lambda char: char.encode("unicode_escape").decode())
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
+    return text if text.isprintable() else "".join(char if char.isprintable() else escape(char) for char in text)
 
 
 class JournalHandler(logging.Handler):
@@ -152,7 +177,9 @@ def set_up(logger: logging.Logger, wanted: str, daemon: str, host: str) -> None:
     For the journal, a handler of stderr or stdout is replaced. A handler of a file stays.
     """
     for handler in list(logger.handlers):
-        if wanted == JSON:
+        if wanted == TEXT:
+            handler.setFormatter(LineFormatter(handler.formatter or logging.Formatter()))
+        elif wanted == JSON:
             handler.setFormatter(JsonFormatter(daemon, host))
         elif wanted == JOURNAL and _is_console(handler):
             replacement = JournalHandler(daemon, host)

@@ -224,9 +224,34 @@ def test_handler_of_the_console_is_replaced_and_a_file_stays(stream: Callable[[]
         found.close()
 
 
-def test_text_changes_no_handler() -> None:
+def test_message_of_a_text_log_is_one_line_without_controls() -> None:
+    stream = io.StringIO()
     logger = logging.Logger("test")
-    logger.addHandler(logging.StreamHandler())
-    before = logger.handlers[0].formatter
+    logger.addHandler(logging.StreamHandler(stream))
     structured_logs.set_up(logger, structured_logs.TEXT, "d", "h")
-    assert logger.handlers[0].formatter is before
+    logger.warning("named %s, \N{PILE OF POO} é", "a\nb\r\x1b[2J\x85\u2028")
+    assert stream.getvalue() == "named a\\nb\\r\\x1b[2J\\x85\\u2028, \N{PILE OF POO} é\n"
+
+
+def test_traceback_of_a_text_log_keeps_its_lines() -> None:
+    stream = io.StringIO()
+    logger = logging.Logger("test")
+    logger.addHandler(logging.StreamHandler(stream))
+    structured_logs.set_up(logger, structured_logs.TEXT, "d", "h")
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError:
+        logger.exception("failed")
+    first, second, *_, last = stream.getvalue().splitlines()
+    assert (first, second, last) == ("failed", "Traceback (most recent call last):", "ValueError: \\x1b[2J")
+
+
+def test_line_of_a_json_log_is_json_without_controls() -> None:
+    stream = io.StringIO()
+    logger = logging.Logger("test")
+    logger.addHandler(logging.StreamHandler(stream))
+    structured_logs.set_up(logger, structured_logs.JSON, "d", "h")
+    logger.warning("%s", "a\nb\x7f\x9b\u2028\U000e0001")
+    text = stream.getvalue()
+    assert text.rstrip("\n").isprintable()
+    assert json.loads(text)["message"] == "a\nb\x7f\x9b\u2028\U000e0001"

@@ -19,7 +19,7 @@ from nova_lite.balance import planner
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.engine.placement_request import request_spec
+from nova_lite.conductor.engine.placement_request import IS_PRESENT, request_spec
 from nova_lite.db import actions, balance, instances, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import InstanceAction
@@ -191,7 +191,7 @@ def specs_of(uow: UnitOfWork, uuids: list[str]) -> list[RequestSpec]:
     for uuid in uuids:
         row = rows.get(uuid)
         if row is not None and row.host is not None:
-            spec = request_spec(uow, row, [], [row.host])
+            spec = request_spec(uow, row, [], {row.host: IS_PRESENT})
             free = {"forced_host": None, "forced_node": None, "requested_destination": None}
             found.append(msgspec.structs.replace(spec, **free, current_zone=services.zone_of(uow, row.host)))
     return found

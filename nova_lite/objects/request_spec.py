@@ -31,10 +31,10 @@ class RequestedDestination(msgspec.Struct, kw_only=True):
 class RequestSpec(msgspec.Struct, kw_only=True):
     """Request for hosts for ``len(instance_uuids)`` equal instances.
 
-    ``ignore_hosts``: hosts that were tried. ``attempt`` starts at 1. ``forced_host`` and ``forced_node`` skip the
-    filters but not the claim; ``requested_destination`` skips nothing. ``current_zone``: zone of a server that moves.
-    ``stays``: the instance is on the requested host and gets another image; only filters that judge images apply, and
-    nothing is consumed.
+    ``ignore_hosts``: hosts that were tried, or are left out for the reasons in ``left_out``. ``attempt`` starts at 1.
+    ``forced_host`` and ``forced_node`` skip the filters but not the claim; ``requested_destination`` skips nothing.
+    ``current_zone``: zone of a server that moves. ``stays``: the instance is on the requested host and gets another
+    image; only filters that judge images apply, and nothing is consumed.
     """
 
     instance_uuids: list[str]
@@ -47,11 +47,16 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     forced_node: str | None = None
     requested_destination: RequestedDestination | None = None
     ignore_hosts: list[str] = msgspec.field(default_factory=list)
+    left_out: dict[str, str] = msgspec.field(default_factory=dict)
     attempt: int = 1
     instance_group: InstanceGroup | None = None
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     current_zone: str | None = None
     stays: bool = False
+
+    def why_ignored(self, host: str) -> str:
+        """Return why a host of ``ignore_hosts`` is left out."""
+        return self.left_out.get(host, "already tried")
 
 
 class Selection(msgspec.Struct, kw_only=True):

@@ -102,7 +102,8 @@ def forced_hosts(hosts: Sequence[HostState], spec: RequestSpec) -> list[HostStat
         raise NoValidHost(reason="The requested host is down.", details=f"Host {name} is down.")
     untried = [host for host in running if host.host not in spec.ignore_hosts]
     if not untried:
-        raise NoValidHost(reason="The requested host was already tried.", details=f"Host {name} was already tried.")
+        why = spec.why_ignored(running[0].host)
+        raise NoValidHost(reason=f"The requested host is {why}.", details=f"Host {name} is {why}.")
     return untried
 
 

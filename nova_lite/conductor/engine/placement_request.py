@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,13 @@ NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 #: Scheduler hints that name servers.
 SERVER_HINTS = ("same_host", "different_host")
+
+
+#: Key in the payload of an evacuation: the host that the server has lost.
+LOST = "lost"
+
+#: Why hosts must not get a server.
+IS_LOST, IS_PRESENT, HAS_NO_DISKS = "the lost host", "the server's present host", "not among those with its disks"
 
 
 class PlacementRequest(msgspec.Struct):
@@ -44,14 +51,22 @@ def placement_request_of(
 ) -> PlacementRequest:
     """Return the placement request of a leased action at `ScheduleStep`."""
     payload = action.payload
-    tried, excluded = list(payload.get("tried", [])), payload.get("excluded", [])
-    spec = request_spec(uow, row, tried, excluded, payload.get("flavor"))
+    tried = list(payload.get("tried", []))
+    spec = request_spec(uow, row, tried, _excluded(action), payload.get("flavor"))
     destination = spec.requested_destination and spec.requested_destination.host
     flavor_id = spec.flavor.flavorid if "flavor" in payload else ""
     group = (row.reservation_id, spec.forced_host or "", destination or "", flavor_id, *spec.ignore_hosts)
     uses_ports = any(network.get("port_id") for network in row.request.get("networks", ()))
     is_new = action.action == operations.CREATE.kind and not tried and not uses_ports
     return PlacementRequest(action.id, row.uuid, str(action.lease_owner), context, uow.now, is_new, group, spec)
+
+
+def _excluded(action: InstanceAction) -> dict[str, str]:
+    """Return the hosts that must not get the server although they did not fail to build it, with the reason."""
+    hosts = action.payload.get("excluded", [])
+    if action.action != operations.EVACUATE.kind:
+        return dict.fromkeys(hosts, IS_PRESENT)
+    return {host: IS_LOST if host == action.payload.get(LOST, host) else HAS_NO_DISKS for host in hosts}
 
 
 def grouped(requests: list[PlacementRequest]) -> list[list[PlacementRequest]]:
@@ -66,13 +81,13 @@ def request_spec(
     uow: UnitOfWork,
     instance: Instance,
     tried: list[str],
-    excluded: Iterable[str] = (),
+    excluded: Mapping[str, str] | None = None,
     flavor: dict[str, Any] | None = None,
 ) -> RequestSpec:
     """Return the request spec of an instance.
 
-    ``tried``: hosts that failed to build it. ``excluded``: other hosts that must not get it. ``flavor``: the new
-    flavor, if the instance gets another one.
+    ``tried``: hosts that failed to build it. ``excluded``: other hosts that must not get it, with the reason.
+    ``flavor``: the new flavor, if the instance gets another one.
     """
     destination = instance.request.get("requested_destination")
     return RequestSpec(
@@ -85,7 +100,8 @@ def request_spec(
         forced_host=instance.request.get("forced_host"),
         forced_node=instance.request.get("forced_node"),
         requested_destination=None if destination is None else msgspec.convert(destination, RequestedDestination),
-        ignore_hosts=[*excluded, *tried],
+        ignore_hosts=[*(excluded or {}), *tried],
+        left_out=dict(excluded or {}),
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=_hints(uow, instance) if instance.scheduler_hints else {},

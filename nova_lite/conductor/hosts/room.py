@@ -14,7 +14,7 @@ from oslo_config import cfg
 from nova_lite.base import metrics
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.engine.placement_request import request_spec
+from nova_lite.conductor.engine.placement_request import HAS_NO_DISKS, request_spec
 from nova_lite.db import host_storage, hosts, instances, leases, restarts, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import HostState, RequestSpec
@@ -51,7 +51,7 @@ def read_protected(uow: UnitOfWork, conf: cfg.ConfigOpts) -> tuple[list[HostStat
         sharing = set(host_storage.sharing(uow, row.host))
         stays = restarts.has_local_disk(row) and not protection.rebuild
         others = host_storage.others_than(uow, sharing) if stays and sharing else []
-        spec = request_spec(uow, row, [], others)
+        spec = request_spec(uow, row, [], dict.fromkeys(others, HAS_NO_DISKS))
         spec.current_zone = zones.get(row.host)
         servers.append(Protected(row.host, protection.priority, spec, stays and not sharing))
     return found, servers

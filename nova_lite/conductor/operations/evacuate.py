@@ -20,6 +20,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import KEEPS_DISKS
 from nova_lite.conductor.engine.handler import OperationHandler
+from nova_lite.conductor.engine.placement_request import LOST
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.db import (
@@ -77,6 +78,7 @@ class EvacuateHandler(OperationHandler):
         keeps, excluded = _place(uow, instance, places, target, origin, bool(payload.get(NEW_DISKS)))
         return {
             "excluded": excluded,
+            LOST: origin,
             "stop": bool(payload.get("stopped")) or stopped,
             **({KEEPS_DISKS: True} if keeps else {}),
             **unfinished,

@@ -1,4 +1,4 @@
-"""Filter against repeated attempts on one host."""
+"""Filter against repeated attempts on one host, and against the host that a server leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class RetryFilter(HostFilter):
-    """Rejects hosts that already tried to build the instance."""
+    """Rejects hosts that already tried to build the instance, and hosts that must not get it."""
 
     run_once_per_request = True
 
@@ -18,4 +18,4 @@ class RetryFilter(HostFilter):
         return host.host not in spec.ignore_hosts
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        return "already tried"
+        return spec.why_ignored(host.host)

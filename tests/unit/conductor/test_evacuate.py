@@ -45,7 +45,8 @@ def test_evacuated_server_leaves_its_host_and_is_built_on_another(world: World) 
     assert verdicts(world, host, uuid, generation) == [Verdict.DESTROY]
     target, request = rebuild(world, uuid)
     assert (target, request.generation > generation, request.admin_password) == ("host2", True, "new")
-    assert world.scheduler.specs[-1].ignore_hosts == [host]
+    spec = world.scheduler.specs[-1]
+    assert (spec.ignore_hosts, spec.left_out) == ([host], {host: "the lost host"})
     assert world.instance(uuid).task_state == "rebuild_spawning"
     world.report(uuid, target, request.generation, BUILT)
     moved = world.instance(uuid)

@@ -118,6 +118,8 @@ def test_requested_destination_skips_no_filter() -> None:
         assert name in error.kwargs["details"]
     tried = spec(requested_destination=RequestedDestination(host="host1"), ignore_hosts=["host1"])
     assert "1 failed RetryFilter (already tried)" in refusal(hosts, tried).message
+    left = msgspec.structs.replace(tried, left_out={"host1": "the lost host"})
+    assert "1 failed RetryFilter (the lost host)" in refusal(hosts, left).message
 
 
 def test_requested_destination_has_no_alternates_elsewhere() -> None:
@@ -140,7 +142,11 @@ def test_forced_node_is_the_only_candidate() -> None:
         ({"forced_host": "nowhere"}, "does not exist"),
         ({"forced_host": "host1", "forced_node": "host2"}, "does not exist"),
         ({"forced_host": "host2"}, "is down"),
-        ({"forced_host": "host1", "ignore_hosts": ["host1"]}, "was already tried"),
+        ({"forced_host": "host1", "ignore_hosts": ["host1"]}, "is already tried"),
+        (
+            {"forced_host": "host1", "ignore_hosts": ["host1"], "left_out": {"host1": "the lost host"}},
+            "is the lost host",
+        ),
     ],
 )
 def test_unusable_forced_host_is_refused_with_a_reason(forced: dict[str, Any], reason: str) -> None:

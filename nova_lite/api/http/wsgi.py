@@ -49,6 +49,8 @@ Adder = TypeVar("Adder", bound=Callable[..., None])
 CONTEXT = "nova_lite.base.context"
 #: Key of a request's environment: the id that it got.
 REQUEST_ID = "openstack.request_id"
+#: The API's `Endpoint`, if the operator has set it.
+ENDPOINT = "nova_lite.endpoint"
 ROUTE_MATCH = "nova_lite.route_match"
 #: Key of a request's environment: a function that checks whether a project exists, where the cloud's own identity
 #: service knows that.
@@ -82,7 +84,14 @@ _NUL = re.compile("%00|\0")
 #: Form of a project's id at the front of a URL. As in Nova, other text there is no project but an unknown URL.
 _PROJECT_ID = re.compile("[0-9a-f-]+")
 
-_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+_HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+
+
+class Endpoint(NamedTuple):
+    """Endpoint of an API in the catalog. ``root``: scheme and host. ``hosts``: of all endpoints, in lower case."""
+
+    root: str
+    hosts: frozenset[str | None]
 
 
 class ApiServices(NamedTuple):
@@ -473,18 +482,22 @@ def version_path(environ: Mapping[str, Any]) -> str:
 def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
     """Return the base of all links: the operator's prefix if it is set, else the host of the request.
 
-    A ``Host`` header that is not a host name is never repeated. The server's own address replaces it.
+    A ``Host`` header that is not a host name is never repeated: the server's own address replaces it. If the operator
+    has set the endpoints, a host of none of them is not repeated either, as a cache could give the links to others.
     """
     if link_prefix:
         return link_prefix.rstrip("/")
     scheme = environ.get("wsgi.url_scheme", "http")
     if scheme not in ("http", "https"):
         scheme = "http"
-    host = environ.get("HTTP_HOST") or ""
-    if not _HOST.fullmatch(host):
-        name = environ["SERVER_NAME"]
-        host = f"[{name}]:{environ['SERVER_PORT']}" if ":" in name else f"{name}:{environ['SERVER_PORT']}"
-    return f"{scheme}://{host}{quote_path(environ.get('SCRIPT_NAME', '').rpartition('/')[0])}"
+    own, port = environ["SERVER_NAME"], environ["SERVER_PORT"]
+    given = _HOST.fullmatch(environ.get("HTTP_HOST") or "")
+    host = given[0] if given is not None else f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
+    root, endpoint = f"{scheme}://{host}", environ.get(ENDPOINT)
+    if given is not None and endpoint is not None:
+        name = given[1].strip("[]").lower()
+        root = root if name == own.lower() or name in endpoint.hosts else endpoint.root
+    return root + quote_path(environ.get("SCRIPT_NAME", "").rpartition("/")[0])
 
 
 class RouteMatch(NamedTuple):

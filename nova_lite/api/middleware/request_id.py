@@ -9,7 +9,9 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
+from oslo_config import cfg
 from oslo_context import context
 
 from nova_lite.api.audit import notes
@@ -25,16 +27,32 @@ HEADERS = ("X-OpenStack-Request-Id", "X-Compute-Request-Id")
 def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], RequestId]:
     """Make the filter for paste."""
     del global_conf, local_conf
-    return RequestId
+    endpoint = endpoint_of(deploy.conf(), deploy.api_name())
+    return lambda app: RequestId(app, endpoint)
+
+
+def endpoint_of(conf: cfg.ConfigOpts, api: str) -> wsgi.Endpoint | None:
+    """Return the endpoint that the operator has set for an API of ``[api] enabled_apis``."""
+    names = ("compute", "identity", "image", "network", "placement", "volume")
+    urls = {name: conf.identity[f"{name}_endpoint"] for name in names}
+    own = urls.get(api.removeprefix("osapi_"))
+    if not own:
+        return None
+    parts = urlsplit(own)
+    return wsgi.Endpoint(
+        f"{parts.scheme}://{parts.netloc}", frozenset(urlsplit(url or "").hostname for url in urls.values())
+    )
 
 
 class RequestId:
     """WSGI filter that generates the request id and logs one line per request."""
 
-    def __init__(self, app: deploy.App) -> None:
+    def __init__(self, app: deploy.App, endpoint: wsgi.Endpoint | None = None) -> None:
+        self._endpoint = endpoint
         self._app = tracing.app(app, wsgi.REQUEST_ID, _route)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        environ[wsgi.ENDPOINT] = self._endpoint
         request_id = environ[wsgi.REQUEST_ID] = context.generate_request_id()
         RequestContext(request_id=request_id)  # log lines contain it until authentication sets a complete context
         started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,27 @@ def test_links_use_the_operators_prefix(tmp_path) -> None:
 def test_invalid_host_header_is_not_repeated(api: Client, host: str) -> None:
     response = api("GET", "/v2.1", base="", headers={"Host": host})
     assert response.json["version"]["links"][0]["href"] == "http://cloud:8774/v2.1/"
+
+
+@pytest.mark.parametrize(
+    ("host", "root"),
+    [
+        ("evil.example", "https://cloud.example:8774"),
+        ("evil.example:8774", "https://cloud.example:8774"),
+        ("cloud.example.evil", "https://cloud.example:8774"),
+        ("cloud.example:1", "http://cloud.example:1"),
+        ("Cloud.Example", "http://Cloud.Example"),
+        ("images.example:8774", "http://images.example:8774"),
+        ("cloud:8774", "http://cloud:8774"),
+    ],
+)
+def test_foreign_host_header_is_not_repeated_if_endpoints_are_set(tmp_path: Path, host: str, root: str) -> None:
+    endpoints = "compute_endpoint = https://cloud.example:8774/v2.1\nimage_endpoint = https://images.example\n"
+    api = make_client(make_conf(tmp_path, f"[identity]\n{endpoints}"))
+    for path in ("/v2.1", "/"):
+        shown = api("GET", path, base="", headers={"Host": host}).text
+        assert f'"{root}/v2.1/"' in shown
+        assert "evil" not in shown
 
 
 def test_proxy_headers_are_used_if_enabled(tmp_path) -> None:

@@ -21,8 +21,9 @@ LOG_LEVELS = [
 RESPONSE_TIMEOUT = 20
 
 #: Messages that a daemon prefetches. The library's default is unlimited. A returning host would take everything ever
-#: sent to it, and a busy conductor would hold calls, which then do not expire, from an idle one.
-PREFETCH = 100
+#: sent to it, and a busy conductor would hold calls, which then do not expire, from an idle one. A daemon that stands
+#: still holds as many.
+PREFETCH = 20
 
 
 def set_log_defaults() -> None:

@@ -39,7 +39,7 @@ class Message:
 
     ``server``: the server's name; None: any server of the topic. ``version``: the version that the receiver must speak.
     ``arguments``: plain values. ``timeout``: of a call, in seconds; None: ``rpc_response_timeout``. ``returns``: the
-    type of a call's reply.
+    type of a call's reply. ``is_read``: a call that may run twice, so it is sent again when no reply comes.
     """
 
     topic: str
@@ -51,6 +51,7 @@ class Message:
     timeout: float | None = None
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     returns: Any = Any
+    is_read: bool = False
 
     def too_old(self, spoken: str = "an older version") -> exceptions.ServiceTooOld:
         return exceptions.ServiceTooOld(
@@ -180,6 +181,7 @@ class _Client:
             timeout=method.routed(_Routing.TIMEOUT, values),
             arguments=arguments,
             returns=method.returns,
+            is_read=method.is_read,
         )
         pinned = self._transport.conf.upgrade_levels[self._service.topic]
         if pinned is not None and contract.newer(needed, pinned):

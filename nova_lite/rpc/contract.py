@@ -133,6 +133,12 @@ class Method:
         return self.declaration.replay_safe
 
     @property
+    def is_read(self) -> bool:
+        """Check whether the method only reads, so that a call may run twice."""
+        declared = self.declaration
+        return declared.replay_safe and declared.priority in (Priority.READ, Priority.LIST)
+
+    @property
     def access(self) -> AccessRule:
         return AccessRule(self.declaration.roles, self.declaration.own)
 

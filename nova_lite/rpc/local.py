@@ -39,10 +39,14 @@ OPTION = "[rpc] conductor_socket"
 
 #: Largest frame in bytes. Larger calls use the broker.
 MAX_FRAME = 64 << 20
+#: Seconds after which a caller sends a read by the broker, where another conductor may take it.
+LATE_SECONDS = 2.0
 #: Connections of a server. Callers beyond it use the broker.
 MAX_CONNECTIONS = 256
 #: Seconds for which a caller uses the broker after it could not connect.
 RETRY_SECONDS = 1.0
+#: The same after a read without a reply: the conductor stands still.
+LATE_RETRY_SECONDS = 10.0
 #: Seconds for which a server waits for a caller that does not read its reply.
 SEND_SECONDS = 10.0
 
@@ -97,31 +101,35 @@ class LocalClient:
         self._is_signed = is_signed
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
-        self._failed_at: float | None = None
+        self._retry_at: float | None = None
         self._closed = False
 
     def carries(self, message: Message) -> bool:
         """Check whether a call can go this way: it is for any conductor, and the socket worked lately."""
         if message.topic != CONDUCTOR or message.server is not None or message.fanout:
             return False
-        return self._failed_at is None or time.monotonic() - self._failed_at >= self._retry_seconds
+        return self._retry_at is None or time.monotonic() >= self._retry_at
 
     def call(self, context: dict[str, Any], message: Message) -> Any:
         """Send a signed call and return its reply, or raise the error in it.
 
-        Raises `Undelivered` without a reply, and oslo.messaging's `MessagingTimeout` when none comes in time.
+        Raises `Undelivered` without a reply, also to a read after `LATE_SECONDS`, and oslo.messaging's
+        `MessagingTimeout` when none comes in time.
         """
         seconds = self._seconds if message.timeout is None else message.timeout
         body = {"method": message.method, "args": message.arguments, "version": message.version}
         frame = _frame({"context": context, "message": body, "timeout": seconds})
         if len(frame) > MAX_FRAME:
             raise Undelivered
-        end = time.monotonic() + seconds
+        is_soon = message.is_read and seconds > LATE_SECONDS
+        end = time.monotonic() + (LATE_SECONDS if is_soon else seconds)
         sock = self._send(frame, seconds)
         try:
             reply = _receive(sock, end)
         except TimeoutError as error:
             sock.close()
+            if is_soon:
+                raise self._failed(error, LATE_RETRY_SECONDS) from error
             raise messaging.MessagingTimeout(f"No reply over {self._path}") from error
         except (OSError, ValueError) as error:
             sock.close()
@@ -166,15 +174,15 @@ class LocalClient:
         except OSError as error:
             sock.close()
             raise self._failed(error) from error
-        if self._failed_at is not None:
-            self._failed_at = None
+        if self._retry_at is not None:
+            self._retry_at = None
             LOG.info("Calls to the conductor use %s again", self._path)
         return sock
 
-    def _failed(self, error: OSError) -> Undelivered:
-        if self._failed_at is None:
+    def _failed(self, error: OSError, seconds: float | None = None) -> Undelivered:
+        if self._retry_at is None:
             LOG.warning("Calls to the conductor use the broker: %s: %s", self._path, error.strerror or error)
-        self._failed_at = time.monotonic()
+        self._retry_at = time.monotonic() + (self._retry_seconds if seconds is None else seconds)
         return Undelivered()
 
     def _put_back(self, sock: socket.socket) -> None:

@@ -25,11 +25,12 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import amqp.exceptions
 import kombu.connection
+import kombu.exceptions
 import oslo_messaging as messaging
 from amqp import channel, connection, transport
 from amqp.exceptions import RecoverableConnectionError
@@ -272,6 +273,89 @@ def _survive_refusals() -> None:
 
     impl_rabbit.Connection._publish = publish_until_taken
     impl_rabbit.Connection._set_current_channel = set_and_forget
+
+
+# --- repeated-reads: a server that stands still has taken a call
+
+#: Seconds without a reply after which a read is sent again, and again after as many.
+LATE_SECONDS = 2.0
+#: Reads of a process that may be sent again at the same time. Otherwise a slow service would get even more to do.
+_MAX_REPEATED = 16
+
+_repeating = threading.local()
+_repeated = threading.BoundedSemaphore(_MAX_REPEATED)
+
+
+@contextlib.contextmanager
+def repeats(is_read: bool) -> Iterator[None]:
+    """Let the calls of this thread be sent again while no reply comes, if they may run twice."""
+    _repeating.is_read, before = is_read, getattr(_repeating, "is_read", False)
+    try:
+        yield
+    finally:
+        _repeating.is_read = before
+
+
+def _repeat_late_reads() -> None:
+    """Send a read again, under the same id, while it has no reply. The first reply counts, and others are dropped.
+
+    The broker has sent the read to a server that may have stopped without an end of its connection. It sends the next
+    copy to another one.
+    """
+    send, get = amqpdriver.AMQPDriverBase.send, amqpdriver.ReplyWaiters.get
+
+    def send_repeatably(
+        driver: Any, target: Any, ctxt: Any, message: Any, wait_for_reply: Any = None, timeout: Any = None, **rest: Any
+    ) -> Any:
+        if not wait_for_reply or not getattr(_repeating, "is_read", False):
+            return send(driver, target, ctxt, message, wait_for_reply, timeout, **rest)
+        plain = dict(message)
+
+        def again(left: float) -> None:
+            ids = {name: message[name] for name in ("_msg_id", "_reply_q", "_timeout")}
+            send(driver, target, ctxt, {**plain, **ids}, None, left, **rest)
+
+        _repeating.again = again
+        try:
+            return send(driver, target, ctxt, message, wait_for_reply, timeout, **rest)
+        finally:
+            _repeating.again = None
+
+    def get_or_repeat(waiters: Any, msg_id: str, timeout: float | None) -> Any:
+        again = getattr(_repeating, "again", None)
+        if again is None or timeout is None or timeout <= LATE_SECONDS:
+            return get(waiters, msg_id, timeout)
+        end = time.monotonic() + timeout
+        with contextlib.suppress(messaging.MessagingTimeout):
+            return get(waiters, msg_id, LATE_SECONDS)
+        while (left := end - time.monotonic()) > 0:
+            with _one_of_few() as may_send:
+                if may_send:
+                    _send_again(again, left)
+                with contextlib.suppress(messaging.MessagingTimeout):
+                    return get(waiters, msg_id, min(left, LATE_SECONDS))
+        return get(waiters, msg_id, 0.001)
+
+    amqpdriver.AMQPDriverBase.send = send_repeatably
+    amqpdriver.ReplyWaiters.get = get_or_repeat
+
+
+@contextlib.contextmanager
+def _one_of_few() -> Iterator[bool]:
+    is_one = _repeated.acquire(blocking=False)
+    try:
+        yield is_one
+    finally:
+        if is_one:
+            _repeated.release()
+
+
+def _send_again(again: Callable[[float], None], left: float) -> None:
+    """Send a copy. Without it, the reply to the first one may still come."""
+    try:
+        again(left)
+    except (messaging.MessagingException, amqp.exceptions.AMQPError, kombu.exceptions.OperationalError, OSError) as why:
+        LOG.info("A read without a reply could not be sent again: %s", why)
 
 
 # --- stop-consuming: a server that stops takes no further message
@@ -614,6 +698,10 @@ _PUBLISH = (
     *("self", "msg", "exchange", "routing_key", "mandatory", "immediate", "timeout", "confirm_timeout", "argsig"),
 )
 _READ = ("self", "n", "initial", "_errnos")
+_SEND = (
+    *("self", "target", "ctxt", "message", "wait_for_reply", "timeout"),
+    *("call_monitor_timeout", "retry", "transport_options"),
+)
 
 #: All patches, in the order in which they wrap each other's functions.
 PATCHES = (
@@ -657,6 +745,16 @@ PATCHES = (
             Target(kombu.connection.Connection, "revive", ("self", "new_channel")),
         ),
         _survive_refusals,
+        essential=True,
+    ),
+    Patch(
+        "repeated-reads",
+        "a read that a server leaves without a reply is sent to another one",
+        (
+            Target(amqpdriver.AMQPDriverBase, "send", _SEND),
+            Target(amqpdriver.ReplyWaiters, "get", ("self", "msg_id", "timeout")),
+        ),
+        _repeat_late_reads,
         essential=True,
     ),
     Patch(

@@ -148,7 +148,8 @@ class Transport:
                 require_broker(self)
 
             def send(context: dict[str, Any]) -> Any:
-                response = self._prepared(client, message).call(context, message.method, **message.arguments)
+                with patches.repeats(message.is_read and message.server is None):
+                    response = self._prepared(client, message).call(context, message.method, **message.arguments)
                 self._replied_on = transport
                 return response
 

@@ -248,3 +248,13 @@ def test_upgrade_levels_are_the_topics_of_the_services() -> None:
     from nova_lite.conf import upgrade_levels
 
     assert topics == set(upgrade_levels.SERVICES)
+
+
+def test_reads_alone_may_run_twice() -> None:
+    """Reports that are safe to replay have another result the second time, such as a token that is used."""
+    methods = rpc.contract_of(ConductorRPC).methods
+    assert methods["flavor_get"].is_read
+    assert methods["instance_list"].is_read
+    for name in ("create_instances", "console_token_redeem", "report_service"):
+        assert not methods[name].is_read
+    assert {method.is_read for method in methods.values() if method.declaration.priority == Priority.OWN} == {False}

@@ -230,7 +230,7 @@ def test_api_uses_the_broker_when_the_socket_is_away(
     assert len([line for line in caplog.messages if "Calls to the conductor use the broker" in line]) == 1
     os.rename(path + ".away", path)
     assert sender._local is not None
-    sender._local._retry_seconds = 0.0
+    sender._local._retry_at = 0.0
     sender.call(ASK)
     assert methods == ["ask", "ask"]
 

@@ -68,7 +68,8 @@ def check_changeable(uow: UnitOfWork, context: RequestContext, scope_id: str, po
     if row is not None and not (context.is_admin or row.project_id == context.project_id):
         raise exceptions.SubnetPoolInvalid(
             reason=f"Illegal subnetpool update : subnetpool {pool.id} is in address scope {scope_id} of another "
-            "project, which alone may change its prefixes and its scope."
+            "project, which alone may change its prefixes and its scope.",
+            neutron_type="IllegalSubnetPoolUpdate",
         )
 
 
@@ -86,7 +87,8 @@ def check_pool(uow: UnitOfWork, context: RequestContext, scope_id: str, pool: An
     if row.ip_version != pool.ip_version:
         raise exceptions.SubnetPoolInvalid(
             reason=f"Illegal subnetpool association: subnetpool {pool.id} cannot associate with address scope "
-            f"{scope_id} because subnetpool ip_version is not {row.ip_version}."
+            f"{scope_id} because subnetpool ip_version is not {row.ip_version}.",
+            neutron_type="IllegalSubnetPoolIpVersionAssociationToAddressScope",
         )
     query = sa.select(SubnetPool.prefixes).where(SubnetPool.address_scope_id == scope_id, SubnetPool.id != pool.id)
     if _overlap(prefixes, (prefix for theirs in uow.session.scalars(query) for prefix in theirs)):

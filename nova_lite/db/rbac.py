@@ -104,6 +104,19 @@ def share(uow: UnitOfWork, object_type: str, object_id: str, project_id: str, ac
     uow.session.flush()
 
 
+def unshare(uow: UnitOfWork, object_type: str, object_id: str) -> None:
+    """Delete the policy that shares a resource with everybody. Raises `RbacPolicyInUse` while other projects use it."""
+    mine = (Row.object_type == object_type, Row.object_id == object_id, Row.action == SHARED, Row.target == EVERYBODY)
+    row = uow.session.scalars(sa.select(Row).where(*mine).with_for_update()).first()
+    if row is None:
+        raise exceptions.InvalidInput(
+            reason=f"no RBAC policy shares {object_id} with all projects. Delete those for single projects instead"
+        )
+    _check_unused(uow, row)
+    uow.session.delete(row)
+    uow.session.flush()
+
+
 def forget(uow: UnitOfWork, object_type: str, object_id: str) -> None:
     """Delete the policies of a resource that is deleted."""
     uow.change(sa.delete(Row).where(Row.object_type == object_type, Row.object_id == object_id))

@@ -72,7 +72,8 @@ def update(uow: UnitOfWork, context: RequestContext, pool_id: str, changes: dict
         row.prefixes = joined(changes["prefixes"])
         if joined([*row.prefixes, *before]) != row.prefixes:
             raise exceptions.SubnetPoolInvalid(
-                reason="Illegal subnetpool update : Existing prefixes must be a subset of the new prefixes."
+                reason="Illegal subnetpool update : Existing prefixes must be a subset of the new prefixes.",
+                neutron_type="IllegalSubnetPoolPrefixUpdate",
             )
     if "add" in changes:
         row.prefixes = joined([*before, *changes["add"]])
@@ -112,7 +113,9 @@ def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) 
     """Check the fields of a new or changed pool."""
     prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
     if len({prefix.version for prefix in prefixes}) > 1 or any(item.version != row.ip_version for item in prefixes):
-        raise exceptions.SubnetPoolInvalid(reason="Cannot mix IPv4 and IPv6 prefixes in a subnet pool.")
+        raise exceptions.SubnetPoolInvalid(
+            reason="Cannot mix IPv4 and IPv6 prefixes in a subnet pool.", neutron_type="PrefixVersionMismatch"
+        )
     for prefix in prefixes:
         factory.refuse_reserved(prefix)
     _check_number(len(prefixes))
@@ -125,7 +128,10 @@ def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) 
         ("default_prefixlen", default, "max_prefixlen", highest, default > highest),
     ):
         if is_wrong:
-            raise exceptions.SubnetPoolInvalid(reason=f"Illegal prefix bounds: {name}={value}, {limit_name}={limit}.")
+            raise exceptions.SubnetPoolInvalid(
+                reason=f"Illegal prefix bounds: {name}={value}, {limit_name}={limit}.",
+                neutron_type="IllegalSubnetPoolPrefixBounds",
+            )
     if row.is_default:
         query = sa.select(Row.id).where(Row.is_default == sa.true(), Row.ip_version == row.ip_version)
         if uow.session.scalars(query.where(Row.id != row.id).with_for_update()).first() is not None:
@@ -144,7 +150,9 @@ def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) 
 
 def _check_number(number: int) -> None:
     if number > MAX_PREFIXES:
-        raise exceptions.SubnetPoolInvalid(reason=f"A subnet pool has at most {MAX_PREFIXES} prefixes, not {number}.")
+        raise exceptions.SubnetPoolInvalid(
+            reason=f"A subnet pool has at most {MAX_PREFIXES} prefixes, not {number}.", neutron_type="BadRequest"
+        )
 
 
 def joined(prefixes: Iterable[str]) -> list[str]:
@@ -165,17 +173,21 @@ def _without(uow: UnitOfWork, row: Row, removed: list[str]) -> list[str]:
         nearest = bisect_left(lasts, int(gone[0])) if gone.version == row.ip_version else len(subnets)
         if nearest < len(subnets) and subnets[nearest].overlaps(gone):
             raise exceptions.SubnetPoolInvalid(
-                reason=f"Illegal subnetpool update : prefix {gone} has addresses of subnet {subnets[nearest]}."
+                reason=f"Illegal subnetpool update : prefix {gone} has addresses of subnet {subnets[nearest]}.",
+                neutron_type="IllegalSubnetPoolPrefixUpdate",
             )
         holder = next((item for item in left if item.version == gone.version and gone.subnet_of(item)), None)
         if holder is None:
             raise exceptions.SubnetPoolInvalid(
-                reason=f"Illegal subnetpool update : prefix {gone} is not within the prefixes of the pool."
+                reason=f"Illegal subnetpool update : prefix {gone} is not within the prefixes of the pool.",
+                neutron_type="IllegalSubnetPoolPrefixUpdate",
             )
         left = [item for item in left if item != holder] + list(holder.address_exclude(gone))
         _check_number(len(left))
     if not left:
-        raise exceptions.SubnetPoolInvalid(reason="Illegal subnetpool update : a pool has a prefix at least.")
+        raise exceptions.SubnetPoolInvalid(
+            reason="Illegal subnetpool update : a pool has a prefix at least.", neutron_type="EmptySubnetPoolPrefixList"
+        )
     return joined(map(str, left))
 
 
@@ -216,7 +228,8 @@ def take_prefix(
     version, cidr = (4, subnet.cidr) if subnet.subnet6 is None else (6, subnet.cidr6)
     if row.ip_version != version:
         raise exceptions.SubnetPoolInvalid(
-            reason=f"Subnet pool {row.id} has IPv{row.ip_version} prefixes, not IPv{version}."
+            reason=f"Subnet pool {row.id} has IPv{row.ip_version} prefixes, not IPv{version}.",
+            neutron_type="BadRequest",
         )
     prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
     wanted: ip.Network
@@ -248,7 +261,10 @@ def _check_length(row: Row, length: int) -> None:
     ):
         if is_wrong:
             raise exceptions.SubnetPoolInvalid(
-                reason=f"Unable to allocate subnet with prefix length {length}, {name} allowed prefix is {limit}."
+                reason=f"Unable to allocate subnet with prefix length {length}, {name} allowed prefix is {limit}.",
+                neutron_type="MinPrefixSubnetAllocationError"
+                if name == "minimum"
+                else "MaxPrefixSubnetAllocationError",
             )
 
 
@@ -321,5 +337,7 @@ def default_pool(uow: UnitOfWork, version: int) -> str:
     """Return the id of the default pool of an IP version. Raises `SubnetPoolInvalid`."""
     query = sa.select(Row.id).where(Row.is_default == sa.true(), Row.ip_version == version)
     if (found := uow.session.scalars(query).first()) is None:
-        raise exceptions.SubnetPoolInvalid(reason=f"No default subnetpool found for IPv{version}")
+        raise exceptions.SubnetPoolInvalid(
+            reason=f"No default subnetpool found for IPv{version}", neutron_type="BadRequest"
+        )
     return found

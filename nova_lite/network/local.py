@@ -99,11 +99,11 @@ class LocalNetworks(NetworkBackend):
     @staticmethod
     def _check_fixed_ip(store: NetworkStore, network: Network, text: str) -> str:
         for link in store.links(network):
-            if (address := AddressPool(link).parse(text)) is None:
+            if (address := _chosen(link, text)) is None:
                 continue
-            if store.taken(link.id, [str(address)]):
+            if store.taken(link.id, [address], version_of(address)):
                 raise exceptions.FixedIpInUse(address=text, network_id=network.id)
-            return str(address)
+            return address
         raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
 
     def reserve(self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest]) -> None:
@@ -156,7 +156,7 @@ class LocalNetworks(NetworkBackend):
     ) -> VIF:
         """Add an interface on the network or segment of the requested address, else on the first one with room."""
         if request.fixed_ip:
-            links = [link for link in links if AddressPool(link).parse(request.fixed_ip)] or links
+            links = [link for link in links if _chosen(link, request.fixed_ip)] or links
         for link in links[:-1]:
             with contextlib.suppress(exceptions.NoMoreFixedIps):
                 return self._add_port(store, instance_uuid, position, link, request)
@@ -166,10 +166,11 @@ class LocalNetworks(NetworkBackend):
         self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
     ) -> VIF:
         """Choose addresses and store them. Choose again if another transaction has stored the same ones first."""
+        wanted = {version_of(request.fixed_ip): request.fixed_ip} if request.fixed_ip else {}
         for _ in range(MAX_COLLISIONS):
-            address = request.fixed_ip or free_address(store, network, self._random)
+            address = wanted.get(4) or free_address(store, network, self._random)
             mac_address = random_mac_address(self._random)
-            address6 = free_address6(store, network, mac_address, self._random)
+            address6 = wanted.get(6) or free_address6(store, network, mac_address, self._random)
             addresses = Addresses(address, mac_address, address6)
             port_id = store.add_port(instance_uuid, network.id, position, addresses, request.tag)
             if port_id is not None:
@@ -186,12 +187,27 @@ class LocalNetworks(NetworkBackend):
                     security_groups=None if network.port_security_enabled else [],
                     position=position,
                 )
-            if request.fixed_ip and store.taken(network.id, [address]):
-                raise exceptions.FixedIpInUse(address=address, network_id=network.public_id)
+            for version, text in wanted.items():
+                if store.taken(network.id, [text], version):
+                    raise exceptions.FixedIpInUse(address=text, network_id=network.public_id)
         raise exceptions.NoMoreFixedIps(network_id=network.public_id)
 
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
         store.remove_ports(instance_uuid)
+
+
+def _chosen(link: Network, text: str) -> str | None:
+    """Return a requested address of a network or segment, in its usual form; None if it is no address there.
+
+    Interfaces derive their IPv6 addresses on a subnet with SLAAC, so nobody chooses one.
+    """
+    if version_of(text) == 4:
+        found = AddressPool(link).parse(text)
+    elif not link.cidr6 or ipv6.is_derived(link.subnet6):
+        found = None
+    else:
+        found = AddressPool(ipv6.as_subnet(link)).parse(text)
+    return None if found is None else str(found)
 
 
 def free_address6(store: NetworkStore, network: Network, mac_address: str, rng: random.Random) -> str | None:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import datetime
 import re
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,6 +58,11 @@ def _is_name(text: str) -> bool:
             "Can not start or end with whitespace."
         )
     return True
+
+
+def is_shown(text: str) -> bool:
+    """Check whether a text has no control characters. It may have marks of scripts: joiners, and directions of text."""
+    return all(char.isprintable() or unicodedata.category(char) == "Cf" for char in text)
 
 
 @_format("printable")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
@@ -285,7 +286,7 @@ def _checked_tags(tags: Iterable[str]) -> list[str]:
     checked = list(tags)
     if len(checked) > MAX_TAGS:
         raise exceptions.ValidationError(detail=f"A project has at most {MAX_TAGS} tags.")
-    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not tag.isprintable() for tag in checked):
+    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not validation.is_shown(tag) for tag in checked):
         raise exceptions.ValidationError(
             detail=f"A tag has 1 to {MAX_TAG} printable characters without slash and comma."
         )

@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nova_lite.api.http import rest
+from nova_lite.api.http import rest, validation
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import metadef_schemas
@@ -453,7 +453,7 @@ def _known(what: str, value: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= _NAME or not value.isprintable():
+    if not isinstance(value, str) or not 1 <= len(value) <= _NAME or not validation.is_shown(value):
         raise exceptions.ValidationError(detail=f"A name is a text of 1 to {_NAME} printable characters.")
     return value
 

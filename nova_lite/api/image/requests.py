@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from nova_lite.api.http import validation
 from nova_lite.api.image.listing import MEMBER_STATUSES
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
 from nova_lite.base import exceptions
@@ -58,7 +59,7 @@ def tags(value: Any) -> list[str]:
     if not isinstance(value, list):
         raise exceptions.ValidationError(detail="Invalid value for tags: it must be a list.")
     for tag in value:
-        if not isinstance(tag, str) or not 1 <= len(tag) <= 255 or not tag.isprintable():
+        if not isinstance(tag, str) or not 1 <= len(tag) <= 255 or not validation.is_shown(tag):
             raise exceptions.ValidationError(detail="A tag is a text of 1 to 255 printable characters.")
     unique = list(dict.fromkeys(value))
     if len(unique) > MAX_TAGS:

@@ -26,12 +26,15 @@ _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
     exceptions.NoSuchPort: ("PortNotFound", 404),
     exceptions.RouterGatewayInUseByFloatingIp: ("RouterExternalGatewayInUseByFloatingIp", 409),
     exceptions.RouterInterfaceInUseByFloatingIp: ("RouterInterfaceInUseByFloatingIP", 409),
-    exceptions.RouterPort: ("L3PortInUse", 409),
+    exceptions.RbacObjectNotFound: ("RbacPolicyInitError", 400),
+    exceptions.RbacPolicyExists: ("DuplicateRbacPolicy", 409),
+    exceptions.RouterPort: ("ServicePortInUse", 409),
     exceptions.SecurityGroupExists: ("SecurityGroupConflict", 409),
     exceptions.SecurityGroupFixed: ("SecurityGroupCannotUpdateDefault", 409),
     exceptions.SecurityGroupInUse: ("SecurityGroupInUse", 409),
     exceptions.SecurityGroupRuleExists: ("SecurityGroupRuleExists", 409),
-    exceptions.SecurityGroupRuleInvalid: ("SecurityGroupRuleInvalid", 400),
+    exceptions.SecurityGroupRuleInvalid: ("BadRequest", 400),
+    exceptions.SubnetPoolInvalid: ("BadRequest", 400),
     exceptions.ValidationError: ("HTTPBadRequest", 400),
 }
 
@@ -39,7 +42,8 @@ _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
 def name_and_status(error: exceptions.NovaLiteException) -> tuple[str, int]:
     """Return name and status. The class of a remote error is a subclass that oslo.messaging derives from ours."""
     kind = next(base for base in type(error).__mro__ if getattr(exceptions, base.__name__, None) is base)
-    return _NAMES.get(kind, (kind.__name__, error.code))
+    name, code = _NAMES.get(kind, (kind.__name__, error.code))
+    return str(error.kwargs.get("neutron_type") or name), code
 
 
 def response(kind: str, code: int, message: str) -> webob.Response:

@@ -169,9 +169,8 @@ class NetworkResource(Resource):
             req.authorize(policies.NETWORK_UPDATE_SHARED)
             changes["shared"] = True
         elif "shared" in fields and is_shared and not requests.flag(fields, "shared"):
-            raise exceptions.ValidationError(
-                detail="shared cannot be changed. Delete the RBAC policies that share the network, if there are any."
-            )
+            req.authorize(policies.NETWORK_UPDATE_SHARED)
+            changes["shared"] = False
         if fields.get("port_security_enabled") is not None:
             changes["port_security_enabled"] = requests.flag(fields, "port_security_enabled")
             req.authorize(policies.NETWORK_UPDATE_SECURITY)

@@ -40,7 +40,7 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "is_default": (False,),
     "vlan_transparent": (False,),
     "ha": (False,),
-    "distributed": (False, True),
+    "distributed": (False,),
     "flavor_id": (),
     "service_type_id": (),
     "service_types": ([],),
@@ -53,6 +53,7 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
 #: Reasons to refuse other values.
 _WHY = {
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
+    "distributed": "Each host is the router of its own guests, whatever the request says: leave it out",
     "stateful": "Security groups of this cloud are always stateful",
 }
 
@@ -113,7 +114,7 @@ def text(fields: dict[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) > 255 or not value.isprintable():
+    if not isinstance(value, str) or len(value) > 255 or not validation.is_shown(value):
         raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. It must be a text of at most 255 printable characters."
         )
@@ -167,7 +168,7 @@ def tags(fields: dict[str, Any], required: bool = False) -> list[str]:
 
 
 def a_tag(tag: Any) -> str:
-    if not isinstance(tag, str) or not 0 < len(tag) <= _MAX_TAG or not tag.isprintable() or "," in tag:
+    if not isinstance(tag, str) or not 0 < len(tag) <= _MAX_TAG or not validation.is_shown(tag) or "," in tag:
         raise exceptions.ValidationError(
             detail=f"Invalid input for tags. A tag is a text of 1 to {_MAX_TAG} printable characters without commas."
         )

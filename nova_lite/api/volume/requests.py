@@ -50,7 +50,7 @@ def text(fields: dict[str, Any], *names: str) -> str | None:
         value = fields.get(name)
         if value is None:
             continue
-        if not isinstance(value, str) or len(value) > 255 or not value.isprintable():
+        if not isinstance(value, str) or len(value) > 255 or not validation.is_shown(value):
             raise exceptions.ValidationError(detail=f"{name} must be a text of at most 255 printable characters.")
         return value.strip()
     return None

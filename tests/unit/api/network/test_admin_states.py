@@ -29,4 +29,4 @@ def test_interface_of_a_router_is_not_turned_off(api: Api) -> None:
     router = api.make("/routers", "router")["id"]
     added = api("PUT", f"/routers/{router}/add_router_interface", {"subnet_id": network["id"]}).json
     body = {"port": {"admin_state_up": False}}
-    api.refused("PUT", f"/ports/{added['port_id']}", body, 409, "L3PortInUse", "cannot be changed directly")
+    api.refused("PUT", f"/ports/{added['port_id']}", body, 409, "ServicePortInUse", "cannot be changed directly")

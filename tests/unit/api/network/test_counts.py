@@ -118,9 +118,14 @@ def test_rule_with_an_invalid_port_or_group_is_refused_in_neutrons_words(api: Ap
     rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp"}
     for values, status, kind, text in (
         ({"port_range_min": -16, "port_range_max": 80}, 400, "HTTPBadRequest", "Invalid value for port -16"),
-        ({"port_range_max": 6}, 400, "SecurityGroupRuleInvalid", "port_range_min must be <= port_range_max"),
+        ({"port_range_max": 6}, 400, "SecurityGroupInvalidPortRange", "port_range_min must be <= port_range_max"),
         ({"remote_group_id": "no_id"}, 404, "SecurityGroupNotFound", "no_id"),
-        ({"remote_ip_prefix": "2001:db8::/64"}, 400, "SecurityGroupRuleInvalid", "Conflicting value ethertype IPv4"),
+        (
+            {"remote_ip_prefix": "2001:db8::/64"},
+            400,
+            "SecurityGroupRuleParameterConflict",
+            "Conflicting value ethertype IPv4",
+        ),
     ):
         body = {"security_group_rule": rule | values}
         api.refused("POST", "/security-group-rules", body, status, kind, text)

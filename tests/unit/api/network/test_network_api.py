@@ -250,6 +250,16 @@ def test_unsupported_port_is_refused(api: Api, values: dict[str, Any], status: i
     api.refused("POST", "/ports", {"port": {"network_id": api.shared.id, **values}}, status, kind, text)
 
 
+@pytest.mark.parametrize(
+    "name", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u200fone", "\U0001f468\u200d\U0001f469"]
+)
+def test_name_takes_joiners_and_marks_of_direction(api: Api, name: str) -> None:
+    assert api.port(name=name)["name"] == name
+    assert api.make("/networks", "network", name=name, tags=[name])["tags"] == [name]
+    body = {"network": {"name": "a\x07b"}}
+    api.refused("POST", "/networks", body, 400, "HTTPBadRequest", "printable characters")
+
+
 def test_ports_are_limited_by_the_quota(api: Api) -> None:
     for _ in range(4):
         api.port()
@@ -273,19 +283,23 @@ def test_security_groups_and_rules(api: Api) -> None:
     api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "already exists")
     for prefix in ("fe80::%lo/64", "fe80::1%lo"):
         zone = {"security_group_rule": {**fields, "ethertype": "IPv6", "remote_ip_prefix": prefix}}
-        api.refused("POST", "/security-group-rules", zone, 400, "SecurityGroupRuleInvalid", "has a zone")
+        api.refused("POST", "/security-group-rules", zone, 400, "InvalidCIDR", "has a zone")
     for protocol, kind, text in (
-        ("nonsense", "SecurityGroupRuleInvalid", "Invalid IP protocol"),
-        (256, "SecurityGroupRuleInvalid", "a number from 0 to 255"),
+        ("nonsense", "SecurityGroupRuleInvalidProtocol", "Invalid IP protocol"),
+        (256, "SecurityGroupRuleInvalidProtocol", "a number from 0 to 255"),
         (True, "HTTPBadRequest", "a name or a number"),
-        ("icmpv6", "SecurityGroupRuleInvalid", "Invalid ethertype IPv4"),
+        ("icmpv6", "SecurityGroupEthertypeConflictWithProtocol", "Invalid ethertype IPv4"),
     ):
         unknown = {"security_group_rule": {**fields, "protocol": protocol}}
         api.refused("POST", "/security-group-rules", unknown, 400, kind, text)
     ports = {"security_group_rule": {**fields, "protocol": None, "port_range_min": 1, "port_range_max": 1}}
-    api.refused("POST", "/security-group-rules", ports, 400, "SecurityGroupRuleInvalid", "such as tcp or udp")
+    api.refused(
+        "POST", "/security-group-rules", ports, 400, "SecurityGroupProtocolRequiredWithPorts", "such as tcp or udp"
+    )
     ports = {"security_group_rule": {**fields, "protocol": "gre", "port_range_min": 1, "port_range_max": 1}}
-    api.refused("POST", "/security-group-rules", ports, 400, "SecurityGroupRuleInvalid", "only supported for TCP")
+    api.refused(
+        "POST", "/security-group-rules", ports, 400, "SecurityGroupInvalidProtocolForPort", "only supported for TCP"
+    )
     for protocol, shown in ((112, "112"), ("IP", None), ("SCTP", "sctp"), ("hopopt", "hopopt")):
         added = api.make("/security-group-rules", "security_group_rule", **{**fields, "protocol": protocol})
         assert added["protocol"] == shown
@@ -304,7 +318,7 @@ def test_security_groups_and_rules(api: Api) -> None:
     assert api("DELETE", f"/ports/{port['id']}").status_code == 204
     assert api("DELETE", f"/security-groups/{made['id']}").status_code == 204
     default = api.get("/security-groups?name=default")["security_groups"][0]["id"]
-    api.refused("DELETE", f"/security-groups/{default}", None, 409, "SecurityGroupCannotUpdateDefault", "default")
+    api.refused("DELETE", f"/security-groups/{default}", None, 409, "SecurityGroupCannotRemoveDefault", "default")
     same = {"security_group": {"name": "default"}}
     api.refused("POST", "/security-groups", same, 409, "SecurityGroupConflict", "already exists")
 

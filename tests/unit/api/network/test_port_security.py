@@ -130,7 +130,7 @@ def test_interface_of_a_router_keeps_its_security(api: Api) -> None:
     router = api.make("/routers", "router")
     made = api("PUT", f"/routers/{router['id']}/add_router_interface", {"subnet_id": network_id}).json
     for values in ({"allowed_address_pairs": [PAIR]}, {"port_security_enabled": False}):
-        api.refused("PUT", f"/ports/{made['port_id']}", {"port": values}, 409, "L3PortInUse", made["port_id"])
+        api.refused("PUT", f"/ports/{made['port_id']}", {"port": values}, 409, "ServicePortInUse", made["port_id"])
 
 
 def told(db: Database) -> PortFilters:

@@ -108,6 +108,7 @@ def test_router_is_made_changed_and_deleted(api: Api) -> None:
         ({"external_gateway_info": {"network_id": NOBODY, "x": 1}}, "not 'x'"),
         ({"admin_state_up": "down"}, "use true or false"),
         ({"ha": True}, "the loss of one"),
+        ({"distributed": True}, "leave it out"),
         ({"routes": [{"destination": "10.9.0.0/24"}]}, "destination and nexthop"),
         ({"flavour": "x"}, "Unrecognized"),
         ({"name": 1}, "a text"),
@@ -189,10 +190,10 @@ def test_address_of_the_gateway_belongs_to_the_owner_of_the_network(api: Api) ->
 def test_port_of_an_interface_changes_only_with_its_router(api: Api, cloud: Cloud) -> None:
     port_id = cloud.connect(subnet_id=cloud.subnet()["id"])["port_id"]
     path = f"/ports/{port_id}"
-    api.refused("DELETE", path, None, 409, "L3PortInUse", "network:router_interface")
+    api.refused("DELETE", path, None, 409, "ServicePortInUse", "network:router_interface")
     moved = {"port": {"fixed_ips": [{"ip_address": "10.64.0.77"}]}}
-    api.refused("PUT", path, moved, 409, "L3PortInUse", "network:router_interface")
-    api.refused("PUT", path, {"port": {"security_groups": []}}, 409, "L3PortInUse", "network:router_interface")
+    api.refused("PUT", path, moved, 409, "ServicePortInUse", "network:router_interface")
+    api.refused("PUT", path, {"port": {"security_groups": []}}, 409, "ServicePortInUse", "network:router_interface")
     assert api("PUT", path, {"port": {"name": "mine"}}).json["port"]["name"] == "mine"
 
 

@@ -78,7 +78,7 @@ def test_network_shows_both_subnets_and_no_segment(api: Api, cloud: Cloud) -> No
     of_segment = {"subnet": {"network_id": ids[1], "cidr": "10.64.3.0/24"}}
     api.refused("POST", "/subnets", of_segment, 404, "NetworkNotFound", ids[1], ADMIN)
     policy = {"object_type": "network", "object_id": ids[1], "action": "access_as_shared", "target_tenant": "x"}
-    api.refused("POST", "/rbac-policies", {"rbac_policy": policy}, 400, "RbacObjectNotFound", ids[1], ADMIN)
+    api.refused("POST", "/rbac-policies", {"rbac_policy": policy}, 400, "RbacPolicyInitError", ids[1], ADMIN)
 
 
 def test_second_subnet_is_changed_tagged_and_deleted(api: Api, cloud: Cloud) -> None:

@@ -65,7 +65,7 @@ def test_rule_of_an_address_group_reaches_hosts_as_rules_of_its_prefixes(api: Ap
     again = {"security_group_rule": body | {"remote_address_group_id": made["id"]}}
     api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "")
     two = {"security_group_rule": again["security_group_rule"] | {"remote_ip_prefix": "10.0.0.0/8"}}
-    api.refused("POST", "/security-group-rules", two, 400, "SecurityGroupRuleInvalid", "Only one of")
+    api.refused("POST", "/security-group-rules", two, 400, "SecurityGroupMultipleRemoteEntites", "Only one of")
     foreign = {"security_group_rule": body | {"remote_address_group_id": NOBODY}}
     api.refused("POST", "/security-group-rules", foreign, 404, "AddressGroupNotFound", NOBODY)
 
@@ -141,9 +141,25 @@ def test_network_is_shared_with_everybody_by_an_admin(api: Api) -> None:
     values = {"object_type": "network", "object_id": network, "action": "access_as_shared", "target_tenant": "*"}
     everybody = {"rbac_policy": values}
     api.refused("POST", "/rbac-policies", everybody, 403, "PolicyNotAuthorized", "create_rbac_policy:target_tenant")
-    api.refused("POST", "/rbac-policies", everybody, 409, "RbacPolicyExists", network, ADMIN)
+    api.refused("POST", "/rbac-policies", everybody, 409, "DuplicateRbacPolicy", network, ADMIN)
     assert api("DELETE", f"/networks/{network}").status_code == 204
     assert api.get("/rbac-policies", ADMIN) == {"rbac_policies": []}
+
+
+def test_shared_network_is_kept_to_its_project_again(api: Api) -> None:
+    own, of_all = api.make("/networks", "network")["id"], api.make("/networks", "network", ADMIN, shared=True)["id"]
+    assert api("PUT", f"/networks/{own}", {"network": {"shared": True}}, ADMIN).status_code == 200
+    for network, cidr in ((own, "10.64.3.0/24"), (of_all, "10.64.4.0/24")):
+        path, alone = f"/networks/{network}", {"network": {"shared": False}}
+        api.make("/subnets", "subnet", ADMIN, network_id=network, ip_version=4, cidr=cidr)
+        theirs = api.make("/ports", "port", STRANGER, network_id=network)
+        api.refused("PUT", path, alone, 409, "RbacPolicyInUse", network, ADMIN)
+        assert api("DELETE", f"/ports/{theirs['id']}", token=STRANGER).status_code == 204
+        assert api("PUT", path, alone, ADMIN).json["network"]["shared"] is False
+        api.refused("GET", path, None, 404, "NetworkNotFound", network, STRANGER)
+        shown = api.get(path)["network"]
+        assert (shown["project_id"], shown["shared"]) == ("demo", False)
+    assert api.get("/rbac-policies?object_type=network", ADMIN) == {"rbac_policies": []}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +209,7 @@ def test_invalid_policy_is_refused(api: Api, values: dict[str, Any], status: int
     refused = api("POST", "/rbac-policies", {"rbac_policy": body | values})
     assert refused.status_code == status and text in refused.text
     body = {"rbac_policy": body}
-    api.refused("POST", "/rbac-policies", body, 400, "RbacObjectNotFound", network, STRANGER)
+    api.refused("POST", "/rbac-policies", body, 400, "RbacPolicyInitError", network, STRANGER)
 
 
 def test_project_has_a_limited_number_of_groups_and_scopes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,15 +82,15 @@ def test_subnets_get_free_prefixes_of_the_pool(api: Api) -> None:
 @pytest.mark.parametrize(
     ("values", "status", "kind", "text"),
     [
-        ({"prefixlen": 23}, 400, "SubnetPoolInvalid", "prefix length 23, minimum allowed prefix is 24"),
-        ({"prefixlen": 29}, 400, "SubnetPoolInvalid", "prefix length 29, maximum allowed prefix is 28"),
-        ({"cidr": "10.64.0.0/20"}, 400, "SubnetPoolInvalid", "minimum allowed prefix is 24"),
+        ({"prefixlen": 23}, 400, "MinPrefixSubnetAllocationError", "prefix length 23, minimum allowed prefix is 24"),
+        ({"prefixlen": 29}, 400, "MaxPrefixSubnetAllocationError", "prefix length 29, maximum allowed prefix is 28"),
+        ({"cidr": "10.64.0.0/20"}, 400, "MinPrefixSubnetAllocationError", "minimum allowed prefix is 24"),
         ({"cidr": "10.65.0.0/24"}, 400, "SubnetAllocationError", "10.65.0.0/24 is not available"),
         ({"cidr": "10.64.0.0/24", "prefixlen": 24}, 400, "HTTPBadRequest", "needs a subnetpool_id, and no cidr"),
         ({"cidr": "rubbish"}, 400, "InvalidInput", "not an IPv4 network"),
         ({"use_default_subnetpool": True}, 400, "HTTPBadRequest", "cannot both be specified"),
         ({"subnetpool_id": NOBODY}, 404, "SubnetPoolNotFound", NOBODY),
-        ({"subnetpool_id": None, "use_default_subnetpool": True}, 400, "SubnetPoolInvalid", "No default subnetpool"),
+        ({"subnetpool_id": None, "use_default_subnetpool": True}, 400, "BadRequest", "No default subnetpool"),
     ],
 )
 def test_unsuitable_prefix_is_refused(api: Api, values: dict[str, Any], status: int, kind: str, text: str) -> None:
@@ -126,11 +126,15 @@ def test_default_pool_gives_a_prefix(api: Api) -> None:
     ("values", "kind", "text"),
     [
         ({}, "HTTPBadRequest", "Required attribute 'prefixes'"),
-        ({"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, "SubnetPoolInvalid", "Cannot mix IPv4 and IPv6"),
+        ({"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, "PrefixVersionMismatch", "Cannot mix IPv4 and IPv6"),
         ({"prefixes": ["10.0.0.0/33"]}, "HTTPBadRequest", "not a valid IP subnet"),
-        ({"prefixes": ["10.0.0.0/8"], "min_prefixlen": 25, "max_prefixlen": 24}, "SubnetPoolInvalid", "min_prefixlen"),
-        ({"prefixes": ["10.0.0.0/8"], "max_prefixlen": 33}, "SubnetPoolInvalid", "ip_version_max=32"),
-        ({"prefixes": ["10.0.0.0/8"], "default_prefixlen": 4}, "SubnetPoolInvalid", "default_prefixlen=4"),
+        (
+            {"prefixes": ["10.0.0.0/8"], "min_prefixlen": 25, "max_prefixlen": 24},
+            "IllegalSubnetPoolPrefixBounds",
+            "min_prefixlen",
+        ),
+        ({"prefixes": ["10.0.0.0/8"], "max_prefixlen": 33}, "IllegalSubnetPoolPrefixBounds", "ip_version_max=32"),
+        ({"prefixes": ["10.0.0.0/8"], "default_prefixlen": 4}, "IllegalSubnetPoolPrefixBounds", "default_prefixlen=4"),
         ({"prefixes": ["10.0.0.0/8"], "min_prefixlen": "x"}, "HTTPBadRequest", "from 0 to 128"),
     ],
 )
@@ -142,11 +146,20 @@ def test_prefixes_of_a_pool_grow_and_lose_what_is_unused(api: Api) -> None:
     url = f"/subnetpools/{pool(api, '10.64.0.0/24', default_prefixlen=24)['id']}"
     subnet(api, url.rpartition("/")[2])
     shrunk = {"subnetpool": {"prefixes": ["10.64.0.0/25"]}}
-    api.refused("PUT", url, shrunk, 400, "SubnetPoolInvalid", "must be a subset of the new prefixes")
+    api.refused("PUT", url, shrunk, 400, "IllegalSubnetPoolPrefixUpdate", "must be a subset of the new prefixes")
     added = api("PUT", f"{url}/add_prefixes", {"prefixes": ["10.64.1.0/24", "10.70.0.0/16"]})
     assert (added.status_code, added.json) == (200, {"prefixes": ["10.64.0.0/23", "10.70.0.0/16"]})
-    api.refused("PUT", f"{url}/remove_prefixes", {"prefixes": ["10.64.0.0/25"]}, 400, "SubnetPoolInvalid", "subnet")
-    api.refused("PUT", f"{url}/remove_prefixes", {"prefixes": ["10.9.0.0/25"]}, 400, "SubnetPoolInvalid", "not within")
+    api.refused(
+        "PUT", f"{url}/remove_prefixes", {"prefixes": ["10.64.0.0/25"]}, 400, "IllegalSubnetPoolPrefixUpdate", "subnet"
+    )
+    api.refused(
+        "PUT",
+        f"{url}/remove_prefixes",
+        {"prefixes": ["10.9.0.0/25"]},
+        400,
+        "IllegalSubnetPoolPrefixUpdate",
+        "not within",
+    )
     removed = api("PUT", f"{url}/remove_prefixes", {"prefixes": ["10.70.0.0/16", "10.64.1.128/25"]})
     assert removed.json == {"prefixes": ["10.64.0.0/24", "10.64.1.0/25"]}
     api.refused("PUT", f"{url}/add_prefixes", {}, 400, "HTTPBadRequest", "prefixes")
@@ -184,7 +197,9 @@ def test_pools_of_a_scope_do_not_overlap(api: Api) -> None:
     body = {"subnetpool": {"prefixes": ["10.64.0.128/25"], "address_scope_id": scope["id"]}}
     api.refused("POST", "/subnetpools", body, 409, "AddressScopePrefixConflict", "unique prefixes")
     body["subnetpool"]["prefixes"] = ["2001:db8::/48"]
-    api.refused("POST", "/subnetpools", body, 400, "SubnetPoolInvalid", "ip_version is not 4")
+    api.refused(
+        "POST", "/subnetpools", body, 400, "IllegalSubnetPoolIpVersionAssociationToAddressScope", "ip_version is not 4"
+    )
     api.refused("POST", "/subnetpools", body, 404, "AddressScopeNotFound", scope["id"], STRANGER)
     api.refused("DELETE", f"/address-scopes/{scope['id']}", None, 409, "AddressScopeInUse", "in use")
     assert api("PUT", f"/subnetpools/{made['id']}", {"subnetpool": {"address_scope_id": None}}).status_code == 200
@@ -244,8 +259,10 @@ def test_project_of_the_scope_alone_changes_prefixes_of_a_pool_in_it(api: Api) -
     path, more = f"/subnetpools/{mine['id']}", ["10.64.0.0/16", "10.66.0.0/16"]
     for changes in ({"prefixes": more}, {"address_scope_id": None}):
         refused_change = {"subnetpool": changes}
-        api.refused("PUT", path, refused_change, 400, "SubnetPoolInvalid", "which alone may change its prefixes")
-    api.refused("PUT", f"{path}/add_prefixes", {"prefixes": more}, 400, "SubnetPoolInvalid", "which alone may change")
+        api.refused("PUT", path, refused_change, 400, "IllegalSubnetPoolUpdate", "which alone may change its prefixes")
+    api.refused(
+        "PUT", f"{path}/add_prefixes", {"prefixes": more}, 400, "IllegalSubnetPoolUpdate", "which alone may change"
+    )
     assert api("PUT", path, {"subnetpool": {"name": "new", "prefixes": mine["prefixes"]}}).status_code == 200
     assert api("PUT", path, {"subnetpool": {"prefixes": more}}, ADMIN).json["subnetpool"]["prefixes"] == more
 
@@ -276,13 +293,11 @@ def test_prefixes_of_a_scope_are_compared_in_one_pass(api: Api, monkeypatch: pyt
 def test_pool_gets_no_more_prefixes_than_a_new_one_may_have(api: Api) -> None:
     made = pool(api, *apart(900))
     url = f"/subnetpools/{made['id']}"
-    api.refused(
-        "PUT", f"{url}/add_prefixes", {"prefixes": apart(900, "10.66.0.0")}, 400, "SubnetPoolInvalid", "at most 1000"
-    )
+    api.refused("PUT", f"{url}/add_prefixes", {"prefixes": apart(900, "10.66.0.0")}, 400, "BadRequest", "at most 1000")
     assert api("PUT", f"{url}/add_prefixes", {"prefixes": apart(100, "10.66.0.0")}).status_code == 200
     whole = pool(api, "2001:db8::/32")
     gone = {"prefixes": [f"2001:db8:{item:x}::1/128" for item in range(0, 100, 2)]}
-    api.refused("PUT", f"/subnetpools/{whole['id']}/remove_prefixes", gone, 400, "SubnetPoolInvalid", "at most 1000")
+    api.refused("PUT", f"/subnetpools/{whole['id']}/remove_prefixes", gone, 400, "BadRequest", "at most 1000")
 
 
 def test_prefixes_without_subnets_are_removed(api: Api) -> None:
@@ -291,7 +306,9 @@ def test_prefixes_without_subnets_are_removed(api: Api) -> None:
         subnet(api, made["id"], cidr=cidr)
     url = f"/subnetpools/{made['id']}/remove_prefixes"
     for prefix in ("10.64.0.0/21", "10.64.9.128/25", "10.64.9.0/24", "10.64.0.0/16"):
-        api.refused("PUT", url, {"prefixes": [prefix]}, 400, "SubnetPoolInvalid", "has addresses of subnet 10.64.")
+        api.refused(
+            "PUT", url, {"prefixes": [prefix]}, 400, "IllegalSubnetPoolPrefixUpdate", "has addresses of subnet 10.64."
+        )
     left = api("PUT", url, {"prefixes": ["10.64.128.0/17", "10.64.8.0/24", "10.64.10.0/23"]})
     assert left.status_code == 200, left.text
     assert "10.64.9.0/24" in left.json["prefixes"] and "10.64.128.0/17" not in left.json["prefixes"]
@@ -335,13 +352,15 @@ def test_pool_of_ipv6_gives_prefixes(api: Api) -> None:
     assert (second["cidr"], second["gateway_ip"]) == ("fd00:1:0:7::/64", "fd00:1:0:7::1")
     refused(api, v6, 409, "SubnetPoolQuotaExceeded", "quota")
     assert api("PUT", f"/subnetpools/{six['id']}", {"subnetpool": {"default_quota": None}}).status_code == 200
-    refused(api, {**v6, "prefixlen": 48}, 400, "SubnetPoolInvalid", "minimum allowed prefix is 64")
+    refused(api, {**v6, "prefixlen": 48}, 400, "MinPrefixSubnetAllocationError", "minimum allowed prefix is 64")
     refused(api, {**v6, "cidr": "fd00:2::/64"}, 400, "SubnetAllocationError", "not available")
-    refused(api, {**v6, "ip_version": 4}, 400, "SubnetPoolInvalid", "has IPv6 prefixes, not IPv4")
-    refused(api, {"ip_version": 6, "use_default_subnetpool": True}, 400, "SubnetPoolInvalid", "found for IPv6")
+    refused(api, {**v6, "ip_version": 4}, 400, "BadRequest", "has IPv6 prefixes, not IPv4")
+    refused(api, {"ip_version": 6, "use_default_subnetpool": True}, 400, "BadRequest", "found for IPv6")
     path = f"/subnetpools/{six['id']}"
     removed = {"prefixes": ["fd00:1:0:7::/64"]}
-    api.refused("PUT", f"{path}/remove_prefixes", removed, 400, "SubnetPoolInvalid", "has addresses of subnet")
+    api.refused(
+        "PUT", f"{path}/remove_prefixes", removed, 400, "IllegalSubnetPoolPrefixUpdate", "has addresses of subnet"
+    )
     api.refused("DELETE", path, None, 400, "SubnetPoolInUse", "existing allocations")
     assert api("DELETE", f"/networks/{network_id}").status_code == 204
     assert api("DELETE", path).status_code == 204

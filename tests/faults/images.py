@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nova_lite import operations
 from nova_lite.base import failpoints
+from nova_lite.base.directory_users import HOSTS
 from nova_lite.db import models
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image import store
@@ -194,7 +195,8 @@ def check(arena: Arena) -> None:
 
     def wrong() -> list[str]:
         rows = dict(arena.db.read(statuses))
-        files = {name for _, _, names in os.walk(path) for name in names}
+        walked = os.walk(path)
+        files = {name for above, _, names in walked if above != os.path.join(path, HOSTS) for name in names}
         halves = {str(file) for file in Path(arena.cloud.path).glob("*/instances/_snapshots/*/*")}
         return sorted({row for row, status in rows.items() if status != "active"} | (files ^ rows.keys()) | halves)
 

@@ -215,6 +215,7 @@ def test_every_path_of_the_page_enforces_a_rule_or_leads_to_an_api(cloud: EveryA
 
     def get(path: str, token: str) -> webob.Response:
         headers = {sessions.MARK: "1", "Cookie": f"nova_lite_session={token}"}
+        headers[sessions.SESSION] = f"{cloud.user.id}/{cloud.project.id}"
         return webob.Request.blank(path, headers=headers).get_response(served)
 
     without = {("page", "GET", path) for path in rights.ROUTES if get(path, cloud.token).status_code != 403}

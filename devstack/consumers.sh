@@ -3,8 +3,8 @@
 #
 #   consumers.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--provider FILE] all|PROGRAM...
 #
-# PROGRAM is ansible, fog, heat, horizon, libcloud, packer, rally or terraform. `all` is each of them, and terraform with
-# --provider only. A table of the results comes last, and the status is 0 if all passed. Results go into
+# PROGRAM is ansible, fog, heat, horizon, libcloud, octavia, packer, rally, skyline or terraform. `all` is each of them, and
+# terraform with --provider only. A table of the results comes last, and the status is 0 if all passed. Results go into
 # benchmarks/results/consumers, and Horizon's screenshots into docs/reference/images. `clients.sh --page` makes a page.
 # Debian packages (packer, ruby-fog-openstack, chromium) are installed as root. Programs in Python are installed into
 # DIRECTORY (by default /opt/nova-lite/consumers) in the versions of devstack/requirements. COMMAND is by default the
@@ -21,7 +21,7 @@ usage() {
     exit 2
 }
 
-ALL=(ansible fog heat horizon libcloud packer rally)
+ALL=(ansible fog heat horizon libcloud octavia packer rally skyline)
 declare -A PACKAGES_OF=([fog]=ruby-fog-openstack [heat]="mariadb-server rabbitmq-server" [horizon]=chromium [packer]=packer)
 
 directory=$PREFIX/consumers command=$TOP/.venv/bin/nova-lite options=() programs=() all=""
@@ -40,7 +40,7 @@ while (($#)); do
         all=1
         shift
         ;;
-    ansible | fog | heat | horizon | libcloud | packer | rally | terraform)
+    ansible | fog | heat | horizon | libcloud | octavia | packer | rally | skyline | terraform)
         programs+=("$1")
         shift
         ;;

@@ -2,15 +2,15 @@
 # Choose the versions of all Python packages that devstack installs, and write them, with the hashes of their files, into
 # devstack/requirements/*.txt: from the *.in beside them and from setup.cfg. Nothing else changes them.
 #
-#   lock.sh [NAME]...      build, stack, compute, controller, tests, openstack, neutron, tempest, fuzz, clients, heat, programs, ansible, rally, horizon;
-#                          without names all
+#   lock.sh [NAME]...      build, stack, compute, controller, tests, openstack, neutron, tempest, fuzz, clients, heat, programs, ansible, rally, horizon,
+#                          octavia, skyline; without names all
 #
 # Versions stay as they are where they still fit; UPGRADE=1 takes the newest.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/python.sh"
 
 names=("$@")
-((${#names[@]})) || names=(build stack compute controller tests openstack neutron tempest fuzz clients heat programs ansible rally horizon)
+((${#names[@]})) || names=(build stack compute controller tests openstack neutron tempest fuzz clients heat programs ansible rally horizon octavia skyline)
 LOG=$(mktemp /tmp/nova-lite-lock.XXXXXX.log)
 tools=$(mktemp -d)
 trap 'remove_tree "$tools"' EXIT

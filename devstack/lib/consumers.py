@@ -2,8 +2,8 @@
 
     consumers.py PROGRAM --directory DIRECTORY --nova-lite COMMAND [--provider FILE]
 
-PROGRAM is ansible, fog, heat, horizon, libcloud, packer, rally or terraform. Exits with an error at the first step that
-fails.
+PROGRAM is ansible, fog, heat, horizon, libcloud, octavia, packer, rally, skyline or terraform. Exits with an error at
+the first step that fails.
 The result is stored in benchmarks/results/consumers, of which clients.py makes a table.
 """
 
@@ -114,6 +114,7 @@ def terraform(job: Job) -> str:
 
 
 HEAT_PORT = 8004
+SKYLINE_PORT = 9999
 
 
 def heat(job: Job) -> str:
@@ -333,6 +334,43 @@ def rally(job: Job) -> str:
     return f"{len(found)} scenarios of identity, servers, networks, volumes and images"
 
 
+# --- Octavia, Skyline
+
+
+def octavia(job: Job) -> str:
+    """Make and delete a pair of amphorae by Octavia's drivers, with disks on hosts and on volumes."""
+    for driver in ("volume_noop_driver", "volume_cinder_driver"):
+        job.run(sys.executable, FILES / "octavia_flow.py", job.cloud.url, job.cloud.password, driver, OS_CLOUD="admin")
+    return "its drivers of compute, images and volumes: a pair of amphorae made and deleted, with and without volumes"
+
+
+def skyline(job: Job) -> str:
+    """List servers, volumes and snapshots by the extension routes of Skyline's API server."""
+    import skyline_apiserver
+
+    settings = {
+        "default": {"database_url": f"sqlite:///{job.directory}/skyline.db", "log_dir": str(job.directory)},
+        "openstack": {
+            "keystone_url": f"{job.cloud.url}/identity/v3/",
+            "system_project": "admin",
+            "system_user_name": "admin",
+            "system_user_password": job.cloud.password,
+        },
+    }
+    file = job.directory / "skyline.yaml"
+    file.touch(0o600)
+    file.write_text(yaml.safe_dump(settings))
+    migrations = Path(skyline_apiserver.__file__).parent / "db/alembic/alembic.ini"
+    variables = {"OS_CONFIG_DIR": str(job.directory)}
+    job.run(BIN / "alembic", "-c", migrations, "upgrade", "head", **variables)
+    address = f"http://127.0.0.1:{SKYLINE_PORT}"
+    server = ["env", f"OS_CONFIG_DIR={job.directory}", BIN / "uvicorn", "skyline_apiserver.main:app"]
+    with daemon(job, "skyline", [*server, "--host", "127.0.0.1", "--port", SKYLINE_PORT]):
+        wait_for_http(f"{address}/docs")
+        job.run(sys.executable, FILES / "skyline_flow.py", address, job.cloud.password)
+    return "servers, volumes, snapshots, ports and services listed by its API server"
+
+
 # --- versions
 
 
@@ -363,8 +401,10 @@ PROGRAMS = {
     "heat": Program(heat, distributions("openstack-heat", "python-heatclient")),
     "horizon": Program(horizon, distributions("horizon", "Django")),
     "libcloud": Program(libcloud, distributions("apache-libcloud")),
+    "octavia": Program(octavia, distributions("octavia")),
     "packer": Program(packer, printed("packer", "packer", "version")),
     "rally": Program(rally, distributions("rally", "rally-openstack")),
+    "skyline": Program(skyline, distributions("skyline-apiserver")),
     "terraform": Program(terraform, printed("terraform", "terraform", "version")),
 }
 

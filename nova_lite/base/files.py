@@ -22,6 +22,15 @@ TEMPORARY = ".new-"
 LOCK = ".lock"
 
 
+def exists(path: str) -> bool:
+    """Check whether a file exists. Unlike `os.path.exists`, raise OSError if this user may not know."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def private_directory(path: str) -> str:
     """Make the directory ``path`` (mode 0700) with its parents, unless it exists. Returns ``path``."""
     os.makedirs(path, mode=0o700, exist_ok=True)

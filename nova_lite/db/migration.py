@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from sqlalchemy import exc
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, files
 from nova_lite.db import engine
 from nova_lite.db.migrations import contracts, versions
 
@@ -237,7 +237,11 @@ def _order() -> Sequence[str]:
 def state(conf: cfg.ConfigOpts) -> Schema | None:
     """Return the state of the database's schema; None without our tables."""
     path = sqlite_path(conf)
-    if path is not None and not os.path.exists(path):
+    try:
+        is_missing = path is not None and not files.exists(path)
+    except OSError as error:
+        raise exceptions.ConfigurationError(reason=f"the database {path}: {error.strerror}") from error
+    if is_missing:
         return None
     database = engine.create_engine(conf)
     try:

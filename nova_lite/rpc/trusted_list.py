@@ -51,7 +51,11 @@ def distrust_host(directory: str, roles: Sequence[str], host: str) -> None:
 
 def read(directory: str) -> list[TrustedKey]:
     path = os.path.join(directory, keys.TRUSTED)
-    return keys.read_trusted(path) if os.path.exists(path) else []
+    try:
+        is_there = files.exists(path)
+    except OSError as error:
+        raise exceptions.ConfigurationError(reason=f"{path}: {error.strerror}") from error
+    return keys.read_trusted(path) if is_there else []
 
 
 @contextlib.contextmanager

@@ -338,3 +338,11 @@ def test_time_of_a_version_is_that_of_its_first_report(db: Database) -> None:
     first = reported("1")
     assert first is not None and reported("1") == first
     assert reported("2") > first
+
+
+def test_networks_in_use_are_of_all_hosts_and_of_the_version(db: Database, conf: cfg.ConfigOpts) -> None:
+    for host, networks in (("h1", ["10.66.0.0/24", "fd00::/64"]), ("h2", []), ("h3", ["10.67.0.0/16"])):
+        inventory = make.inventory(node=host, networks=networks)
+        db.write(hosts.record, conf, make.report(host, inventories=[inventory]))
+    assert [str(item) for item in db.read(compute_nodes.networks_in_use, 4)] == ["10.66.0.0/24", "10.67.0.0/16"]
+    assert [str(item) for item in db.read(compute_nodes.networks_in_use, 6)] == ["fd00::/64"]

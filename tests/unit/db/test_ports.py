@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import models, network_quotas, network_records, networks, ports
+from nova_lite.db import models, network_quotas, network_records, networks, ports, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import NetworkRecord, NetworkRequest, Port
@@ -158,3 +158,16 @@ def test_change_is_checked_against_the_port_as_it_is_locked(
     monkeypatch.setattr(ports, "locked", locked)
     with pytest.raises(exceptions.PortSecurityRequiredForGroups):
         db.write(ports.update, ME, made.id, {"security_groups": ["default"]})
+
+
+def test_admin_gives_a_port_a_group_of_another_project(db: Database, conf: cfg.ConfigOpts) -> None:
+    network = db.write(networks.create, make.network())
+    group = db.write(security_groups.create, conf, OTHER, "lb", None)
+    port = db.write(ports.create, conf, ME, port_on(network.id))
+    changed = db.write(ports.update, ADMIN, port.id, {"security_groups": [group.id]})
+    assert changed.security_groups == [group.id]
+    assert db.read(ports.get, ME, port.id).security_groups == [group.id]
+    with pytest.raises(exceptions.SecurityGroupInUse, match=port.id):
+        db.write(security_groups.delete, OTHER, group.id)
+    db.write(ports.update, ME, port.id, {"security_groups": []})
+    db.write(security_groups.delete, OTHER, group.id)

@@ -16,7 +16,7 @@ refuse_running_guests() {
 
 # host_in FILE: print the name that a configuration file gives to a daemon's host.
 host_in() {
-    sed -n '/^\[DEFAULT\]/,/^\[/s/^host *= *//p' "$1" 2>/dev/null | tail -n 1
+    [ ! -e "$1" ] || sed -n '/^\[DEFAULT\]/,/^\[/s/^host *= *//p' "$1" | tail -n 1
 }
 
 # Print the names that the daemons of this machine have in the cloud.

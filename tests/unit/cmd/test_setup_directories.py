@@ -1,8 +1,10 @@
-"""Purge of a machine's directories: by nova-lite-setup, and by the scripts of the Debian packages."""
+"""Purge of a machine's directories: by nova-lite-setup, by the scripts of the Debian packages, and by devstack."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -82,7 +84,7 @@ def here(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "machine")
 
 
-@pytest.fixture(params=["setup", "packages"])
+@pytest.fixture(params=["setup", "packages", "devstack"])
 def purge(request: pytest.FixtureRequest, here: Machine, monkeypatch: pytest.MonkeyPatch) -> Purge:
     """Return a function that purges the state directory. It returns the lines about what stays."""
     monkeypatch.setattr(machine, "CONFIGURATION", here.configuration)
@@ -96,11 +98,18 @@ def purge(request: pytest.FixtureRequest, here: Machine, monkeypatch: pytest.Mon
         """Purge as the packages do: each its own directories, and at last all that is there."""
         lines = ("instances volumes fences boots guard", "images backups identity conductor", "")
         script = postrm.below(postrm.shared() + "\n".join(f"purge_state {line}" for line in lines), here.path)
-        done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=False)
+        return said_by("sh", "-euc", script)
+
+    def by_devstack() -> str:
+        script = postrm.below(f"{postrm.shared()}\npurge_state", here.path)
+        return said_by("bash", "-euo", "pipefail", "-c", script)
+
+    def said_by(*command: str) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return "\n".join(dict.fromkeys(done.stderr.splitlines()))
 
-    return by_setup if request.param == "setup" else by_packages
+    return {"setup": by_setup, "packages": by_packages, "devstack": by_devstack}[request.param]
 
 
 def test_purge_of_a_machine_alone_leaves_nothing(here: Machine, purge: Purge) -> None:
@@ -108,11 +117,18 @@ def test_purge_of_a_machine_alone_leaves_nothing(here: Machine, purge: Purge) ->
     assert not here.state.exists()
 
 
+def test_purge_that_is_repeated_finds_nothing(here: Machine, purge: Purge) -> None:
+    purge()
+    shutil.rmtree(here.configuration)
+    assert purge() == ""
+
+
 def test_purge_removes_disks_of_this_host_alone_from_a_directory_of_two_hosts(here: Machine, purge: Purge) -> None:
     """No mount tells: this machine serves the directory to the other host."""
     here.add_guest("h2", THEIRS)
     second = here.add_guest("h2", MINE, beside=True)
-    their_files = {path: text for path, text in here.content(here.instances).items() if "h2" in path or THEIRS in path}
+    found = here.content(here.instances).items()
+    their_files = {path: text for path, text in found if re.search(rf"h2|{THEIRS}", path.removeprefix(str(here.path)))}
     their_files |= here.content(second) | here.content(here.instances / "_base")
     said = purge()
     assert here.content(here.instances) == their_files

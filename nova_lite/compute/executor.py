@@ -7,14 +7,17 @@ import logging
 import traceback
 from collections.abc import Callable
 
+import msgspec
+
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.fencing import ActionResult
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import HANDLERS, Handler
+from nova_lite.compute.operations import HANDLERS, PLACES_DEVICES, Handler
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.objects import ActionCommand
+from nova_lite.objects.guest_device import DEVICES
 from nova_lite.operations import HostStep
 from nova_lite.operations.states import GUEST_OFF
 
@@ -97,6 +100,11 @@ class CommandExecutor:
             if refusal is not None:
                 raise refusal
             data = handler_of(step)(self._host, command)
+            if (
+                step.wire_method in PLACES_DEVICES
+                and (devices := self._host.guest_devices(command.instance)) is not None
+            ):
+                data = {**(data or {}), DEVICES: msgspec.to_builtins(devices)}
             return ActionResult(power_state=self._host.power_state(uuid), answer=data)
         except Stopping:
             raise  # nothing is decided; the command comes again

@@ -20,7 +20,16 @@ from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionCommand, BlockDevice, EncryptedDisk, Instance, VolumeKey, VolumeSource, block_device
+from nova_lite.objects import (
+    ActionCommand,
+    BlockDevice,
+    EncryptedDisk,
+    GuestDevices,
+    Instance,
+    VolumeKey,
+    VolumeSource,
+    block_device,
+)
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating, SharingDisks
 from nova_lite.volume.driver import VolumeBackend
@@ -123,6 +132,15 @@ class LocalHost:
     def power_state(self, instance_uuid: str) -> int | None:
         info = self.domain(instance_uuid)
         return None if info is None else int(info.power_state)
+
+    def guest_devices(self, instance: Instance) -> GuestDevices | None:
+        """Return the places of its interfaces, and of its disks with a tag; None if they are unknown."""
+        try:
+            found = self.driver.guest_devices(instance.uuid)
+        except exceptions.VirtDriverError as error:
+            LOG.warning("Instance %s: the places of its devices are unknown: %s", instance.uuid, error)
+            return None
+        return None if found is None else block_device.without_untagged(found, instance.flavor, instance.block_devices)
 
     def is_complete(self, info: DomainInfo) -> bool:
         """Check whether this domain is a complete build. The caller holds the instance's lock.

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
@@ -143,12 +141,9 @@ def load_of(readings: list[Reading]) -> HostLoad:
         if until <= since:
             continue
         load = _load_of_server(oldest, newest, until - since, busy_of_a_byte)
-        part = _part_of(load, (until - since) / seconds)
-        if uuid in last.servers:
+        known = known.plus(_part_of(load, (until - since) / seconds, len(having) / len(readings)))
+        if uuid in last.servers:  # The host has no load of a server that has left.
             servers[uuid] = load
-        else:  # The host has no load of a server that has left.
-            part = msgspec.structs.replace(part, memory=load.memory * len(having) / len(readings))
-        known = known.plus(part)
     return HostLoad(seconds=seconds, capacity=capacity, other=used.plus(known, -1), servers=servers)
 
 
@@ -169,6 +164,8 @@ def _load_of_server(oldest: GuestStatistics, newest: GuestStatistics, seconds: f
     )
 
 
-def _part_of(load: Load, share: float) -> Load:
-    """Return what a server used in a mean over a longer time. Memory is no rate."""
-    return Load(cpu=load.cpu * share, memory=load.memory, disk=load.disk * share, network=load.network * share)
+def _part_of(load: Load, share: float, present: float) -> Load:
+    """Return what a server used in a mean over a longer time. Memory is no rate: it counts by the readings with it."""
+    return Load(
+        cpu=load.cpu * share, memory=load.memory * present, disk=load.disk * share, network=load.network * share
+    )

@@ -169,6 +169,17 @@ OPTS = [
             "are recreated (hard reboot, resize, rebuild)."
         ),
     ),
+    cfg.IntOpt(
+        "num_pcie_ports",
+        default=12,
+        min=0,
+        max=28,
+        help=(
+            "Further disks and interfaces that a running guest of a q35 machine can take. Nova counts all ports. 0: "
+            "libvirt decides, which leaves one. Existing guests get the ports when they are recreated (hard reboot, "
+            "resize, rebuild)."
+        ),
+    ),
     cfg.FloatOpt(
         "kvm_probe_timeout",
         default=2.0,

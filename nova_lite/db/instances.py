@@ -24,6 +24,7 @@ from nova_lite.objects import (
     BlockDevice,
     ExpectedDomain,
     Flavor,
+    GuestDevices,
     HostedInstance,
     Instance,
     InstanceFault,
@@ -125,6 +126,7 @@ def _bare(values: Sequence[Any]) -> Instance:
     named["flavor"] = msgspec.convert(named["flavor"], Flavor)
     named["block_devices"] = msgspec.convert(named["block_devices"] or [], list[BlockDevice])
     named["numa"] = msgspec.convert(named["numa"], InstanceNUMATopology | None)
+    named["guest_devices"] = msgspec.convert(named["guest_devices"], GuestDevices | None)
     named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], InstanceFault)
     return Instance(**named)
 

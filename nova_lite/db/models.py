@@ -415,7 +415,8 @@ class Instance(Numbered, Changed, Base):
     ``network_call_until``: a call to the network service may take effect until then. ``generation``: of the guest at
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
-    (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``network_info``: interfaces
+    (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``guest_devices``: places of its devices
+    (`nova_lite.objects.GuestDevices`). ``network_info``: interfaces
     (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: where the disks of
     an evacuated server may be (`nova_lite.db.host_storage`). ``site_role``: of a replicated server
     (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
@@ -486,6 +487,7 @@ class Instance(Numbered, Changed, Base):
     block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    guest_devices: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     site_role: Mapped[str | None] = mapped_column(sa.String(16))
     shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
     network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)

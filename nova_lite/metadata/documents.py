@@ -17,7 +17,7 @@ import msgspec
 
 from nova_lite.base import ip
 from nova_lite.metadata.vendordata import VendorData
-from nova_lite.objects import VIF, FixedIp, Instance, block_device, keypair
+from nova_lite.objects import VIF, FixedIp, GuestDevice, Instance, block_device, keypair
 from nova_lite.objects.instance import AddressMode, version_of
 
 LATEST = "latest"
@@ -126,6 +126,8 @@ class MetadataDocuments:
         for since, name, make in _NEWER:
             if version >= since:
                 data[name] = make(instance)
+        if version >= "2016-06-30":
+            data["devices"] = [*_disks(instance), *_interfaces(instance, self._vifs, version)]
         return data
 
     # --- EC2
@@ -187,7 +189,6 @@ def _ec2_mapping(instance: Instance) -> dict[str, str]:
 _NEWER: tuple[tuple[str, str, Callable[[Instance], Any]], ...] = (
     ("2013-04-04", "random_seed", lambda instance: base64.b64encode(os.urandom(_SEED_BYTES)).decode()),
     ("2015-10-15", "project_id", lambda instance: instance.project_id),
-    ("2016-06-30", "devices", lambda instance: _devices(instance)),
     ("2020-10-14", "dedicated_cpus", lambda instance: [] if instance.numa is None else instance.numa.dedicated_vcpus),
 )
 
@@ -287,17 +288,41 @@ def _subnet(fixed: FixedIp, mode: str) -> dict[str, Any]:
     }
 
 
-def _devices(instance: Instance) -> list[dict[str, Any]]:
-    """Return the volumes with a tag. The guest finds them by their serial number, since their bus is unknown here."""
-    tagged = [device for device in instance.block_devices if device.tag is not None and device.volume_id is not None]
+def _disks(instance: Instance) -> list[dict[str, Any]]:
+    """Return the disks with a tag. The guest finds volumes by their serial number, too."""
+    root = instance.root_device_name or "/dev/vda"
+    tagged = [(str(device.volume_id), device) for device in block_device.volumes(instance.block_devices)]
+    paths = {}
+    for disk in block_device.local_disks(instance.flavor, instance.block_devices):
+        if disk.device is not None:
+            tagged.append((disk.role, disk.device))
+            paths[disk.role] = root[:-1] + disk.letter
     return [
-        {
-            "type": "disk",
-            "bus": "none",
-            "address": "none",
-            "serial": device.volume_id,
-            "path": device.device_name,
-            "tags": [device.tag],
-        }
-        for device in tagged
+        {"type": "disk", "serial": device.volume_id, "path": paths.get(key, device.device_name)}
+        | _place(instance, key)
+        | {"tags": [device.tag]}
+        for key, device in tagged
+        if device.tag is not None
     ]
+
+
+def _interfaces(instance: Instance, vifs: list[VIF], version: str) -> list[dict[str, Any]]:
+    """Return the interfaces with a tag or, since 2017-02-22, with a VLAN."""
+    found = []
+    for vif in vifs:
+        described: dict[str, Any] = {"type": "nic", "mac": vif.mac_address} | _place(instance, vif.mac_address.lower())
+        if version >= "2017-02-22" and vif.vif_details.get("vlan"):
+            described["vlan"] = int(vif.vif_details["vlan"])
+        if version >= "2018-08-27":
+            described["vf_trusted"] = False
+        if vif.tag is not None:
+            described["tags"] = [vif.tag]
+        if vif.tag is not None or "vlan" in described:
+            found.append(described)
+    return found
+
+
+def _place(instance: Instance, key: str) -> dict[str, str]:
+    """Return bus and address of a device, each "none" if its host has not reported them."""
+    place = GuestDevice(key) if instance.guest_devices is None else instance.guest_devices.place_of(key)
+    return {"bus": place.bus, "address": place.address}

@@ -58,6 +58,7 @@ from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagn
 from nova_lite.objects.fencing import HostFencing, Lease, LeaseRequest
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.floating_ip import FloatingIp, FloatingIpPool
+from nova_lite.objects.guest_device import GuestDevice, GuestDevices
 from nova_lite.objects.health import HostHealth, HostProblem, ProblemKind
 from nova_lite.objects.host import (
     AvailabilityZone,
@@ -198,6 +199,8 @@ __all__ = [
     "FloatingIp",
     "FloatingIpPool",
     "FrontEnd",
+    "GuestDevice",
+    "GuestDevices",
     "HostAggregate",
     "HostFencing",
     "HostHealth",

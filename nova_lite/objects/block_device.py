@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_device import GuestDevices
 
 
 class DeviceSource(enum.StrEnum):
@@ -135,6 +136,19 @@ def local_disks(flavor: Flavor, devices: Iterable[BlockDevice]) -> list[LocalDis
         roles.append(("swap", next((device for device in local if device.is_swap), None)))
     free = letters(device.device_name for device in volumes(devices))
     return [LocalDisk(role, letter, device) for (role, device), letter in zip(roles, free, strict=False)]
+
+
+def without_untagged(found: GuestDevices, flavor: Flavor, devices: Iterable[BlockDevice]) -> GuestDevices:
+    """Return the places without those of disks that have no tag."""
+    devices = list(devices)
+    named: dict[str, BlockDevice | None] = {disk.role: disk.device for disk in local_disks(flavor, devices)}
+    named |= {str(device.volume_id): device for device in volumes(devices)}
+    places = [
+        place
+        for place in found.devices
+        if ":" in place.key or ((device := named.get(place.key)) is not None and device.tag is not None)
+    ]
+    return GuestDevices(devices=places, free_ports=found.free_ports)
 
 
 def letters(taken: Iterable[str | None]) -> Iterable[str]:

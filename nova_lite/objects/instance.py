@@ -11,6 +11,7 @@ import msgspec
 
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_device import GuestDevices
 from nova_lite.objects.network import Network
 from nova_lite.objects.numa import InstanceNUMATopology
 
@@ -104,7 +105,8 @@ class Instance(msgspec.Struct, kw_only=True):
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
     ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
     ``numa``: its place in the NUMA cells of the host; None: anywhere. ``site_role``: its role at this site
-    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
+    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the host has last
+    reported them.
     """
 
     uuid: str
@@ -148,6 +150,7 @@ class Instance(msgspec.Struct, kw_only=True):
     vifs: list[VIF] = msgspec.field(default_factory=list)
     block_devices: list[BlockDevice] = msgspec.field(default_factory=list)
     numa: InstanceNUMATopology | None = None
+    guest_devices: GuestDevices | None = None
     fault: InstanceFault | None = None
     host_status: str | None = None
     created_at: datetime.datetime | None = None

@@ -29,6 +29,7 @@ from nova_lite.objects import (
     Diagnostics,
     DiskSource,
     FileMerge,
+    GuestDevices,
     HostProblem,
     Image,
     IncidentKind,
@@ -207,6 +208,13 @@ class ComputeDriver(abc.ABC):
     @abc.abstractmethod
     def leftovers(self) -> set[str]:
         """Return the uuids of instances that have disks, files or interfaces on this host, but no domain."""
+
+    def guest_devices(self, instance_uuid: str) -> GuestDevices | None:
+        """Return the places of a guest's interfaces and disks; None if the driver does not know them.
+
+        Raises `DomainNotFound`.
+        """
+        return None
 
     def guard_arguments(self) -> list[str]:
         """Return arguments by which the host's guard finds the guests. By default they are qemu's processes."""

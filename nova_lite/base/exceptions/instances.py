@@ -56,5 +56,14 @@ class GuestAgentNotEnabled(Conflict):
     msg_fmt = "QEMU guest agent is not enabled"
 
 
+class NoFreePort(Conflict):
+    """A running guest whose machine has no place for another device."""
+
+    msg_fmt = (
+        "Server %(instance_id)s has no free port for another disk or interface while it runs. Detach one, or stop the "
+        "server, attach the device, and start the server."
+    )
+
+
 class InstanceNotReady(Conflict):
     msg_fmt = "Instance %(instance_id)s is not ready"

@@ -111,7 +111,7 @@ class Builder:
             return self._repeat_failure(request)
         if found is not None:
             if self._is_finished(found, generation):
-                return self._result(request, BuildOutcome.BUILT, power_state=int(found.power_state))
+                return self._built(request, int(found.power_state))
             LOG.info("Instance %s: removing the remains of generation %d", uuid, found.generation)
             host.remove_with_retries(uuid)
         try:
@@ -181,7 +181,12 @@ class Builder:
                 return result
             undo.pop_all()
         LOG.info("Instance %s: took %.2f seconds to build generation %d", uuid, time.monotonic() - started, generation)
-        return self._result(request, BuildOutcome.BUILT, power_state=self._host.power_state(uuid) or 0)
+        return self._built(request, self._host.power_state(uuid) or 0)
+
+    def _built(self, request: BuildRequest, power_state: int) -> BuildResult:
+        result = self._result(request, BuildOutcome.BUILT, power_state=power_state)
+        result.devices = self._host.guest_devices(request.instance)
+        return result
 
     def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
         """Claim resources, plug the networks, and spawn. Each step's rollback is pushed to ``undo`` before the step."""

@@ -226,12 +226,12 @@ class BuildReports:
         instance, action, failed_builds = _open(uow, result.instance_uuid, locked)
         if instance is not None and _is_current(instance, result):
             if action is not None and action.step == operations.COMPENSATE:
-                built(self.engine, ActionContext(uow, instance, action), result.power_state, result.root_device_name)
+                built(self.engine, ActionContext(uow, instance, action), result)
                 return
             if instance.launched_at and (action is None or action.step != operations.BUILD):
                 return
         ctx = _still_building(uow, instance, action, result.instance_uuid, result.host, result.generation)
-        built(self.engine, ctx, result.power_state, result.root_device_name, failed_builds)
+        built(self.engine, ctx, result, failed_builds)
 
     def _rescheduled(self, ctx: ActionContext, result: BuildResult) -> bool:
         """Try another host, because this one has fenced the generation and holds nothing. Networks are kept."""
@@ -250,13 +250,7 @@ class BuildReports:
         return True
 
 
-def built(
-    engine: ActionEngine,
-    ctx: ActionContext,
-    power_state: int,
-    root_device_name: str | None,
-    failed_builds: int | None = None,
-) -> None:
+def built(engine: ActionEngine, ctx: ActionContext, result: BuildResult, failed_builds: int | None = None) -> None:
     """Record that the guest runs, and forget the request, which may have secrets.
 
     ``failed_builds``: the count of its node, if it was read.
@@ -264,11 +258,12 @@ def built(
     uow, instance = ctx.uow, ctx.instance
     if failed_builds != 0 and instance.host is not None and instance.node is not None:
         hosts.build_succeeded(uow, instance.host, instance.node)
-    instance.power_state = power_state
+    instance.power_state = result.power_state
+    instance.guest_devices = None if result.devices is None else msgspec.to_builtins(result.devices)
     instance.launched_at = uow.now
     instance.progress = 100
     instance.request, instance.disks_at = {}, None
-    instance.root_device_name = root_device_name or instance.root_device_name
+    instance.root_device_name = result.root_device_name or instance.root_device_name
     block_devices.all_attached(uow, instance)
     ctx.action.step = operations.BUILD
     engine.transitions.done(ctx)

@@ -6,6 +6,7 @@ import itertools
 import logging
 from typing import NamedTuple
 
+import msgspec
 from oslo_config import cfg
 
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
@@ -13,7 +14,8 @@ from nova_lite.conductor.engine.context import ActionContext, action_for_command
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.db import actions, releases
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.objects import ActionReport
+from nova_lite.objects import ActionReport, GuestDevices
+from nova_lite.objects.guest_device import DEVICES
 from nova_lite.operations import HostStep
 
 LOG = logging.getLogger(__name__)
@@ -92,12 +94,15 @@ class CommandReports:
         assert isinstance(step, HostStep)
         if report.power_state is not None:
             ctx.instance.power_state = report.power_state
-        if report.error is None and step.may_complete_late and (report.answer or {}).get("done"):
+        answer = dict(report.answer or {})
+        if (devices := answer.pop(DEVICES, None)) is not None:
+            ctx.instance.guest_devices = msgspec.to_builtins(msgspec.convert(devices, GuestDevices))
+        if report.error is None and step.may_complete_late and answer.get("done"):
             LOG.info("The %s of %s was done after all", action.action, ctx.instance.uuid)
             self.transitions.completed_late(ctx)
         elif report.error is None:
-            if report.answer is not None:
-                results = {**action.payload.get("answers", {}), step.name: report.answer}
+            if answer or (report.answer is not None and devices is None):
+                results = {**action.payload.get("answers", {}), step.name: answer}
                 action.payload = {**action.payload, "answers": results}
             self.transitions.done_at_host(ctx, step)
         elif step.retry_forever:

@@ -31,7 +31,7 @@ from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.db import actions, images, instances, server_migrations, services
 from nova_lite.db.due import Due, due_work
 from nova_lite.db.engine import UnitOfWork, translate
-from nova_lite.objects import ActionCommand, BuildRequest
+from nova_lite.objects import ActionCommand, BuildOutcome, BuildRequest, BuildResult
 from nova_lite.operations.states import PowerState
 
 LOG = logging.getLogger(__name__)
@@ -285,7 +285,10 @@ class Reconciler:
         """Record that the build has succeeded after all."""
         ctx = lock_action(uow, action_id)
         if ctx is not None and ctx.action.step == operations.COMPENSATE and not ctx.instance.deleted:
-            build_reports.built(self.engine, ctx, PowerState.RUNNING, None)
+            uuid, host, generation = ctx.instance.uuid, str(ctx.action.host), ctx.action.generation
+            result = BuildResult(instance_uuid=uuid, generation=generation, host=host, outcome=BuildOutcome.BUILT)
+            result.power_state = PowerState.RUNNING
+            build_reports.built(self.engine, ctx, result)
 
 
 def _raise_if_unavailable(error: Exception) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 
 from nova_lite import hardware
 from nova_lite.base import exceptions
+from nova_lite.db.models import Instance
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import Flavor, Image, protection
+from nova_lite.operations.states import PowerState
 
 _GIB = 1024**3
 
@@ -40,6 +42,13 @@ def boot_parts(images: Mapping[str, Image], image: Image) -> dict[str, Image]:
             raise exceptions.InvalidInput(reason=f"image {image.id} names a {part} {part_id} that does not exist")
         parts[part_id] = images[part_id]
     return parts
+
+
+def require_free_port(instance: Instance) -> None:
+    """Raise `NoFreePort` if the guest runs, and its machine has no place for another device."""
+    is_on = instance.power_state in (PowerState.RUNNING, PowerState.PAUSED)
+    if is_on and (instance.guest_devices or {}).get("free_ports") == 0:
+        raise exceptions.NoFreePort(instance_id=instance.uuid)
 
 
 def least_disk_gb(image: Image) -> int:

@@ -12,6 +12,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.engine.network_calls import PORT_ID
+from nova_lite.conductor.operations import checks
 from nova_lite.db import fixed_ips, networks, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -36,6 +37,7 @@ class AttachInterfaceHandler(OperationHandler):
 
         ``payload``: ``request``, a `NetworkRequest`.
         """
+        checks.require_free_port(instance)
         if payload.get(MADE):
             key = str(context.request_id)
             pending = [row for row in pending_attaches.of(uow, instance.uuid) if row.request_id == key]

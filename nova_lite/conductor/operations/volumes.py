@@ -15,6 +15,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
+from nova_lite.conductor.operations import checks
 from nova_lite.db import block_devices, cinder, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -37,6 +38,7 @@ class AttachVolumeHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
+        checks.require_free_port(instance)
         devices = block_devices.of(instance)
         if any(device.volume_id == payload["volume_id"] for device in devices):
             raise exceptions.InvalidVolume(reason=f"volume {payload['volume_id']} already attached")

@@ -29,6 +29,7 @@ from nova_lite.objects import (
     DiskSource,
     EncryptedDisk,
     FileMerge,
+    GuestDevices,
     HostProblem,
     HostRouter,
     Image,
@@ -75,7 +76,7 @@ from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices, disks_of, encrypted_in
-from nova_lite.virt.libvirt.domain import console_log, diagnostics, guest_xml, live_migration
+from nova_lite.virt.libvirt.domain import console_log, diagnostics, guest_devices, guest_xml, live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
@@ -150,7 +151,9 @@ class LibvirtDriver(ComputeDriver):
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
         self._probes: kvm.ProbeWatch | None = None
-        self._host_properties = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
+        self._host_properties = guest_xml.Host(
+            machine=conf.libvirt.hw_machine_type, spare_ports=conf.libvirt.num_pcie_ports
+        )
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
         self._disk_server = DiskServer(conf, self._records.instances_path)
@@ -212,7 +215,9 @@ class LibvirtDriver(ComputeDriver):
         found |= host_traits.cpu_traits(self._connection, self._virt_type, model, capabilities[0])
         self._traits = sorted(found)
         machine = self.conf.libvirt.hw_machine_type
-        self._host_properties = guest_xml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
+        self._host_properties = msgspec.structs.replace(
+            self._host_properties, cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found
+        )
 
     def get_inventory(self) -> Inventory:
         self._watch_probes()
@@ -355,12 +360,25 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             started = time.monotonic()
             domain = self._domains.define(xml)
+            self._name_devices(spec)
             self._start(domain, instance_uuid, spec.plugged is not None, spec.still_wanted)
             if spec.plugged is not None:
                 spec.plugged()
                 self._domains.resume(domain)
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
+
+    def _name_devices(self, spec: SpawnSpec) -> None:
+        """Make the config drive again with the addresses of devices that have a tag: the domain has them now."""
+        path = os.path.join(self._records.directory(spec.instance.uuid), CONFIG_DRIVE)
+        has_tag = any(vif.tag for vif in spec.vifs) or any(device.tag for device in spec.instance.block_devices)
+        if has_tag and spec.disks is None and os.path.exists(path):
+            instance = msgspec.structs.replace(spec.instance, guest_devices=self.guest_devices(spec.instance.uuid))
+            self._disks.config_drives.make(path, msgspec.structs.replace(spec, instance=instance))
+
+    def guest_devices(self, instance_uuid: str) -> GuestDevices:
+        domain, _ = self._domains.get(instance_uuid)
+        return guest_devices.describe(self._connection.call(domain.XMLDesc, 0))
 
     def _make_or_take(self, spec: SpawnSpec) -> tuple[str, DiskSet]:
         """Return the directory and the disks of a new guest: disks that another host has left, or new disks."""

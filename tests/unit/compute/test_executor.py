@@ -10,6 +10,7 @@ import pytest
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.compute.operations import HANDLERS
+from nova_lite.objects import GuestDevice, GuestDevices
 from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
@@ -54,6 +55,30 @@ def test_hard_reboot_redefines_the_domain(host: Host) -> None:
     (spec,) = renewed
     assert spec.image is not None
     assert (spec.instance.uuid, spec.image.properties) == (UUID, {"hw_disk_bus": "scsi"})
+
+
+def test_command_that_places_devices_reports_them(host: Host) -> None:
+    """The places of untagged disks are left out. A hypervisor that fails leaves the command done."""
+    found = GuestDevices(
+        devices=[GuestDevice("fa:16:3e:00:00:01", "pci", "0000:00:03.0"), GuestDevice("root", "pci", "0000:00:04.0")],
+        free_ports=7,
+    )
+    host.built()
+    host.driver.guest_devices = lambda uuid: found  # type: ignore[method-assign]
+    host.act(command("stop", LATER))
+    host.settle()
+    host.act(command("start", LATER + 1))
+    host.settle()
+    place = {"key": "fa:16:3e:00:00:01", "bus": "pci", "address": "0000:00:03.0"}
+    assert host.conductor.answers[-2:] == [None, {"devices": {"devices": [place], "free_ports": 7}}]
+
+    def fail(uuid: str) -> GuestDevices:
+        raise exceptions.VirtDriverError(reason="busy")
+
+    host.driver.guest_devices = fail  # type: ignore[method-assign]
+    host.act(command("reboot", LATER + 2))
+    host.settle()
+    assert (host.conductor.answers[-1], host.conductor.of("finish_action")[-1][2]) == (None, None)
 
 
 def test_duplicate_command_runs_once_and_is_reported_again(host: Host) -> None:

@@ -53,6 +53,15 @@ def test_server_that_has_left_is_no_load_of_the_host_any_more() -> None:
     assert found.other.memory == pytest.approx(480 - 60)
 
 
+def test_memory_of_a_server_that_has_just_arrived_counts_in_full() -> None:
+    """The host has used 400 MB, and uses 500 MB since the server with 100 MB is here, at the last two readings."""
+    before = [reading(at, at, memory_used_mb=400.0) for at in (0, 50)]
+    here = [reading(at, at, guest("new", at), memory_used_mb=500.0) for at in (100, 150)]
+    found = load_of([*before, *here])
+    assert found.servers["new"].memory == 100
+    assert found.other.memory == pytest.approx(400)
+
+
 def test_guest_that_was_started_anew_counts_from_zero() -> None:
     assert load_of([reading(0, 0, guest("a", 900)), reading(10, 9, guest("a", 5))]).servers["a"].cpu == 0.5
 

@@ -67,6 +67,44 @@ def test_vm_states_that_allow_interface_changes(world: World, vm_state: str) -> 
     assert world.count(models.Port) == 1
 
 
+def report_ports(world: World, uuid: str, free: int | None) -> None:
+    """Attach an interface, after which the host reports so many free ports."""
+    command = attach(world, uuid)
+    answer = {"devices": {"devices": [], "free_ports": free}}
+    world.reports.finish_action(
+        *(world.context(), str(command.host), command.action_id, 1, None, ""), sequence=command.sequence, answer=answer
+    )
+
+
+def test_attach_to_a_running_guest_without_free_ports_is_refused_and_leaves_nothing(world: World) -> None:
+    uuid, _, _ = world.built()
+    report_ports(world, uuid, 1)
+    report_ports(world, uuid, 0)
+    devices = world.instance(uuid).guest_devices
+    assert devices is not None
+    assert devices.free_ports == 0
+    for kind, payload in (
+        ("attach_interface", {"request": {}}),
+        ("attach_volume", {"volume_id": "v", "attachment_id": "a", "tag": None, "delete_on_termination": False}),
+    ):
+        with pytest.raises(exceptions.NoFreePort, match="no free port for another disk or interface") as raised:
+            world.lifecycle.accept_action(world.context(), uuid, kind, payload)
+        assert raised.value.code == 409
+    assert (world.count(models.Port), is_quiet(world, uuid)) == (3, True)
+    report(world, detach(world, uuid, vifs(world, uuid)[0][0]))
+    world.db.write(
+        lambda uow: uow.session.execute(sa.update(models.Instance).values(power_state=4, vm_state="stopped"))
+    )
+    report(world, attach(world, uuid))
+
+
+def test_report_of_devices_is_no_data_for_later_steps(world: World) -> None:
+    uuid, _, _ = world.built()
+    report_ports(world, uuid, 3)
+    action = world.db.read(lambda uow: uow.session.scalars(sa.select(models.InstanceAction)).all()[-1].payload)
+    assert "answers" not in action
+
+
 def test_second_interface_change_at_the_same_time_is_refused(world: World) -> None:
     uuid, _, _ = world.built()
     command = attach(world, uuid)

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.metadata import documents
 from nova_lite.metadata.vendordata import VendorData
-from nova_lite.objects import BlockDevice, FixedIp, ipv6
+from nova_lite.objects import BlockDevice, FixedIp, GuestDevice, GuestDevices, Instance, ipv6
 from nova_lite.objects.block_device import DeviceSource
 from tests.support import make
 from tests.support.guests import make_flavor, make_instance, make_network, make_vif
@@ -56,8 +56,70 @@ def test_volume_with_a_tag_is_listed() -> None:
     )
     untagged = msgspec.structs.replace(device, volume_id="w", tag=None)
     instance = make_instance(block_devices=[device, untagged])
-    (device,) = documents._devices(instance)
-    assert (device["type"], device["serial"], device["path"], device["tags"]) == ("disk", "v", "/dev/vdc", ["data"])
+    (found,) = meta_data(instance, "2016-06-30")["devices"]
+    assert found == {
+        "type": "disk", "serial": "v", "path": "/dev/vdc", "bus": "none", "address": "none", "tags": ["data"]
+    }  # fmt: skip
+    assert "devices" not in meta_data(instance, "2015-10-15")
+
+
+def meta_data(instance: Instance, version: str) -> dict[str, Any]:
+    made = documents.MetadataDocuments(instance, instance.vifs, VendorData(make.conf("sqlite://")))
+    data: dict[str, Any] = msgspec.json.decode(made.document(version, documents.META_DATA))
+    return data
+
+
+def test_devices_with_tags_or_vlans_have_their_places() -> None:
+    """Disks come before interfaces; VLANs since 2017-02-22, and trust of virtual functions since 2018-08-27."""
+    blank = {"source_type": DeviceSource.BLANK, "destination_type": "local"}
+    devices = [
+        BlockDevice(uuid="r", source_type=DeviceSource.IMAGE, destination_type="local", boot_index=0, tag="system"),
+        BlockDevice(uuid="e", volume_size=1, tag="scratch", **blank),
+        BlockDevice(uuid="s", volume_size=64, guest_format="swap", **blank),
+    ]
+    vifs = [
+        make_vif(1, tag="inside"),
+        make_vif(2, vif_type="ovs", vif_details={"vlan": "12"}),
+        make_vif(3),
+        make_vif(4, tag="unplaced", mac_address="FA:16:3E:00:76:AA"),
+    ]
+    places = GuestDevices(
+        devices=[
+            GuestDevice("root", "scsi", "0:0:0:0"),
+            GuestDevice("ephemeral0", "pci", "0000:00:05.0"),
+            GuestDevice(vifs[0].mac_address, "pci", "0000:00:03.0"),
+            GuestDevice(vifs[1].mac_address, "pci", "0000:00:04.0"),
+        ]
+    )
+    instance = make_instance(
+        flavor=make_flavor(ephemeral_gb=2, swap=64),
+        block_devices=devices,
+        vifs=vifs,
+        guest_devices=places,
+        root_device_name="/dev/vda",
+    )
+    disks = [
+        {"type": "disk", "serial": None, "path": "/dev/vda", "bus": "scsi", "address": "0:0:0:0", "tags": ["system"]},
+        {
+            "type": "disk",
+            "serial": None,
+            "path": "/dev/vdb",
+            "bus": "pci",
+            "address": "0000:00:05.0",
+            "tags": ["scratch"],
+        },
+    ]
+    inside = {"type": "nic", "mac": vifs[0].mac_address, "bus": "pci", "address": "0000:00:03.0", "tags": ["inside"]}
+    vlan = {"type": "nic", "mac": vifs[1].mac_address, "bus": "pci", "address": "0000:00:04.0", "vlan": 12}
+    last = {"type": "nic", "mac": "FA:16:3E:00:76:AA", "bus": "none", "address": "none", "tags": ["unplaced"]}
+    assert meta_data(instance, "2016-06-30")["devices"] == [*disks, inside, last]
+    assert meta_data(instance, "2017-02-22")["devices"] == [*disks, inside, vlan, last]
+    trust = {"vf_trusted": False}
+    newest = [*disks, inside | trust, vlan | trust, last | trust]
+    assert meta_data(instance, documents.OPENSTACK_VERSIONS[-1])["devices"] == newest
+    instance.vifs = [msgspec.structs.replace(vifs[0], tag=None)]
+    instance.block_devices = []
+    assert meta_data(instance, documents.OPENSTACK_VERSIONS[-1])["devices"] == []
 
 
 def ec2(**changes: Any) -> dict[str, Any]:

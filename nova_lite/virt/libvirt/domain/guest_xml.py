@@ -45,13 +45,14 @@ class Host(msgspec.Struct, frozen=True):
 
     ``cpu``: the CPU model; None: libvirt's default of the virtualization type. ``machine``: used if the image names
     none. ``secure_boot``: whether the firmware can enforce signed systems. ``shared_cpus``: see
-    `nova_lite.virt.topology.shared_cpus`.
+    `nova_lite.virt.topology.shared_cpus`. ``spare_ports``: places for later devices on machines with PCI Express.
     """
 
     cpu: CpuModel | None = None
     machine: str = "pc"
     secure_boot: bool = False
     shared_cpus: dict[str, str] = {}
+    spare_ports: int = 0
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -112,6 +113,8 @@ def guest_xml(
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)
     _more_devices(devices, hardware)
+    if hardware_xml.is_q35(machine):
+        hardware_xml.root_ports(devices, given.spare_ports)
     if instance.protected:
         # A guest without protection has none, as with Nova: it may show its panic, or restart on its own.
         hardware_xml.panic_device(devices)

@@ -209,6 +209,22 @@ def controllers(devices: ET.Element, hardware: Hardware) -> None:
     ET.SubElement(devices, "controller", type="usb", model=usb)
 
 
+def root_ports(devices: ET.Element, spare: int) -> None:
+    """Add root ports of PCI Express: for the devices that need one, and ``spare`` ones for devices that come later.
+
+    libvirt alone leaves one, and a running machine gets no others.
+    """
+    if not spare:
+        return
+    places = ("disk/target[@bus='virtio']", "interface", "channel", "memballoon", "rng", "input[@bus='virtio']")
+    needed = sum(len(devices.findall(path)) for path in (*places, "controller[@type='scsi']"))
+    needed += any(controller.get("model") != "none" for controller in devices.findall("controller[@type='usb']"))
+    needed += any(devices.find(name) is not None for name in ("sound", "watchdog"))  # behind one bridge
+    ET.SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
+    for index in range(1, needed + spare + 1):
+        ET.SubElement(devices, "controller", type="pci", index=str(index), model="pcie-root-port")
+
+
 def add_controllers(devices: ET.Element, buses: set[str]) -> None:
     """Add controllers that disks need when they are attached later. libvirt adds controllers of other buses itself."""
     if guest.SCSI in buses and devices.find("controller[@type='scsi']") is None:

@@ -114,6 +114,18 @@ def test_files_below_each_disk_are_named_to_the_last_one() -> None:
     assert len(last) == 0
 
 
+@pytest.mark.parametrize(("machine", "spare", "ports"), [("q35", 12, 16), ("q35", 0, 0), ("pc", 12, 0)])
+def test_machine_with_pci_express_has_ports_for_its_devices_and_spare_ones(
+    machine: str, spare: int, ports: int
+) -> None:
+    """The guest has an interface, a disk, a balloon and a generator of random numbers."""
+    disks = DiskSet(disks=[Disk(path="/i/disk", device="vda", format="qcow2")], direct_boot=None)
+    given = guest_xml.Host(machine=machine, spare_ports=spare)
+    text = guest_xml.guest_xml(make_spec(vifs=[make_vif()]), "h", "/i", disks, "kvm", 0, given=given)
+    domain = ET.fromstring(text)
+    assert len(domain.findall("devices/controller[@model='pcie-root-port']")) == ports
+
+
 def test_interface_has_no_filter_of_libvirt() -> None:
     vif = make_vif(network=make_network(mtu=1400))
     (interface,) = build(vifs=[vif]).findall("./devices/interface")

@@ -1,0 +1,118 @@
+"""Devices that come into running guests: as many as the machine has room for, and where the guest finds them."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pycdlib
+import pytest
+
+from nova_lite.objects import Image, VolumeVerb, VolumeWork
+from nova_lite.objects.block_device import BlockDevice, DeviceSource
+from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
+from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec
+from tests.integration.libvirt.guests import NewVif
+from tests.integration.libvirt.volumes import device, local_volumes
+
+Q35 = {"hw_machine_type": "q35"}
+
+
+def with_properties(image: Image, **properties: str) -> Image:
+    return msgspec.structs.replace(image, properties=image.properties | properties)
+
+
+@pytest.mark.parametrize(
+    ("machine", "properties"),
+    [("q35", {}), ("pc", {}), ("q35", {"hw_disk_bus": "scsi", "hw_qemu_guest_agent": "yes", "hw_rng_model": "virtio"})],
+    ids=["q35", "pc", "more"],
+)
+def test_running_guest_takes_ten_devices_and_counts_what_is_left(
+    make_driver: MakeDriver, images: Images, new_vif: NewVif, directory: Path, machine: str, properties: dict[str, str]
+) -> None:
+    driver, volumes = make_driver("one"), local_volumes(directory)
+    image = with_properties(images.ami, hw_machine_type=machine, **properties)
+    spec = guest_spec(images, [new_vif()], image)
+    uuid_ = spec.instance.uuid
+    boot(driver, spec)
+    guest_lines(driver, uuid_)
+    before = driver.guest_devices(uuid_).free_ports
+    assert before is not None
+    assert before >= 12
+    vifs = list(spec.vifs)
+    for number in range(5):
+        vifs.append(new_vif())
+        driver.plug_vifs(spec.instance, vifs)
+        driver.attach_interface(uuid_, vifs[-1])
+        volume_id = str(uuid.uuid4())
+        volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
+        driver.attach_volume(uuid_, device(volume_id, f"/dev/vd{'fghij'[number]}"), volumes.require(volume_id))
+    found = driver.guest_devices(uuid_)
+    assert found.free_ports == before - 10
+    assert {vif.mac_address for vif in vifs} <= {place.key for place in found.devices}
+    assert len({place.address for place in found.devices if place.bus == "pci"}) == len(
+        [place for place in found.devices if place.bus == "pci"]
+    )
+    driver.destroy(uuid_)
+    driver.unplug_vifs(uuid_)
+
+
+def test_guest_without_free_ports_takes_a_device_while_it_is_off(
+    make_driver: MakeDriver, images: Images, new_vif: NewVif
+) -> None:
+    driver = make_driver("one", libvirt__num_pcie_ports=1)
+    spec = guest_spec(images, [new_vif()], with_properties(images.ami, **Q35))
+    uuid_ = spec.instance.uuid
+    boot(driver, spec)
+    vifs = list(spec.vifs)
+    while driver.guest_devices(uuid_).free_ports:
+        vifs.append(new_vif())
+        driver.plug_vifs(spec.instance, vifs)
+        driver.attach_interface(uuid_, vifs[-1])
+    assert len(vifs) > 1
+    driver.power_off(uuid_, 0)
+    vifs.append(new_vif())
+    driver.plug_vifs(spec.instance, vifs)
+    driver.attach_interface(uuid_, vifs[-1])
+    driver.power_on(uuid_)
+    assert vifs[-1].mac_address in {place.key for place in driver.guest_devices(uuid_).devices}
+    driver.destroy(uuid_)
+    driver.unplug_vifs(uuid_)
+
+
+def test_config_drive_has_the_addresses_of_devices_with_tags(
+    make_driver: MakeDriver, images: Images, new_vif: NewVif, directory: Path
+) -> None:
+    driver, volumes = make_driver("one"), local_volumes(directory)
+    volume_id = str(uuid.uuid4())
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
+    root = BlockDevice(uuid="r", source_type=DeviceSource.IMAGE, destination_type="local", boot_index=0, tag="system")
+    data = device(volume_id, "/dev/vdc", tag="data")
+    vif = msgspec.structs.replace(new_vif(), tag="outside")
+    spec = guest_spec(images, [vif], block_devices=[root, data], config_drive=True)
+    spec = msgspec.structs.replace(spec, volumes={volume_id: volumes.require(volume_id)})
+    uuid_ = spec.instance.uuid
+    boot(driver, spec)
+    (path,) = Path(driver.conf.state_path).rglob(f"{uuid_}/{CONFIG_DRIVE}")
+    drive, data_file = pycdlib.PyCdlib(), io.BytesIO()
+    drive.open(str(path))
+    drive.get_file_from_iso_fp(data_file, joliet_path="/openstack/latest/meta_data.json")
+    drive.close()
+    found = json.loads(data_file.getvalue())["devices"]
+    places = driver.guest_devices(uuid_)
+    expected: list[dict[str, Any]] = [
+        {"type": "disk", "serial": volume_id, "path": "/dev/vdc", "tags": ["data"]},
+        {"type": "disk", "serial": None, "path": "/dev/vda", "tags": ["system"]},
+        {"type": "nic", "mac": vif.mac_address, "vf_trusted": False, "tags": ["outside"]},
+    ]
+    for item, key in zip(expected, (volume_id, "root", vif.mac_address), strict=True):
+        place = places.place_of(key)
+        assert place.bus == "pci"
+        item |= {"bus": "pci", "address": place.address}
+    assert found == expected
+    driver.destroy(uuid_)
+    driver.unplug_vifs(uuid_)

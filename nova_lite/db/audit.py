@@ -17,7 +17,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_lite.db import migration_states, networks, rows
+from nova_lite.db import migration_states, networks, newer_domains, rows
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import (
     Allocation,
@@ -370,6 +370,14 @@ def missing_disks(uow: UnitOfWork) -> Iterator[Problem]:
             yield Problem("disks", f"server {uuid}", f"disks that are missing on {host}", remedy, None)
 
 
+def newer_guests(uow: UnitOfWork) -> Iterator[Problem]:
+    """Find servers whose guest is newer than their row. No repair: the operator chooses what becomes of the guest."""
+    for item in newer_domains.all_newer(uow):
+        found = f"guest at {item.host} of generation {item.generation}, newer than its row"
+        remedy = "one that commands reach: nova-lite-manage server newer shows it, and what you can do"
+        yield Problem("domain", f"server {item.uuid}", found, remedy, None)
+
+
 # --- counters
 
 
@@ -528,6 +536,7 @@ CHECKS = (
     stray_allocations,
     unknown_domains,
     missing_disks,
+    newer_guests,
     node_counters,
     numa_usage,
     quota_counters,

@@ -169,6 +169,8 @@ class UnknownDomains(Base):
     comparison. A host with neither has no row.
 
     ``uuids``: of the first such domains. ``total``: the number of all. ``without_disks``: the first such servers.
+    ``newer``: the first domains whose generation is higher than any that their servers have had
+    (`nova_lite.db.newer_domains`).
     """
 
     __tablename__ = "unknown_domains"
@@ -178,6 +180,7 @@ class UnknownDomains(Base):
     uuids: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     total: Mapped[int] = mapped_column(default=0)
     without_disks: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    newer: Mapped[list[list[Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class Restart(Base):

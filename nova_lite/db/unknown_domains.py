@@ -1,7 +1,8 @@
-"""Domains of hosts that are of no server, and servers whose disks are missing, as of each host's last comparison.
+"""What each host's last comparison of its domains has found: domains of no server, or newer than their server, and
+servers whose disks are missing.
 
-A restore of an older database leaves such domains: they belong to servers that were created since. Hosts leave them
-alone. A host with neither has no row.
+A restore of an older database leaves such domains: they belong to servers that were created or changed since. Hosts
+leave them alone. A host without any finding has no row.
 """
 
 from __future__ import annotations
@@ -21,26 +22,35 @@ MAX_UUIDS = 100
 
 
 def record(
-    uow: UnitOfWork, host: str, uuids: Collection[str], without_disks: Collection[str], number: ReportNumber | None
+    uow: UnitOfWork,
+    host: str,
+    uuids: Collection[str],
+    without_disks: Collection[str],
+    newer: Collection[tuple[str, int, int]],
+    number: ReportNumber | None,
 ) -> None:
-    """Record what a comparison of a host has found: unknown domains, and servers without disks. Write only changes.
+    """Record what a comparison of a host has found: unknown domains, servers without disks, and domains that are newer
+    than their servers. Write only changes.
 
-    Ignores a comparison that is late or replayed. ``number``: of the comparison; None from older hosts.
+    Ignores a comparison that is late or replayed. ``number``: of the comparison; None from older hosts. ``newer``:
+    uuid, generation and power state.
     """
     found, missing = sorted(uuids), sorted(without_disks)[:MAX_UUIDS]
-    columns = (UnknownDomains.uuids, UnknownDomains.total, UnknownDomains.without_disks)
-    known = uow.rows(sa.select(*columns).where(UnknownDomains.host == host)).first()
-    if tuple(known or ([], 0, None)) == (found[:MAX_UUIDS], len(found), missing or None):
+    first = sorted(map(list, newer))[:MAX_UUIDS]
+    table = UnknownDomains
+    columns = (table.uuids, table.total, table.without_disks, table.newer)
+    known = uow.rows(sa.select(*columns).where(table.host == host)).first()
+    if tuple(known or ([], 0, None, None)) == (found[:MAX_UUIDS], len(found), missing or None, first or None):
         return
     service = services.locked(uow, host, services.COMPUTE)
     if service is None or _is_late(service, number):
         return
-    if not found and not missing:
-        uow.change(sa.delete(UnknownDomains).where(UnknownDomains.host == host))
+    if not found and not missing and not first:
+        uow.change(sa.delete(table).where(table.host == host))
         return
-    values = {"uuids": found[:MAX_UUIDS], "total": len(found), "without_disks": missing or None}
-    insert_if_missing(uow, UnknownDomains, {"host": host, **values})
-    uow.change(sa.update(UnknownDomains).where(UnknownDomains.host == host).values(**values))
+    values = {"uuids": found[:MAX_UUIDS], "total": len(found), "without_disks": missing or None, "newer": first or None}
+    insert_if_missing(uow, table, {"host": host, **values})
+    uow.change(sa.update(table).where(table.host == host).values(**values))
 
 
 def _is_late(service: Service, number: ReportNumber | None) -> bool:

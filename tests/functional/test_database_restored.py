@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +71,67 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
     assert running.try_manage("audit", "--fix").returncode == 1
     running.remove_domain(unknown)
     cloud.wait_for("nothing is open", lambda: running.try_manage("audit").returncode == 0)
+
+
+def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path) -> None:
+    """Servers were rebuilt and moved in the lost time. Two are adopted, one is rebuilt, and one deleted."""
+    with cloud.running(tmp_path, computes=2) as running:
+        database, copy = running.path / "nova-lite.sqlite", running.path / "copy.sqlite"
+        servers = running.create(count=4)
+        before = running.wait_active(servers)
+        with sqlite3.connect(database) as source, sqlite3.connect(copy) as target:
+            source.backup(target)
+        moved, *rebuilt = servers
+        for server_id in rebuilt:
+            assert running.action(server_id, {"rebuild": {"imageRef": running.image_id}}).status_code == 202
+        assert running.action(moved, {"migrate": None}).status_code == 202
+        running.wait_settled(rebuilt)
+        cloud.wait_for("it is resized", lambda: running.show(moved)["status"] == "VERIFY_RESIZE")  # type: ignore[index]
+        assert running.action(moved, {"confirmResize": None}).status_code == 204
+        there = running.wait_active([moved])[moved]["OS-EXT-SRV-ATTR:host"]
+        assert there != before[moved]["OS-EXT-SRV-ATTR:host"]
+        cloud.wait_for("it is at one host", lambda: running.holders(moved) == {there})
+
+        running.kill("conductor")
+        for name in ("", "-wal", "-shm"):
+            Path(f"{database}{name}").unlink(missing_ok=True)
+        shutil.copy(copy, database)
+        running.start("conductor")
+        running.wait_until_ready()
+
+        def listed() -> dict[str, dict[str, Any]]:
+            found = running.try_manage("--format", "json", "server", "newer").stdout
+            return {item["server"]: item for item in json.loads(found)}
+
+        cloud.wait_for("all are listed", lambda: set(listed()) == set(servers))
+        item = listed()[moved]
+        assert (item["row_host"], item["guest_host"]) == (before[moved]["OS-EXT-SRV-ATTR:host"], there)
+        assert item["guest_generation"] > item["row_generation"]
+        assert item["power"] == "running"
+        table = running.try_manage("server", "newer")
+        assert table.returncode == 1
+        assert "--adopt" in table.stdout
+        assert f"server {moved}" in running.try_manage("audit").stdout
+
+        kept, again, gone = rebuilt
+        running.manage("server", "newer", moved, "--adopt")
+        running.manage("server", "newer", kept, "--adopt")
+        running.manage("server", "newer", again, "--rebuild")
+        running.manage("server", "newer", gone, "--delete")
+        assert running.wait_settled([again])[again]["status"] == "ACTIVE"
+        cloud.wait_for("it is deleted", lambda: running.show(gone) is None)
+        cloud.wait_for("it is gone from its host", lambda: not running.holders(gone))
+        for server_id, host in ((moved, there), (kept, before[kept]["OS-EXT-SRV-ATTR:host"])):
+            found = running.show(server_id)
+            assert found is not None
+            assert (found["status"], found["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", host)
+            for what, status in (("os-stop", "SHUTOFF"), ("os-start", "ACTIVE")):
+                assert running.action(server_id, {what: None}).status_code == 202
+                assert running.wait_settled([server_id])[server_id]["status"] == status
+            assert running.holders(server_id) == {host}
+        cloud.wait_for("none is listed", lambda: not listed())
+        cloud.wait_for("the audit finds nothing", lambda: running.try_manage("audit").returncode == 0)
+        refused = running.try_manage("server", "newer", kept, "--adopt")
+        assert refused.returncode == 1
+        assert "no host has reported a guest" in refused.stderr
+        running.delete_all()

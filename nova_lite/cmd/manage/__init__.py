@@ -57,6 +57,7 @@ NOUNS = (
         "controller": "controllers",
         "frontend": "front_ends",
         "aggregate": "aggregates",
+        "server": "servers",
         "server-group": "server_groups",
         "scheduler": "scheduler",
         "backup-policy": "backup_policies",

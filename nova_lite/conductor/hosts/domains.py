@@ -82,7 +82,8 @@ class DomainChecks:
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
             restarts.plan_start(uow, self.engine.conf, instance)
         # Instances are locked before hosts.
-        unknown_domains.record(uow, host, comparison.unknown, comparison.without_disks, number)
+        found = comparison.unknown, comparison.without_disks, comparison.newer
+        unknown_domains.record(uow, host, *found, number)
         return verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
@@ -123,7 +124,8 @@ class Comparison:
     instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
 
     ``to_start``: instances that stopped because their host lost power. ``crashed``: active ones whose guest has crashed
-    or was paused by its watchdog. ``unknown``: uuids of domains of no instance.
+    or was paused by its watchdog. ``unknown``: uuids of domains of no instance. ``newer``: uuid, generation and power
+    state of domains that are newer than any that their instance has had.
     ``without_disks``: uuids of instances of the host whose disks are missing.
     """
 
@@ -137,6 +139,7 @@ class Comparison:
         self.crashed: list[tuple[Instance, Incident]] = []
         self.unknown: list[str] = []
         self.without_disks: list[str] = []
+        self.newer: list[tuple[str, int, int]] = []
 
     def verdicts(self, domains: list[DomainReport], leftovers: list[str]) -> list[DomainVerdict]:
         """Return what the host does, and update the power states of domains that belong to it."""
@@ -166,6 +169,7 @@ class Comparison:
             return DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.KEEP, undecided=waits)
         if domain.generation > max(instance.generation, instance.last_generation):
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, self._host)
+            self.newer.append((domain.uuid, domain.generation, int(domain.power_state)))
             return None
         return DomainVerdict(
             uuid=domain.uuid,

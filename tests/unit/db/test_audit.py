@@ -178,7 +178,7 @@ def test_audit_writes_only_for_checks_that_find_something(
 def found_domains(db: Database, uuids: list[str], number: int | None = None, boot_id: str = "boot") -> None:
     """Record the unknown domains of a comparison of h1."""
     sent = None if number is None else ReportNumber(boot_id=boot_id, number=number)
-    db.write(unknown_domains.record, "h1", uuids, [], sent)
+    db.write(unknown_domains.record, "h1", uuids, [], [], sent)
 
 
 def reported_domains(db: Database) -> list[str]:
@@ -215,16 +215,16 @@ def test_server_whose_disks_are_missing_is_found_until_they_are_back(
         return [problem.subject for problem in problems]
 
     for _ in range(2):
-        db.write(unknown_domains.record, "h1", ["d1"], [healthy], None)
+        db.write(unknown_domains.record, "h1", ["d1"], [healthy], [], None)
         assert missing() == [f"server {healthy}"] and reported_domains(db) == ["domain d1 of no server"]
-    db.write(unknown_domains.record, "h1", [], [healthy], None)
+    db.write(unknown_domains.record, "h1", [], [healthy], [], None)
     assert missing() == [f"server {healthy}"] and reported_domains(db) == []
     change(db, healthy, host="h2")
     assert missing() == []
     change(db, healthy, host="h1", deleted=True)
     assert missing() == []
     change(db, healthy, deleted=False)
-    db.write(unknown_domains.record, "h1", ["d1"], [], None)
+    db.write(unknown_domains.record, "h1", ["d1"], [], [], None)
     assert missing() == [] and reported_domains(db) == ["domain d1 of no server"]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0093"
-down_revision = "0092"
+revision = "0095"
+down_revision = "0093"
 branch_labels = None
 depends_on = None
 

@@ -1,4 +1,4 @@
-"""What each host's last comparison of its domains has found: domains of no server, or newer than their server, and
+"""Results of each host's last comparison of its domains: domains of no server, or newer than their server, and
 servers whose disks are missing.
 
 A restore of an older database leaves such domains: they belong to servers that were created or changed since. Hosts

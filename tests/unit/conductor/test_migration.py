@@ -263,7 +263,7 @@ def test_wrong_url_is_a_configuration_error(url: str) -> None:
 
 def test_events_of_open_actions_move_to_the_action(tmp_path: Path) -> None:
     """Closed actions keep their own events. Both are read."""
-    columns = ("block_devices", "disks_at", "network_info", "numa", "site_role")
+    columns = ("block_devices", "disks_at", "guest_devices", "network_info", "numa", "site_role")
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
     migrate(conf, "0012")
     database = Database(conf)

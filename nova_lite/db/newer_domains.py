@@ -6,7 +6,7 @@ so that commands reach the guest, and every older domain of the server is remove
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -155,3 +155,12 @@ def _claim(uow: UnitOfWork, instance: Instance, found: NewerDomain, service: Ser
         column = f"{name}_used"
         setattr(node, column, getattr(node, column) + amount)
     compute_nodes.touch(uow, node)
+
+
+def rebuild_of(uow: UnitOfWork, instance_uuid: str) -> dict[str, Any]:
+    """Return a request to rebuild a server from the image that its row has, as it was described at that time."""
+    row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid)).one()
+    if row.image is None:
+        raise exceptions.InvalidInput(reason=f"server {instance_uuid} has no image. Its guest is adopted")
+    images = {str(row.image["id"]): row.image, **(row.boot_images or {})}
+    return {"image_ref": str(row.image["id"]), "images": images, "changes": {}, "injected_files": {}}

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
-
-import sqlalchemy as sa
 
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db import newer_domains
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
 
 _ADOPT, _REBUILD, _DELETE = "adopt", "rebuild", "delete"
 
@@ -58,7 +53,9 @@ def newer(app: App, args: argparse.Namespace) -> int:
         f"Server {found.uuid} is at host {found.host} with generation {found.generation}: commands reach its guest."
     )
     if args.what == _REBUILD:
-        app.servers.accept(app.context, found.uuid, operations.REBUILD.kind, app.db.read(_rebuild, found.uuid))
+        app.servers.accept(
+            app.context, found.uuid, operations.REBUILD.kind, app.db.read(newer_domains.rebuild_of, found.uuid)
+        )
         app.say(f"Server {found.uuid} is being rebuilt.")
     elif args.what == _DELETE:
         app.servers.accept(app.context, found.uuid, operations.DELETE.kind, {})
@@ -92,12 +89,3 @@ def _show(app: App) -> int:
     if found and app.output != "json":
         app.say(_CHOICES)
     return 1 if found else 0
-
-
-def _rebuild(uow: UnitOfWork, instance_uuid: str) -> dict[str, Any]:
-    """Return a request to rebuild a server from the image that its row has, as it was described at that time."""
-    row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid)).one()
-    if row.image is None:
-        raise exceptions.InvalidInput(reason=f"server {instance_uuid} has no image. Its guest is adopted")
-    images = {str(row.image["id"]): row.image, **(row.boot_images or {})}
-    return {"image_ref": str(row.image["id"]), "images": images, "changes": {}, "injected_files": {}}

@@ -8,6 +8,7 @@ network for ``apt`` and ``pip``. The image is the test guest with an SSH server.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ from tests.support import pages
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
 
-INSTALL, JOIN = "howto/install.md", "howto/join-a-host.md"
+INSTALL, JOIN, PASSWORDS = "howto/install.md", "howto/join-a-host.md", "howto/change-passwords.md"
+AS_BROKER = "setpriv --reuid=rabbitmq --regid=rabbitmq --clear-groups env HOME=/var/lib/rabbitmq rabbitmqctl --quiet"
 CONTROLLER = "192.0.2.10"
 HOSTS = {"h1": "192.0.2.11", "h2": "192.0.2.12"}
 
@@ -98,6 +100,44 @@ def test_host_joins_by_the_page(cloud: Cloud, name: str) -> None:
 def test_commands_are_few(cloud: Cloud) -> None:
     cloud.commands["controller"] += 1  # the token
     assert cloud.commands == {"controller": 3, "host": 2}
+
+
+def accounts(machine: BareMachine, file: str) -> dict[str, str]:
+    """Return the passwords of accounts at the broker that a file of the configuration names."""
+    text = machine.run("cat", f"/etc/nova-lite/{file}.conf")
+    return dict(re.findall(r"^transport_url = rabbit://([^:]*):([^@]*)@", text, re.MULTILINE))
+
+
+def accepts(cloud: Cloud, user: str, password: str) -> bool:
+    said = cloud.controller.run(
+        "sh", "-c", f"{AS_BROKER} authenticate_user {user} {password} && echo accepted", check=False
+    )
+    return "accepted" in said
+
+
+def test_passwords_change_by_the_page_and_daemons_log_in_with_the_new_ones(cloud: Cloud) -> None:
+    host = cloud.machines[-1]
+
+    def found() -> dict[str, str]:
+        names = ("conductor", "scheduler", "api", "novncproxy", "registrar")
+        of_the_controller = [accounts(cloud.controller, name) for name in names]
+        return {user: text for part in (*of_the_controller, accounts(host, "compute")) for user, text in part.items()}
+
+    before = found()
+    assert len(before) == 6 and all(accepts(cloud, *account) for account in before.items())
+    for commands in pages.blocks(PASSWORDS, "On the controller"):
+        cloud.controller.execute(commands)
+    (commands,) = pages.blocks(PASSWORDS, "On a compute host")
+    host.execute(commands)
+    after = found()
+    assert set(after) == set(before) and not set(after.values()) & set(before.values())
+    assert all(accepts(cloud, *account) for account in after.items())
+    assert not any(accepts(cloud, *account) for account in before.items())
+    deadline = time.monotonic() + COMMANDS_SECONDS
+    services = "openstack --os-cloud nova-lite compute service list -f value -c Host -c State"
+    while not {f"{name} up" for name in HOSTS} <= set((said := cloud.controller.execute([services])).splitlines()):
+        assert time.monotonic() < deadline, said
+        time.sleep(1)
 
 
 def test_guests_run_on_both_hosts_and_one_moves_while_its_user_logs_in(cloud: Cloud) -> None:

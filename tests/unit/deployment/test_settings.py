@@ -15,7 +15,8 @@ TOP = pathlib.Path(__file__).parents[3]
 @pytest.fixture
 def devstack(tmp_path: pathlib.Path) -> pathlib.Path:
     """Copy the scripts, so that a developer's own local.conf is neither read nor harmed."""
-    shutil.copytree(TOP / "devstack" / "lib", tmp_path / "devstack" / "lib")
+    for name in ("lib", "packaging"):
+        shutil.copytree(TOP / "devstack" / name, tmp_path / "devstack" / name)
     return tmp_path / "devstack"
 
 

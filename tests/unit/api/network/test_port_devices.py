@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ PROGRAMS = [
     ("Octavia", "lb-0a0a0a0a-0a0a-4a0a-8a0a-0a0a0a0a0a0a"),
     ("Octavia:health-mgr", ""),
     ("manila:share", "manila-share"),
-    ("trove:trove", str(uuid.uuid4())),
-    ("kuryr:container", str(uuid.uuid4())),
+    ("trove:trove", "7a4d5f0e-3c0b-4d8e-9a51-0c7e5b1f2a63"),
+    ("kuryr:container", "c1e9b7a2-5f64-4b0d-8e3a-6d2f9a8b4c15"),
     ("", "anything"),
 ]
 

@@ -7,7 +7,7 @@ from oslo_config import cfg
 from nova_lite.db import urls
 from nova_lite.rpc import controllers
 from nova_lite.rpc.controllers import DATABASE_PORT
-from nova_lite.rpc.node_reports import JOINS, SILENT, STARTS, STOPPED, USED, WAITS, look
+from nova_lite.rpc.node_reports import JOINS, SILENT, STARTS, STOPPED, USED, WAITS, look_at_all
 
 
 def problems(conf: cfg.ConfigOpts) -> dict[str, str]:
@@ -21,7 +21,7 @@ def problems(conf: cfg.ConfigOpts) -> dict[str, str]:
         return {}
     if (url.host, url.port) != ("127.0.0.1", DATABASE_PORT) or not conf.rpc.keys_directory:
         return {}
-    found = map(look, controllers.members(conf.rpc.keys_directory))
+    found = look_at_all(controllers.members(conf.rpc.keys_directory))
     return {node.host: _PROBLEMS[node.state].format(node.reason) for node in found}
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
+from concurrent import futures
 from typing import NamedTuple
 
 from nova_lite.objects import Controller
@@ -36,6 +38,12 @@ class Node(NamedTuple):
     @property
     def is_in_majority(self) -> bool:
         return self.state in (USED, JOINS)
+
+
+def look_at_all(listed: Sequence[Controller]) -> list[Node]:
+    """Return the node of each controller. Machines that do not answer cost the time of one."""
+    with futures.ThreadPoolExecutor(max(1, len(listed))) as pool:
+        return list(pool.map(look, listed))
 
 
 def look(member: Controller) -> Node:

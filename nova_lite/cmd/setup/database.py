@@ -14,8 +14,8 @@ from typing import NamedTuple
 from nova_lite.base import exceptions
 from nova_lite.cmd.setup import broker, broker_watch, cluster, galera
 from nova_lite.objects import Controller
-from nova_lite.rpc import controllers, node_reports
-from nova_lite.rpc.node_reports import SILENT, STARTS, STOPPED, USED, WAITS, Node
+from nova_lite.rpc import controllers
+from nova_lite.rpc.node_reports import JOINS, SILENT, STARTS, STOPPED, USED, WAITS, Node, look_at_all
 
 #: Seconds for which a position may be unknown: systemd starts the node, which finds it.
 _POSITION_SECONDS = 60.0
@@ -24,7 +24,7 @@ SETTLE_SECONDS = 60.0
 
 _STATES = {
     USED: "used",
-    node_reports.JOINS: "in the majority, not ready",
+    JOINS: "in the majority, not ready",
     WAITS: "runs without a majority",
     STARTS: "starts",
     STOPPED: "stopped",
@@ -72,14 +72,10 @@ def plan(found: Sequence[Node], without: Collection[str] = ()) -> Plan:
     return Plan(first.host)
 
 
-def look(listed: Sequence[Controller]) -> list[Node]:
-    return [node_reports.look(member) for member in listed]
-
-
 def status() -> None:
     """Print the state of each node, and what to do if there is no majority."""
     _, listed = _cluster()
-    found = look(listed)
+    found = look_at_all(listed)
     print(table(found))
     if not any(node.is_in_majority for node in found):
         made = plan(found)
@@ -101,7 +97,7 @@ def recover(without: Collection[str]) -> None:
     local, listed = _cluster()
     deadline = time.monotonic() + _POSITION_SECONDS
     while True:
-        found = look(listed)
+        found = look_at_all(listed)
         made = plan(found, without)
         if made.host or made.is_final or time.monotonic() > deadline:
             break
@@ -122,7 +118,7 @@ def recover(without: Collection[str]) -> None:
 
 def _say_rest(listed: Sequence[Controller], own: str, without: Collection[str]) -> None:
     print("This node serves. Nodes that run or start come back themselves.")
-    for node in look(listed):
+    for node in look_at_all(listed):
         if node.host != own and node.host not in without and node.state == STOPPED:
             print(f"The node of {node.host} is stopped. There: systemctl start mariadb")
     for host in without:
@@ -160,7 +156,7 @@ def settle(part: str) -> None:
 def _database_is_settled(others: Sequence[Controller]) -> bool:
     """Check whether each node that this one counts is ready. A dead node counts for some seconds."""
     size = galera.majority_size()
-    return size < 2 or sum(node.state == USED for node in look(others)) >= size - 1
+    return size < 2 or sum(node.state == USED for node in look_at_all(others)) >= size - 1
 
 
 def _broker_is_settled(others: Sequence[Controller]) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from nova_lite.cmd.setup import cluster, database, galera, machine
-from nova_lite.objects import Controller
 from nova_lite.rpc import controllers
-from nova_lite.rpc.node_reports import SILENT, Node
+from nova_lite.rpc.node_reports import SILENT, look_at_all
 
 LOG = logging.getLogger(__name__)
 
@@ -29,10 +28,9 @@ class DatabaseWatch:
     def __init__(
         self,
         directory: str,
-        look: Callable[[Sequence[Controller]], list[Node]] = database.look,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory, self._look, self._clock = directory, look, clock
+        self._directory, self._clock = directory, clock
         self._since: float | None = None
 
     def tick(self) -> None:
@@ -41,9 +39,9 @@ class DatabaseWatch:
         if local is None or not local.has_database or len(listed) < 2:
             return
         own = [member for member in listed if member.host == local.host]
-        found = self._look(own)  # The others matter only while this node is not used.
+        found = look_at_all(own)  # The others matter only while this node is not used.
         if not any(node.is_in_majority for node in found):
-            found = self._look(listed)
+            found = look_at_all(listed)
         if any(node.is_in_majority or node.state == SILENT for node in found):
             self._since = None
             return

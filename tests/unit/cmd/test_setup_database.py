@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -134,7 +135,7 @@ class Cloud:
         monkeypatch.setattr(cluster, "KEYS", self.keys)
         monkeypatch.setattr(setup, "_LOCK", str(path / "lock"))
         monkeypatch.setattr(setup.os, "geteuid", lambda: 0)
-        monkeypatch.setattr(database.node_reports, "look", self._look)
+        monkeypatch.setattr(node_reports, "look", self._look)
         monkeypatch.setattr(
             database.broker_watch.ThisMachine, "accepts", lambda _, address, port: address in self.serving
         )
@@ -206,6 +207,58 @@ def test_machine_without_a_node_is_refused(cloud: Cloud, capsys: pytest.CaptureF
     assert "no node of a database of several controllers" in capsys.readouterr().err
 
 
+class Waiting:
+    """A node that waits in its start, and ignores SIGTERM."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        self.commands, self.pid, self.now = list[str](), "7", 0.0
+        self.saved, self.view = path / "grastate.dat", path / "gvwstate.dat"
+        self.saved.write_text(
+            f"# GALERA saved state\nversion: 2.1\nuuid:    {UUID}\nseqno:   -1\nsafe_to_bootstrap: 0\n"
+        )
+        self.view.write_text("my_uuid: x\n")
+        monkeypatch.setattr(galera, "_DATA", path)
+        monkeypatch.setattr(galera, "is_ready", lambda: True)
+        monkeypatch.setattr(machine, "ids", lambda user: (os.getuid(), os.getgid()))
+        monkeypatch.setattr(machine, "run", self._run)
+        monkeypatch.setattr(galera.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(galera.time, "sleep", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _run(self, *words: str, **options: object) -> str:
+        command = " ".join(words)
+        if command.startswith("systemctl show"):
+            return f"{self.pid}\n"
+        self.commands.append(command)
+        if "KILL" in command:
+            self.pid = "0"
+        assert command != "galera_new_cluster" or not self.view.exists(), "It would wait for its old majority."
+        return ""
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_node_that_waits_is_ended_and_starts_as_the_first_with_its_own_data(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_killed: bool
+) -> None:
+    waiting = Waiting(monkeypatch, tmp_path)
+    if not is_killed:
+        waiting.pid = "0"
+    galera.bootstrap_stopped()
+    kill = ["systemctl kill --signal=KILL mariadb"] if is_killed else []
+    assert waiting.commands == [
+        "systemctl stop --no-block mariadb",
+        *kill,
+        "systemctl stop mariadb",
+        "galera_new_cluster",
+    ]
+    lines = waiting.saved.read_text().splitlines()
+    assert f"uuid:    {UUID}" in lines and lines[-1] == "safe_to_bootstrap: 1"
+    assert len([line for line in lines if line.startswith("safe_to_bootstrap")]) == 1
+    assert waiting.saved.stat().st_mode & 0o777 == 0o660
+
+
 # --- orderly stops
 
 
@@ -249,7 +302,7 @@ def test_stop_during_a_set_up_is_not_kept_by_its_lock(cloud: Cloud) -> None:
 
 def watched(cloud: Cloud, seconds: float) -> list[str]:
     """Let the watch of this machine look for so many seconds. Returns what it does."""
-    watching = DatabaseWatch(str(cloud.keys), database.look, lambda: cloud.now)
+    watching = DatabaseWatch(str(cloud.keys), clock=lambda: cloud.now)
     end = cloud.now + seconds
     while cloud.now < end:
         watching.tick()

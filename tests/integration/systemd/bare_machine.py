@@ -95,6 +95,7 @@ class BareMachine(Machine):
     def plug(self, other: BareMachine) -> None:
         """Connect another machine, which has no address yet."""
         cable = f"to-{other.name}"
+        self.run("ip", "link", "delete", cable, check=False)  # The kernel removes a dead machine's some time later.
         self.run("ip", "link", "add", cable, "type", "veth", "peer", "name", FAR_END)
         # A process outside of the containers sees both network name spaces.
         enter = ["nsenter", "--target", str(self.init), "-n", "--"]

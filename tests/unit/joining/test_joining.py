@@ -130,10 +130,7 @@ def test_replaced_key_of_a_host_ends_after_an_hour(site: Site) -> None:
     assert site.client.join(third.renewal(new.key)).state == "joined"
 
 
-def test_rotation_that_was_interrupted_for_long_goes_on_with_the_next_key(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admission, "POLL", 0.0)
+def test_rotation_that_was_interrupted_for_long_goes_on_with_the_next_key(site: Site, tmp_path: Path) -> None:
     old, new = NewHost(), NewHost()
     join(site, old)
     site.client.join(new.renewal(old.key))

@@ -136,7 +136,7 @@ def test_rbd_image_in_the_domain() -> None:
         f'<source protocol="rbd" name="volumes/volume-{VOLUME}"><host name="10.0.0.1" port="6789" />'
         '<host name="10.0.0.2" port="6789" /><auth username="cinder">'
         f'<secret type="ceph" uuid="{SECRET}" /></auth></source>'
-        f'<target dev="vdb" bus="virtio" /><serial>{VOLUME}</serial></disk>'
+        f'<target dev="vdb" bus="virtio" /><serial>{VOLUME}</serial><backingStore /></disk>'
     )
     domain = f"<domain><devices>{ET.tostring(element, encoding='unicode')}</devices></domain>"
     assert volumes.local_targets(domain) == ([], True), "a live migration does not bring it"

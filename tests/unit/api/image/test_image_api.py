@@ -634,7 +634,7 @@ def test_leftovers_of_interrupted_uploads_are_removed(tmp_path: Path) -> None:
         (directory / name).touch()
         os.utime(directory / name, (time.time() - age,) * 2)
     Images(tmp_path)
-    assert sorted(file.name for file in directory.iterdir()) == [".import-new", IMAGE_ID]
+    assert sorted(file.name for file in directory.iterdir()) == [".import-new", IMAGE_ID, "_hosts"]
 
 
 def test_image_id_cannot_leave_the_store(images: Images, tmp_path: Path) -> None:

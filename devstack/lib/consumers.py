@@ -338,10 +338,11 @@ def rally(job: Job) -> str:
 
 
 def octavia(job: Job) -> str:
-    """Make and delete a pair of amphorae by Octavia's drivers, with disks on hosts and on volumes."""
+    """Make and delete a pair of amphorae and a virtual address by Octavia's drivers, with local disks and volumes."""
     for driver in ("volume_noop_driver", "volume_cinder_driver"):
         job.run(sys.executable, FILES / "octavia_flow.py", job.cloud.url, job.cloud.password, driver, OS_CLOUD="admin")
-    return "its drivers of compute, images and volumes: a pair of amphorae made and deleted, with and without volumes"
+    job.run(sys.executable, FILES / "octavia_network_flow.py", job.cloud.url, job.cloud.password)
+    return "its drivers of compute, images, volumes and networks: a pair of amphorae and a virtual address"
 
 
 def skyline(job: Job) -> str:

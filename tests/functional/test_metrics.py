@@ -104,8 +104,9 @@ def test_every_state_is_told_by_a_daemon_that_it_is_said_of(site: Site) -> None:
     for name in metrics.GAUGES.keys() - {metrics.ACTIONS}:
         wanted = DAEMONS if metrics.DAEMONS_OF[name] == "all" else metrics.DAEMONS_OF[name].split(", ")
         # No certificates, notifications, hosts that are down or have a problem, protected servers, policies of backups,
-        # servers, and no balancing.
+        # servers, database of several nodes, and no balancing.
         absent = (metrics.CERTIFICATE_END, metrics.NOTIFICATIONS_WAITING, metrics.HOST_DOWN, metrics.HOST_UNFENCED)
+        absent += (metrics.DATABASE_NODE,)
         balancing = (metrics.HOST_PRESSURE, metrics.PRESSURE_SPREAD, metrics.SURVIVE_NO_ROOM, metrics.HOST_PROBLEMS)
         if name in absent + balancing or "_server_" in name or "_backup_policy_" in name:
             continue

@@ -88,6 +88,7 @@ class User:
         elif service == "page":
             # A token in a cookie, as of a browser. The page takes it from nowhere else.
             headers |= {"X-Auth-Token": "", sessions.MARK: "1", "Cookie": f"nova_lite_session={self.token}"}
+            headers[sessions.SESSION] = f"{self.id}/{self.project}"
             headers["OpenStack-API-Version"] = f"compute 2.{version}, placement latest, volume 3.{versions.MAXIMUM}"
         elif version is not None:
             headers["OpenStack-API-Version"] = f"{service} 2.{version}"

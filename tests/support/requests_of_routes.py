@@ -206,7 +206,7 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         {"os-unmanage": {}},
         {"os-reserve": {}},
         {"os-unreserve": {}},
-        {"os-attach": {"host_name": "taken", "mountpoint": "/dev/vdz"}},
+        {"os-attach": {"instance_uuid": "5e0c6f0a-0b2c-4c1e-9d55-3a1f0e7b9c42", "mountpoint": "/dev/vdz"}},
         {"os-detach": {}},
     ],
     ("volume", "POST", "/volumes/{id}/metadata"): [{"metadata": {"taken": "yes"}}],

@@ -13,6 +13,7 @@ import requests
 import sqlalchemy as sa
 
 from nova_lite.base import failpoints
+from nova_lite.base.directory_users import HOSTS
 from nova_lite.volume import luks
 from tests.faults import images
 from tests.faults.arena import Arena
@@ -157,7 +158,7 @@ def back_up(arena: Arena) -> None:
     (backup,) = _backups(arena)
     path = Path(arena.cloud.path / "shared" / "backups" / backup["id"])
     assert path.read_bytes()[: len(CONTENT)] == CONTENT
-    assert [file.name for file in path.parent.iterdir() if not file.name.startswith(".")] == [backup["id"]]
+    assert [file.name for file in path.parent.iterdir() if not file.name.startswith((".", HOSTS))] == [backup["id"]]
 
 
 def backed_up_and_changed(arena: Arena) -> None:
@@ -262,7 +263,8 @@ def _only_known_files(arena: Arena) -> None:
 
     def wrong() -> set[str]:
         rows = {item["id"] for item in (*_volumes(arena), *_snapshots(arena))}
-        return rows ^ {file.name for file in store.rglob("*") if file.is_file() and not file.name.startswith(".")}
+        files = (file for file in store.rglob("*") if file.is_file() and file.parent.name != HOSTS)
+        return rows ^ {file.name for file in files if not file.name.startswith(".")}
 
     cloud.wait_for_none("files are those of volumes and snapshots", wrong, SETTLE_SECONDS)
 

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.functional.cloud import ROOT
+from tests.support.code_versions import unpack
 
 
 def extract(commit: str, tree: Path) -> Path:
     """Write the code of a commit to ``tree``, with the metadata by which its plugins are found, and return ``tree``."""
-    archive = subprocess.run(["git", "-C", ROOT, "archive", commit], capture_output=True, timeout=60)
-    assert archive.returncode == 0, f"this checkout has no commit {commit}: {archive.stderr.decode()}"
-    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True, timeout=60)
+    unpack(commit, tree)
     command = "import setuptools; setuptools.setup()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", command, "-q", "egg_info"], cwd=tree, check=True, timeout=120)
     missing = [name for name in _libraries_of(tree) if not _is_installed(name)]

@@ -21,6 +21,7 @@ from typing import Any  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.cmd.setup import (  # noqa: E402
+    cluster,
     compute,
     controller,
     database,
@@ -130,6 +131,8 @@ def _add_cluster_commands(commands: Any, command: Callable[..., argparse.Argumen
     )
     made.set_defaults(is_shared=True)
     made.add_argument("part", choices=("broker", "database"), help="the part that stops")
+    text = "Write this version's settings of the units of broker, database and load balancer. An upgrade calls it."
+    command("units", text, _write_units).set_defaults(is_shared=True)
 
 
 def _add_join_arguments(made: argparse.ArgumentParser, reached: str) -> None:
@@ -213,6 +216,12 @@ def _rotate(args: argparse.Namespace) -> None:
 
 def _upgrade(args: argparse.Namespace) -> None:
     steps.run(upgrade.steps(upgrade.read(args)))
+
+
+def _write_units(args: argparse.Namespace) -> None:
+    del args
+    if found := cluster.local():
+        cluster.write_units(found)
 
 
 def _remove(args: argparse.Namespace) -> None:

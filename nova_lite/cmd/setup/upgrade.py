@@ -125,7 +125,7 @@ def steps(wanted: Wanted) -> list[Step]:
         made.append(
             Step("Checking the schema" if wanted.is_rollback else "Expanding the schema", lambda: _schema(wanted))
         )
-    made.append(Step("Writing the units", lambda: _write_units(units)))
+    made.append(Step("Writing the units", lambda: _write_units(wanted, units)))
     made += [
         Step(f"Restarting {unit.removesuffix('.service')}", functools.partial(_restart, unit, wanted.hold))
         for unit in units
@@ -211,12 +211,13 @@ def _schema(wanted: Wanted) -> str:
     return controller.as_conductor("db", "sync").splitlines()[0].rstrip(".")
 
 
-def _write_units(units: list[str]) -> str:
+def _write_units(wanted: Wanted, units: list[str]) -> str:
     """Write the installed version's units where `nova-lite-setup` wrote them. Debian packages have them elsewhere."""
     ours = sorted({re.sub(r"@.*", "@", unit.removesuffix(".service")) for unit in units})
     changed = machine.install_units([name for name in ours if (UNITS / f"{name}.service").exists()])
-    if found := cluster.local():
-        cluster.write_units(found)
+    # The older version's program runs this code, and has its own settings. Newer ones serve older versions as well.
+    if cluster.local() and not wanted.is_rollback:
+        _program("nova-lite-setup", "units")
     return f"changed {', '.join(changed)}" if changed else "unchanged"
 
 

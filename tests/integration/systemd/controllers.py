@@ -98,13 +98,18 @@ ExecStartPost=
 
 
 class Cloud:
-    """Machine ``client`` and ``controllers`` by name, connected. `set_up` makes the cloud."""
+    """Machine ``client`` and ``controllers`` by name, connected. `set_up_first` and `set_up_further` make the cloud.
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    ``prepare`` gets each new machine, before anything is set up there.
+    """
+
+    def __init__(self, directory: pathlib.Path, prepare: Callable[[BareMachine], None] = lambda machine: None) -> None:
         self.images = directory / "images"
         self.images.mkdir()
+        self._prepare = prepare
         self.client = ControllerMachine(_tree(directory, "haclient"), "haclient")
         self.client.add_address(CLIENT)
+        prepare(self.client)
         self.controllers: dict[str, ControllerMachine] = {}
         self.others: list[BareMachine] = []
         self._directory = directory
@@ -119,6 +124,15 @@ class Cloud:
         machine = ControllerMachine(_tree(self._directory, name), name, [f"{self.images}:{IMAGES}"])
         self.controllers[name] = machine
         self.client.connect(machine, ADDRESSES[name])
+        self._prepare(machine)
+        return machine
+
+    def add_host(self, name: str, address: str) -> BareMachine:
+        """Add a machine that only becomes a compute host."""
+        machine = BareMachine(_tree(self._directory, name), name, [f"{self.images}:{IMAGES}"])
+        self.others.append(machine)
+        self.client.connect(machine, address)
+        self._prepare(machine)
         return machine
 
     def set_up_first(self) -> str:

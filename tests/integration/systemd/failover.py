@@ -16,18 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nova_lite.base import metrics
 from nova_lite.conf.metrics import PORTS
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine, read_until
-from tests.integration.systemd.controllers import ADDRESSES, IMAGES, MANAGE, PYTHON, SETUP, VIRTUAL, Cloud
+from tests.integration.systemd.controllers import ADDRESSES, MANAGE, PYTHON, SETUP, VIRTUAL, Cloud
 from tests.support.watch import Watch
 
 LOAD = pathlib.Path(__file__).with_name("failover_load.py")
 #: Seconds of load before a loss, of the loss, and that the cloud may take to be whole again.
 QUIET, LOST, WHOLE = 4.0, 20.0, 240.0
+#: Seconds that a client waits for a response.
+PATIENCE = 10.0
 CONDUCTOR_METRICS = PORTS["nova-lite-conductor"][1]
 AS_BROKER = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups")
 NODES = "SHOW STATUS LIKE 'wsrep_cluster_size'"
@@ -119,10 +121,7 @@ def set_up_hosts(cloud: Cloud) -> tuple[str, str]:
     for controller in cloud.controllers.values():  # All machines share the CPUs of one.
         controller.run("sed", "-i", "s/^workers = .*/workers = 1/", "/etc/nova-lite/api.conf")
         controller.run("systemctl", "restart", "nova-lite-api")
-    other = BareMachine(_tree(cloud, HOSTS[1]), HOSTS[1], [f"{cloud.images}:{IMAGES}"])
-    cloud.others.append(other)
-    cloud.client.connect(other, "10.242.0.21")
-    for host in (cloud.client, other):
+    for host in (cloud.client, cloud.add_host(HOSTS[1], "10.242.0.21")):
         token = first.run(MANAGE, "host", "token").strip()
         host.run(SETUP, "compute", token, seconds=SET_UP_SECONDS)
         host.run("sed", "-i", r"s/^\[DEFAULT\]/[DEFAULT]\ncompute_driver = fake/", "/etc/nova-lite/compute.conf")
@@ -132,12 +131,6 @@ def set_up_hosts(cloud: Cloud) -> tuple[str, str]:
     first.run(MANAGE, "quota", "set", "admin", "--instances", "-1", "--cores", "-1", "--ram", "-1")
     image = first.run(MANAGE, "image", "import", "--name", "i", "--disk-format", "raw", "/root/image").split()[-1]
     return flavor.split()[-1] if flavor else "1", image
-
-
-def _tree(cloud: Cloud, name: str) -> pathlib.Path:
-    directory = cloud.images.parent / name
-    directory.mkdir()
-    return directory / "tree"
 
 
 def wait_until_whole(cloud: Cloud) -> float:
@@ -200,51 +193,66 @@ class Guests(Watch):
         return self.at(first) & self.at(second)
 
 
+# --- the load
+
+
+class RunningLoad:
+    """Load of the cloud by the machine of the clients, from now to `finish`. ``patience``: seconds of a client."""
+
+    def __init__(self, cloud: Cloud, name: str, flavor: str, image: str, patience: float = PATIENCE) -> None:
+        self._client, self._stop, self._result = cloud.client, f"/root/stop-{name}", f"/root/result-{name}"
+        self._client.write("/root/load.py", LOAD.read_text())
+        self._client.write("/root/ca.pem", cloud.controllers["ha1"].run("cat", "/etc/openstack/nova-lite-ca.pem"))
+        arguments = (VIRTUAL, password_of(cloud), flavor, image, self._stop, self._result, str(patience))
+        # A shell in between: a process that has entered another name space of pids cannot have threads.
+        words = shlex.join([PYTHON, "/root/load.py", *arguments])
+        self._process = self._client.start("sh", "-c", f"{words}; exit $?")
+        said = read_until(self._process, "serves")
+        assert "serves" in said, said
+        time.sleep(QUIET)
+        assert self._process.poll() is None, self._process.communicate()[0]
+
+    def finish(self, accepted: dict[str, set[str]]) -> list[list[Any]]:
+        """End the load, add the servers of accepted requests, and return the requests."""
+        time.sleep(QUIET)
+        self._client.write(self._stop, "")
+        said = self._process.communicate(timeout=120)[0]
+        assert self._process.returncode == 0, (self._process.returncode, said)
+        lines = [json.loads(line) for line in self._client.run("cat", self._result).splitlines()]
+        for kind, ids in lines.pop().items():
+            accepted[kind] |= set(ids)
+        return lines
+
+
+def nothing_accepted() -> dict[str, set[str]]:
+    return {kind: set() for kind in ("created", "deleted", "tried")}
+
+
+def password_of(cloud: Cloud) -> str:
+    secure = cloud.controllers["ha1"].run("cat", "/etc/openstack/secure.yaml")
+    return secure.split("password:")[1].split()[0].strip("'\"")
+
+
 # --- the measurement
 
 
-def measure(cloud: Cloud, chosen: Sequence[Loss], flavor: str, image: str) -> str:
+def measure(cloud: Cloud, chosen: Sequence[Loss]) -> str:
     """Run the load and one loss after the other. Returns the table."""
-    guests = Guests(cloud)
-    try:
-        return _measure(cloud, chosen, flavor, image, guests)
-    finally:
-        guests.close()
-
-
-def _measure(cloud: Cloud, chosen: Sequence[Loss], flavor: str, image: str, guests: Guests) -> str:
-    first, client = cloud.controllers["ha1"], cloud.client
-    client.write("/root/load.py", LOAD.read_text())
-    client.write("/root/ca.pem", first.run("cat", "/etc/openstack/nova-lite-ca.pem"))
-    secure = first.run("cat", "/etc/openstack/secure.yaml")
-    password = secure.split("password:")[1].split()[0].strip("'\"")
-    rows, accepted = [], {kind: set[str]() for kind in ("created", "deleted", "tried")}
-    for number, loss in enumerate(chosen):
-        wait_until_whole(cloud)
-        stop, result = f"/root/stop-{number}", f"/root/result-{number}"
-        # A shell in between: a process that has entered another name space of pids cannot have threads.
-        words = shlex.join([PYTHON, "/root/load.py", VIRTUAL, password, flavor, image, stop, result])
-        load = client.start("sh", "-c", f"{words}; exit $?")
-        said = read_until(load, "serves")
-        assert "serves" in said, said
-        time.sleep(QUIET)
-        assert load.poll() is None, load.communicate()[0]
-        began = time.time()
-        loss.begin(cloud)
-        time.sleep(LOST)
-        ended = time.time()
-        loss.end(cloud)
-        whole = wait_until_whole(cloud)
-        time.sleep(QUIET)
-        client.write(stop, "")
-        said = load.communicate(timeout=120)[0]
-        assert load.returncode == 0, (load.returncode, said)
-        lines = [json.loads(line) for line in client.run("cat", result).splitlines()]
-        for kind, ids in lines.pop().items():
-            accepted[kind] |= set(ids)
-        rows.append(row(Period(loss.title, began, ended, whole), lines))
-        print(rows[-1], flush=True)
-    lost = check(cloud, password, accepted, guests)
+    flavor, image = set_up_hosts(cloud)
+    with contextlib.closing(Guests(cloud)) as guests:
+        rows, accepted = [], nothing_accepted()
+        for number, loss in enumerate(chosen):
+            wait_until_whole(cloud)
+            load = RunningLoad(cloud, str(number), flavor, image)
+            began = time.time()
+            loss.begin(cloud)
+            time.sleep(LOST)
+            ended = time.time()
+            loss.end(cloud)
+            whole = wait_until_whole(cloud)
+            rows.append(row(Period(loss.title, began, ended, whole), load.finish(accepted)))
+            print(rows[-1], flush=True)
+        lost = check(cloud, accepted, guests)
     return "\n".join([*HEADER, *rows, "", lost])
 
 
@@ -274,13 +282,13 @@ def longest_gap(entries: list[list[Any]]) -> float:
     return max((later - before for before, later in itertools.pairwise(ends)), default=0.0)
 
 
-def check(cloud: Cloud, password: str, accepted: dict[str, set[str]], guests: Guests) -> str:
+def check(cloud: Cloud, accepted: dict[str, set[str]], guests: Guests) -> str:
     """Check that nothing accepted was lost, and that no guest ran twice. Returns a sentence for below the table.
 
     Each accepted create is a server that is active, with a guest at its host alone, or in error with a reason. Those
     whose delete was accepted are gone, with their guests.
     """
-    client = cloud.client
+    client, password = cloud.client, password_of(cloud)
     client.write("/root/list.py", _LIST)
     deadline = time.monotonic() + WHOLE
     while problems := _problems(servers := _servers(client, password), accepted, guests):
@@ -330,7 +338,7 @@ _LIST = """
 import json, sys
 sys.path.insert(0, "/root")
 import load, requests
-made = load.Load(sys.argv[1], sys.argv[2], "", "", "/")
+made = load.Load(sys.argv[1], sys.argv[2])
 url, found = f"https://{sys.argv[1]}:8774/v2.1/servers/detail?limit=500", {}
 while url:
     page = requests.get(url, headers=made._headers, verify=load.AUTHORITY, timeout=60).json()
@@ -352,23 +360,32 @@ def main() -> int:
     args = parser.parse_args()
     only = args.only
     chosen = [loss for loss in losses() if not only or any(text in loss.title for text in only)]
+    with cloud_of_three(args.stay, interrupt=args.interrupt) as cloud:
+        print(measure(cloud, chosen))
+    return 0
+
+
+@contextlib.contextmanager
+def cloud_of_three(
+    stay: bool, prepare: Callable[[BareMachine], None] = lambda machine: None, interrupt: bool = False
+) -> Iterator[Cloud]:
+    """Set three controllers up. The machines end with the context. ``stay``: after a failure, with Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))
     with contextlib.ExitStack() as stack:
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-ha.")))
-        cloud = Cloud(directory)
+        cloud = Cloud(directory, prepare)
         stack.callback(cloud.stop)
         try:
-            _set_up(cloud, args.interrupt)
-            print(measure(cloud, chosen, *set_up_hosts(cloud)))
+            _set_up(cloud, interrupt)
+            yield cloud
         except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
-            if not args.stay:
+            if not stay:
                 raise
             print(f"{error}\nThe machines in {directory} stay until you press Ctrl-C.", flush=True)
             for machine in (*cloud.controllers.values(), cloud.client, *cloud.others):
                 print(f"    {machine.name}: nsenter --target {machine.init} -m -u -i -n -p -C bash", flush=True)
             signal.pause()
-    return 0
 
 
 def _set_up(cloud: Cloud, interrupt: bool) -> None:

@@ -1,10 +1,11 @@
 """Load of a cloud through its virtual address: reads, creates and deletes, each on a new connection.
 
-    failover_load.py ADDRESS PASSWORD FLAVOR IMAGE STOP RESULT
+    failover_load.py ADDRESS PASSWORD FLAVOR IMAGE STOP RESULT PATIENCE
 
-It ends when the file STOP exists. RESULT then has one JSON list a line: kind, start, end, failure (empty for none).
-The last line is an object with the servers whose creates, and whose deletes, were accepted, and all servers for which a
-delete was sent: without a response, it may have been accepted as well.
+A client waits PATIENCE seconds for a response. The load ends when the file STOP exists. RESULT then has one JSON list a
+line: kind, start, end, failure (empty for none). The last line is an object with the servers whose creates, and whose
+deletes, were accepted, and all servers for which a delete was sent: without a response, it may have been accepted as
+well.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ import requests
 
 AUTHORITY = "/root/ca.pem"
 READERS, WRITERS = 3, 2
-#: Seconds that a client waits for a response.
-PATIENCE = 10.0
 #: Servers that a writer has at a time.
 KEPT = 4
 
 
 class Load:
-    def __init__(self, address: str, password: str, flavor: str, image: str, stop: str) -> None:
-        self._base, self._stop = f"https://{address}", stop
+    def __init__(
+        self, address: str, password: str, flavor: str = "", image: str = "", stop: str = "/", patience: float = 60.0
+    ) -> None:
+        self._base, self._stop, self._patience = f"https://{address}", stop, patience
         self._flavor, self._image = flavor, image
         self._lock = threading.Lock()
         self.requests: list[tuple[str, float, float, str]] = []
@@ -94,7 +95,7 @@ class Load:
                 json=body,
                 headers=self._headers,
                 verify=AUTHORITY,
-                timeout=PATIENCE,
+                timeout=self._patience,
             )
             if answer.status_code == expected:
                 result = answer.json() if answer.content else {}
@@ -110,8 +111,8 @@ class Load:
 
 
 def main() -> None:
-    address, password, flavor, image, stop, result = sys.argv[1:]
-    load = Load(address, password, flavor, image, stop)
+    address, password, flavor, image, stop, result, patience = sys.argv[1:]
+    load = Load(address, password, flavor, image, stop, float(patience))
     print("serves", flush=True)
     load.run()
     with open(result, "w", encoding="utf-8") as file:

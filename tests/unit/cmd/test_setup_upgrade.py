@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import controller, machine, steps, units, upgrade
+from nova_lite.cmd.setup import cluster, controller, machine, steps, units, upgrade
 
 CONTROLLER = ("api", "conductor", "novncproxy", "scheduler", "serialproxy")
 
@@ -192,6 +192,26 @@ def test_wheel_without_a_list_brings_the_libraries_of_the_daemons(site: Scripted
     first, second = [words for words in site.commands if "-m pip install" in words]
     assert first.endswith(f"{wheel.name}[api,conductor,console,scheduler]") and "--force" not in first
     assert second.endswith("--force-reinstall --no-deps nova_lite-0.2.0-py3-none-any.whl")
+
+
+def test_settings_of_broker_and_database_are_written_by_the_installed_version(
+    site: ScriptedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program that upgrades knows the settings of its own version. The way back leaves them as they are."""
+    here = cluster.Local(
+        host="c1", address="192.0.2.11", interface="eth0", virtual_address="192.0.2.10", has_database=True
+    )
+    monkeypatch.setattr(cluster, "local", lambda: here)
+    monkeypatch.setattr(machine, "replace", lambda path, *_, **__: pytest.fail(f"{path} is written by this program"))
+    wheel = site.path / "nova_lite-0.2.0-py3-none-any.whl"
+    wheel.touch()
+    site.add(*CONTROLLER)
+    run("--package", str(wheel))
+    installed = max(place for place, words in enumerate(site.commands) if "-m pip install" in words)
+    assert site.commands.index("nova-lite-setup units") > installed
+    site.commands.clear()
+    run("--rollback")
+    assert "nova-lite-setup units" not in site.commands
 
 
 def test_daemon_whose_program_was_installed_after_its_start_is_restarted(site: ScriptedMachine) -> None:

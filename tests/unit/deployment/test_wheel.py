@@ -11,18 +11,16 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
 from email import message_from_bytes
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
+from tests.support.code_versions import build_wheel, copy_sources
+
 TOP = Path(__file__).resolve().parents[3]
 NOBODY = 65534
-#: Parts of the checkout from which a package is built.
-SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "nova_lite")
-PRETEND = "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE"
 AUTHOR = ("-c", "user.name=Author", "-c", "user.email=author@example.org")
 
 
@@ -68,28 +66,12 @@ def test_version_comes_from_the_last_tag_and_the_commits_after_it(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the sources as a source archive has them: without a repository, and without links."""
-    copy = tmp_path_factory.mktemp("sources")
-    for name in SOURCES:
-        if (TOP / name).is_dir():
-            shutil.copytree(TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(TOP / name, copy)
-    return copy
-
-
-def build(sources: Path, where: Path, environment: Mapping[str, str]) -> Path:
-    """Build a wheel."""
-    shutil.rmtree(sources / "build", ignore_errors=True)
-    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir")
-    run(*pip, str(where), str(sources), **environment)
-    (made,) = where.glob("*.whl")
-    return made
+    return copy_sources(TOP, tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(sources, tmp_path_factory.mktemp("wheel"), {PRETEND: "0.2.0.dev57"})
+    return build_wheel(sources, tmp_path_factory.mktemp("wheel"), "0.2.0.dev57")
 
 
 def test_wheel_has_units_users_directories_and_settings(wheel: Path) -> None:
@@ -110,7 +92,7 @@ def test_wheel_has_an_extra_for_each_role_and_sql_in_one_alone(wheel: Path) -> N
 
 
 def test_newer_wheel_replaces_an_older_one(sources: Path, wheel: Path, tmp_path: Path) -> None:
-    newer = build(sources, tmp_path / "newer", {PRETEND: "0.2.0.dev58+gabc"})
+    newer = build_wheel(sources, tmp_path / "newer", "0.2.0.dev58+gabc")
     run(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"))
     python = str(tmp_path / "venv/bin/python")
     versions = []

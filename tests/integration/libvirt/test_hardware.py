@@ -87,7 +87,7 @@ def test_guest_with_two_sockets_scsi_and_another_nic_boots(
     assert console(driver, instance_uuid, r"Sockets: \d+") == "Sockets: 2"
 
     def defined() -> str:
-        """Return the definition. Controllers are sorted: libvirt appends those that it adds by itself."""
+        """Return the definition. Controllers are sorted: libvirt appends its own ones."""
         xml = connection.lookupByUUIDString(instance_uuid).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         root = ET.fromstring(re.sub("<novalite:created>.*</novalite:created>", "", xml))
         devices = root.find("devices")

@@ -26,14 +26,7 @@ from octavia.network.drivers.neutron.allowed_address_pairs import (  # noqa: E40
 )
 
 SECONDS = 60
-cloud = openstack.connect(
-    auth_url=f"{url}/identity/v3",
-    username="admin",
-    password=password,
-    project_name="admin",
-    user_domain_id="default",
-    project_domain_id="default",
-)
+cloud = openstack.connect(cloud="admin")
 
 
 def wait_for(what: str, is_true: Callable[[], bool]) -> None:

@@ -341,7 +341,7 @@ def octavia(job: Job) -> str:
     """Make and delete a pair of amphorae and a virtual address by Octavia's drivers, with local disks and volumes."""
     for driver in ("volume_noop_driver", "volume_cinder_driver"):
         job.run(sys.executable, FILES / "octavia_flow.py", job.cloud.url, job.cloud.password, driver, OS_CLOUD="admin")
-    job.run(sys.executable, FILES / "octavia_network_flow.py", job.cloud.url, job.cloud.password)
+    job.run(sys.executable, FILES / "octavia_network_flow.py", job.cloud.url, job.cloud.password, OS_CLOUD="admin")
     return "its drivers of compute, images, volumes and networks: a pair of amphorae and a virtual address"
 
 

@@ -30,7 +30,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.keys import CONDUCTOR
-from nova_lite.rpc.patches import send_result
+from nova_lite.rpc.patches import LATE_SECONDS, send_result
 from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS
 
 LOG = logging.getLogger(__name__)
@@ -39,8 +39,6 @@ OPTION = "[rpc] conductor_socket"
 
 #: Largest frame in bytes. Larger calls use the broker.
 MAX_FRAME = 64 << 20
-#: Seconds after which a caller sends a read by the broker, where another conductor may take it.
-LATE_SECONDS = 2.0
 #: Connections of a server. Callers beyond it use the broker.
 MAX_CONNECTIONS = 256
 #: Seconds for which a caller uses the broker after it could not connect.
@@ -113,8 +111,8 @@ class LocalClient:
     def call(self, context: dict[str, Any], message: Message) -> Any:
         """Send a signed call and return its reply, or raise the error in it.
 
-        Raises `Undelivered` without a reply, also to a read after `LATE_SECONDS`, and oslo.messaging's
-        `MessagingTimeout` when none comes in time.
+        Raises `Undelivered` without a reply, also to a read after `LATE_SECONDS`, which then goes by the broker, and
+        oslo.messaging's `MessagingTimeout` when none comes in time.
         """
         seconds = self._seconds if message.timeout is None else message.timeout
         body = {"method": message.method, "args": message.arguments, "version": message.version}

@@ -20,6 +20,16 @@ def running(tmp_path: Path) -> Iterator[cloud.Cloud]:
         yield made
 
 
+def restore(running: cloud.Cloud, copy: Path, database: Path) -> None:
+    """Put the copy in the database's place while no conductor runs."""
+    running.kill("conductor")
+    for name in ("", "-wal", "-shm"):
+        Path(f"{database}{name}").unlink(missing_ok=True)
+    shutil.copy(copy, database)
+    running.start("conductor")
+    running.wait_until_ready()
+
+
 def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
     database, copy = running.path / "nova-lite.sqlite", running.path / "copy.sqlite"
     (stopped, deleted) = running.create(count=2)
@@ -52,12 +62,7 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
     (unknown,) = running.create()
     running.wait_active([unknown])
 
-    running.kill("conductor")
-    for name in ("", "-wal", "-shm"):
-        Path(f"{database}{name}").unlink(missing_ok=True)
-    shutil.copy(copy, database)
-    running.start("conductor")
-    running.wait_until_ready()
+    restore(running, copy, database)
 
     act(stopped, "os-stop", "SHUTOFF")
     for _ in range(2):
@@ -92,12 +97,7 @@ def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path)
         assert there != before[moved]["OS-EXT-SRV-ATTR:host"]
         cloud.wait_for("it is at one host", lambda: running.holders(moved) == {there})
 
-        running.kill("conductor")
-        for name in ("", "-wal", "-shm"):
-            Path(f"{database}{name}").unlink(missing_ok=True)
-        shutil.copy(copy, database)
-        running.start("conductor")
-        running.wait_until_ready()
+        restore(running, copy, database)
 
         def listed() -> dict[str, dict[str, Any]]:
             found = running.try_manage("--format", "json", "server", "newer").stdout

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from tests.functional.cloud import Cloud, wait_for
+from collections import Counter
+
+from tests.functional.cloud import Cloud, wait_for, wait_for_none
 from tests.functional.listener import Listener
 
+SELECT = ("call", "select_destinations")
 BOOT = {
     ("call", "create_instances"): 1,
     ("reply", "create_instances"): 1,
     ("cast", "build_instances"): 1,
-    ("call", "select_destinations"): 1,
+    SELECT: 1,
     ("reply", "select_destinations"): 1,
     ("fanout", "update_host_states"): 1,
     ("cast", "build_and_run_instance"): 1,
@@ -18,23 +21,30 @@ BOOT = {
 }
 
 
-def test_boot_needs_these_messages_only(tidy: Cloud) -> None:
+def boot(tidy: Cloud) -> tuple[str, Counter[tuple[str, str]]]:
+    """Create a server, and return its id and the messages of its boot.
+
+    Wait for each of them: a thread of its own publishes the claim, perhaps after the build has finished.
+    """
     with Listener(tidy.vhost) as heard:
         answer = tidy.request(
             "POST", "/servers", {"server": {"name": "vm", "imageRef": tidy.image_id, "flavorRef": "1"}}
         )
         assert answer.status_code == 202, answer.text
-        wait_for("the build has finished", lambda: ("reply", "finish_build") in heard.messages)
-        sent = heard.requested()
+        wait_for_none("its messages are heard", lambda: BOOT.keys() - heard.requested().keys())
+        return answer.json()["server"]["id"], heard.requested()
+
+
+def test_boot_needs_these_messages_only(tidy: Cloud) -> None:
+    _, sent = boot(tidy)
     assert dict(sent) == BOOT
     assert sum(sent.values()) == 9
 
 
 def test_delete_needs_one_call_one_cast_and_one_report(tidy: Cloud) -> None:
-    ids = tidy.create()
-    tidy.wait_active(ids)
+    server, _ = boot(tidy)
     with Listener(tidy.vhost) as heard:
-        assert tidy.request("DELETE", f"/servers/{ids[0]}").status_code == 204
+        assert tidy.request("DELETE", f"/servers/{server}").status_code == 204
         wait_for("the delete has finished", lambda: ("reply", "finish_action") in heard.messages)
         sent = heard.requested()
     assert dict(sent) == {
@@ -48,14 +58,16 @@ def test_delete_needs_one_call_one_cast_and_one_report(tidy: Cloud) -> None:
 
 
 def test_freed_capacity_is_published_before_the_next_scheduling(tidy: Cloud) -> None:
-    ids = tidy.create(count=3)
-    tidy.wait_active(ids)
+    servers = [boot(tidy)[0] for _ in range(3)]
+    published = ("fanout", "update_host_states")
     with Listener(tidy.vhost) as heard:
-        for server in ids:
+        for server in servers:
             assert tidy.request("DELETE", f"/servers/{server}").status_code == 204
-        wait_for("the deletes have finished", lambda: heard.requested()["reply", "finish_action"] == len(ids))
-        tidy.wait_active(tidy.create())
-    told = heard.messages.index(("fanout", "update_host_states"))
-    asked = heard.messages.index(("call", "select_destinations"))
-    assert told < asked
-    assert heard.messages.count(("fanout", "update_host_states")) == 2, "all deletes share one"
+        wait_for("the servers are gone", lambda: not tidy.servers())
+        tidy.create()
+        wait_for(
+            "the claim is published",
+            lambda: SELECT in (messages := [*heard.messages]) and published in messages[messages.index(SELECT) :],
+        )
+    assert heard.messages.index(published) < heard.messages.index(SELECT)
+    assert heard.messages.count(published) <= len(servers), "the deletes share one, and the claim has one"

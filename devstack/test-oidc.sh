@@ -2,6 +2,7 @@
 # Test log-ins by a real OpenID Connect provider (oidc-provider for Node.js), as root. It takes a minute beside the
 # installation, and stacks nothing.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+no_arguments "$@"
 for component in packages python libvirt testing; do
     source "$TOP/devstack/lib/$component.sh"
 done

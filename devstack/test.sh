@@ -1,21 +1,22 @@
 #!/bin/bash
 # Check everything, as root, from a clean checkout:
 #
-#   test.sh [--fast] [--once] [lint|unit|functional|security|faults|integration]...
+#   test.sh [--fast | --long] [--once] [lint|unit|functional|security|faults|integration|long]...
 #   test.sh run PATH_OR_OPTION_OF_PYTEST...     these tests alone, with the services and databases that they may need
 #
 # Without names all stages run, each to its end. What failed is shown again in the last lines, and told by the status.
 # Integration and then security run beside unit, functional and faults; their output comes last.
 # Failed tests of up to three files of a run are tried once more, alone, and named in the last lines if they pass then;
-# with --once they are not. --fast is lint and unit. What the tests need is installed and started; broker, databases and
-# libvirt are left running.
+# with --once they are not. --fast is lint and unit. --long is all stages and `long`, which runs the scripts test-*.sh: clouds
+# with the real Keystone, Glance, Neutron and Cinder, and a real OpenID Connect provider. What the tests need is installed
+# and started; broker, databases and libvirt are left running.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 for component in packages python rabbitmq database config libvirt guest services testing; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
 usage() {
-    sed -n '2,11s/^# \{0,1\}//p' "$TOP/devstack/test.sh" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$TOP/devstack/test.sh" >&2
     exit 2
 }
 
@@ -28,8 +29,9 @@ fi
 for word; do
     case $word in
     --fast) stages+=(lint unit) ;;
+    --long) stages+=("${ALL_STAGES[@]}" long) ;;
     --once) MAX_AGAIN=0 ;;
-    lint | unit | functional | security | faults | integration) stages+=("$word") ;;
+    lint | unit | functional | security | faults | integration | long) stages+=("$word") ;;
     *) usage ;;
     esac
 done
@@ -111,11 +113,13 @@ if [[ " ${stages[*]} " == *" integration "* && " ${stages[*]} " =~ \ (unit|funct
     done
 fi
 for stage in "${stages[@]}"; do
-    [[ " ${besides[*]} " != *" $stage "* ]] || continue
+    [[ " ${besides[*]} long " != *" $stage "* ]] || continue
     [[ $stage == lint || ${#besides[@]} == 0 || -n $beside_pid ]] || run_beside "${besides[@]}"
     run_stage "$stage"
 done
 [[ -z $beside_pid ]] || follow_beside
+# Last, as it stacks other clouds than the stage integration does.
+[[ " ${stages[*]} " != *" long "* ]] || run_stage long
 
 echo
 cat "$FAILURES"

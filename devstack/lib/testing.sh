@@ -7,7 +7,7 @@ TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openss
 # What controllers of a cloud with several have besides. Its containers have this machine's packages.
 CONTROLLER_PACKAGES=(galera-4 haproxy keepalived mariadb-backup socat)
 # Files whose failed tests are tried again, in one run of pytest. All tests of a file fail with a server that they share.
-MAX_AGAIN=3
+MAX_AGAIN=${MAX_AGAIN:-3}
 ALL_STAGES=(lint unit functional security faults integration)
 
 # Services of packages of which tests only run the programs. They listen on all addresses, so who had none gets none.
@@ -151,6 +151,16 @@ stage_integration() {
     run_tests tests/integration/libvirt/test_kvm_device.py || status=1
     is_stacked || export COMPUTES=${COMPUTES:-2}
     test_stacked integration_tests || status=1
+    return $status
+}
+
+# Each script stacks a cloud of its own, and unstacks it. One that fails does not keep the others from running.
+stage_long() {
+    local script status=0
+    for script in "$TOP"/devstack/test-*.sh; do
+        say "--- $(basename "$script")"
+        MAX_AGAIN=$MAX_AGAIN FAILURES=$FAILURES UNSTEADY=$UNSTEADY "$script" || status=1
+    done
     return $status
 }
 

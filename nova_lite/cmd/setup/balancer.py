@@ -35,7 +35,7 @@ _SOCKET = machine.UNITS / galera.CHECK_SOCKET
 _CHECK = machine.UNITS / "nova-lite-database-check@.service"
 FILES = (_HAPROXY, _KEEPALIVED, _SOCKET, _CHECK)
 #: Our settings for the units of the packages. Debian starts keepalived once only, and HAProxy five times.
-_UNITS = {
+UNITS = {
     "haproxy.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nEnvironment=CONFIG={_HAPROXY}\nLimitNOFILE=65536\n"
     "RestartSec=2\n",
     "keepalived.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nRestart=always\nRestartSec=2\n",
@@ -49,7 +49,7 @@ def set_up(address: str, has_database: bool) -> None:
     """Make HAProxy read our file, and let the database's node report its state. May be repeated."""
     if _KEEPALIVED.exists() and not _KEEPALIVED.read_text().startswith(_HEADER):
         raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of somebody else: move it away.")
-    for unit, text in _UNITS.items():
+    for unit, text in UNITS.items():
         machine.write_unit_settings(unit, text)
     if not has_database:
         return
@@ -112,7 +112,7 @@ def remove() -> None:
     """Stop both, and remove our files."""
     if not machine.unit_settings("haproxy.service").exists():
         return
-    machine.remove_unit_settings(*_UNITS, galera.UNIT)  # The database's would start the socket again.
+    machine.remove_unit_settings(*UNITS, galera.UNIT)  # The database's would start the socket again.
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "disable", "--now", "haproxy", "keepalived")
     if _SOCKET.exists():

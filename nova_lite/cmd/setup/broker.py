@@ -29,6 +29,7 @@ _OURS = _ETC / "conf.d" / "nova-lite.conf"
 _CLUSTER = _ETC / "conf.d" / "nova-lite-cluster.conf"
 _DISTRIBUTION = _ETC / "nova-lite-distribution.config"
 _ENVIRONMENT = _ETC / "rabbitmq-env.conf"
+FILES = (_OURS, _CLUSTER, _DISTRIBUTION, _ENVIRONMENT)
 _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 #: Seconds that the broker may take to start.
 _START_SECONDS = 120
@@ -272,8 +273,8 @@ def remove() -> None:
 
 
 def _remove_files() -> None:
-    for path in (_OURS, _CLUSTER, _DISTRIBUTION):
-        path.unlink(missing_ok=True)
-    if _ENVIRONMENT.exists() and _ENVIRONMENT.read_text().startswith(_HEADER):
-        _ENVIRONMENT.unlink()
+    for path in FILES:
+        # The package of RabbitMQ has one of this name, too.
+        if path != _ENVIRONMENT or (path.exists() and path.read_text().startswith(_HEADER)):
+            path.unlink(missing_ok=True)
     machine.remove_unit_settings(UNIT)

@@ -44,7 +44,7 @@ def write(wanted: Settings, configuration: Path, directory: Path) -> bool:
     return written | _write_once(directory / "prometheus.yml", "A configuration of Prometheus for this cloud.", whole)
 
 
-def remove(directory: Path = DIRECTORY) -> list[Left]:
+def remove(directory: Path) -> list[Left]:
     """Remove the files, and the directory above if nothing else is there. Return what stays."""
     left = directories.remove(directory)
     with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ from nova_lite.cmd.setup import (
 from nova_lite.rpc import controllers
 
 _UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
-_FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
+_FILES = (Path("/etc/sysusers.d/nova-lite.conf"), Path("/etc/tmpfiles.d/nova-lite.conf"))
 #: Made by `tmpfiles.d`, also on machines without a conductor.
 _SOCKETS = Path("/run/nova-lite-conductor")
 _USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-lite-console")
@@ -96,9 +96,9 @@ def _purge() -> list[Left]:
     for directory in (machine.CONFIGURATION, _SOCKETS, controller.BROKER_CERTIFICATES, galera.CERTIFICATES):
         left += directories.remove(directory)
     for file in _FILES:
-        Path(file).unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
     controller.authority_file().unlink(missing_ok=True)
-    left += monitoring.remove()
+    left += monitoring.remove(monitoring.DIRECTORY)
     for user in _USERS:
         if machine.succeeds("getent", "passwd", user):
             machine.run("userdel", user)

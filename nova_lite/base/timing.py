@@ -38,6 +38,11 @@ class ApiTiming:
     request_cpu: float = 15.0
     #: CPU time of a worker in which its main loop has not turned, after which the worker is replaced.
     worker_cpu: float = 10.0
+    #: Time that a stopping daemon waits at most for the next check of each load balancer, which checks every 2 s and
+    #: waits 2 s for the response; time after the last of these; and age from which a balancer checks no more.
+    drain: float = 5.0
+    drain_end: float = 0.5
+    check_age: float = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

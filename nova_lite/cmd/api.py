@@ -27,6 +27,7 @@ from nova_lite.api.http.limits import MAX_BODY, ClientLimits  # noqa: E402
 from nova_lite.api.http.proxy_protocol import Balancers  # noqa: E402
 from nova_lite.api.metadata import role  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
+from nova_lite.base.timing import TIMING  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC, ConductorTexts  # noqa: E402
@@ -132,7 +133,9 @@ class Worker(service.Daemon):
             self._http.append(http)
 
     def cleanup(self) -> None:
-        """Stop all APIs at the same time."""
+        """Stop all APIs at the same time, when load balancers send new connections elsewhere."""
+        for http in self._http:
+            http.drain.run()
         stops = [
             threading.Thread(target=http.stop, args=(self.conf.api.graceful_shutdown_timeout,)) for http in self._http
         ]
@@ -234,7 +237,7 @@ def main() -> int:
     return prefork.Prefork(
         BINARY,
         conf.api.workers,
-        conf.api.graceful_shutdown_timeout + 5,
+        conf.api.graceful_shutdown_timeout + TIMING.api.drain + 5,
         lambda number: Worker(conf, compute, sites, number, parent).run(),
     ).run()
 

@@ -21,10 +21,11 @@ from typing import Any, Protocol
 
 import webob.exc
 
-from nova_lite.api.http import admission, limits, proxy_protocol, responses, transfers
+from nova_lite.api.http import admission, drain, limits, proxy_protocol, responses, transfers
 from nova_lite.api.http.admission import Executor, Job
 from nova_lite.api.http.channel import Channel, TlsChannel
 from nova_lite.api.http.deploy import App
+from nova_lite.api.http.drain import Drain
 from nova_lite.api.http.responses import Response, Stream
 from nova_lite.base import concurrency, exceptions
 from nova_lite.daemon.http_parser import Refusal, Request, RequestParser
@@ -74,6 +75,7 @@ class ConnectionServer(Protocol):
     transfer_threads: transfers.TransferThreads
     budget: limits.BodyBudget[Connection]
     uploads: limits.FairSlots
+    drain: Drain
     stopping: bool
     aborting: bool
 
@@ -114,6 +116,7 @@ class Connection:
         """Take over a socket. ``is_balanced``: it comes from a load balancer, whose header is read first."""
         self.client = client
         self._header = proxy_protocol.Header() if is_balanced else None
+        self._is_balancers_own = False
         self.descriptor: int = sock.fileno()
         self.state = State.READING
         self._server = server
@@ -271,6 +274,7 @@ class Connection:
             return False
         source, rest = found
         self._header = None
+        self._is_balancers_own = source is None
         if source is not None:
             self._environ["REMOTE_ADDR"], self._environ["REMOTE_PORT"] = source.address, str(source.port)
         if not self._server.identify(self, self._environ["REMOTE_ADDR"]):
@@ -328,6 +332,11 @@ class Connection:
         self.deadline = math.inf
         self._request = request
         environ = request.environ
+        if self._is_balancers_own and environ["PATH_INFO"] == drain.PATH:
+            balancer, state = self._environ["REMOTE_ADDR"], environ.get(drain.STATE, "")
+            if self._server.drain.refuses(balancer, state):
+                self._send_refusal(drain.STOPS)
+                return
         priority = admission.priority_of(environ["REQUEST_METHOD"], environ["PATH_INFO"])
         self._server.executor.put(Job(self._answer, self._refuse_busy, priority))
 

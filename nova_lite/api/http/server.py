@@ -25,6 +25,7 @@ from nova_lite.api.http import admission, limits, transfers
 from nova_lite.api.http.admission import Executor
 from nova_lite.api.http.connection import Connection, State
 from nova_lite.api.http.deploy import App
+from nova_lite.api.http.drain import Drain
 from nova_lite.api.http.limits import ClientLimits
 from nova_lite.api.http.proxy_protocol import Balancers
 from nova_lite.base import concurrency, ip
@@ -46,6 +47,8 @@ ACCEPTED_AT_ONCE = 64
 
 class HttpServer(Protocol):
     """A server of one socket. `make_server` makes it."""
+
+    drain: Drain
 
     def start(self) -> None: ...
 
@@ -120,6 +123,7 @@ class Server:
         self.transfer_threads = transfers.TransferThreads(executor)
         self.budget: limits.BodyBudget[Connection] = limits.BodyBudget()
         self.uploads = limits.FairSlots()
+        self.drain = Drain()
         self.stopping = self.aborting = False
         self._clients = limits.ConnectionCounter(
             client_limits.connections, lambda text, *args: executor.log(logging.WARNING, text, *args)

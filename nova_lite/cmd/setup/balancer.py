@@ -163,11 +163,13 @@ def haproxy(
     name, port = _CHECKED
     lines += _listen(name, virtual_address, port)
     # A connection alone says little: the kernel accepts it for a process that stands still.
-    lines += ["    balance leastconn", "    option httpchk GET /"]
+    # An API that is about to stop answers 404 if its balancer has said that it has others (nova_lite.api.http.drain).
+    drains = "    http-check disable-on-404"
+    lines += ["    balance leastconn", "    option httpchk GET /", drains, "    http-check send-state"]
     lines += [f"    server {m.host} {_at(m.address, port)} check check-ssl verify none{checked}" for m in apis]
     for other, port in _APIS.items():
         lines += _listen(other, virtual_address, port)
-        lines += ["    balance leastconn"]
+        lines += ["    balance leastconn", drains]
         lines += [f"    server {m.host} {_at(m.address, port)} track {name}/{m.host}{proxied}" for m in apis]
     for other, port in _CONSOLES.items():
         lines += _listen(other, virtual_address, port)

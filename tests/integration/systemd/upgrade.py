@@ -93,7 +93,10 @@ class Upgrade:
         }
 
     def run(self) -> None:
-        """Do what the page says: the first controller, all others by ``upgrade run``, and each controller again."""
+        """Do what the page says: the first controller, all others by ``upgrade run``, and each controller again.
+
+        Then install the version once more on each controller, whose daemons restart from this version.
+        """
         first = self.cloud.controllers["ha1"]
         self._upgrade("ha1")
         process = first.start(MANAGE, "upgrade", "run")
@@ -107,10 +110,12 @@ class Upgrade:
             with self._phase(f"{name} again"):
                 said = self._setup(name, "--no-backup")
             assert said.count("runs the installed version already") == said.count("Restarting"), said
+        for name in ADDRESSES:
+            self._upgrade(name, ", from this version", "--no-backup")
 
-    def _upgrade(self, name: str) -> None:
-        with self._phase(name):
-            print(self._setup(name, "--package", f"/root/{self._wheel.name}"), flush=True)
+    def _upgrade(self, name: str, title: str = "", *arguments: str) -> None:
+        with self._phase(name + title):
+            print(self._setup(name, "--package", f"/root/{self._wheel.name}", *arguments), flush=True)
 
     def _setup(self, name: str, *arguments: str) -> str:
         return self._machines[name].run(SETUP, "upgrade", *arguments, seconds=SET_UP_SECONDS)

@@ -16,13 +16,24 @@ for component in packages python rabbitmq database config libvirt guest services
     source "$TOP/devstack/lib/$component.sh"
 done
 
-need_root
-LOG=$(mktemp /tmp/nova-lite-ha.XXXXXX.log)
 module=failover
 if [[ ${1:-} == --upgrade ]]; then
     module=upgrade
     shift
 fi
+arguments=("$@")
+while (($#)); do
+    case $module$1 in
+        failover--only | upgrade--from) (($# > 1)) || die "$1 needs a value." ;&
+        failover--only=* | upgrade--from=* | failover--interrupt | *--stay) ;;
+        *) no_arguments "$@" ;;
+    esac
+    [[ $1 != --only && $1 != --from ]] || shift
+    shift
+done
+set -- "${arguments[@]}"
+need_root
+LOG=$(mktemp /tmp/nova-lite-ha.XXXXXX.log)
 say "A cloud with three controllers under load (preparations are logged in $LOG)"
 step "Installing packages and the test environment" prepare_tests
 step "Installing packages of controllers" install_stopped "${CONTROLLER_PACKAGES[@]}"

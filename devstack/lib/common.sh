@@ -30,12 +30,12 @@ source "$TOP/devstack/packaging/trees.sh"
 # The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
 cd /
 
-# no_arguments "$@": for a script that takes none; it says what its first lines say.
+# no_arguments "$@": for a script that takes none, or not these; it says what its first lines say.
 no_arguments() {
     (($#)) || return 0
     sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "$TOP/devstack/${0##*/}" >&2
     [[ $1 == -h || $1 == --help ]] && exit
-    echo "${0##*/} takes no arguments, and was given: $*" >&2
+    echo "${0##*/} does not take: $*" >&2
     exit 2
 }
 

@@ -140,13 +140,13 @@ class Cloud:
         options = ("--address", ADDRESSES["ha1"], "--virtual-address", VIRTUAL, "--database", "mariadb")
         return machine.run(SETUP, "controller", *options, seconds=SET_UP_SECONDS)
 
-    def set_up_further(self, name: str, killed_at: Iterable[int] = ()) -> str:
+    def set_up_further(self, name: str, killed_at: Iterable[int] = (), attempts: int = 1) -> str:
         """Let a controller join, and confirm its code on the first one. Returns what the set-up prints.
 
-        ``killed_at``: steps at each of which the set-up is killed, and run again.
+        ``killed_at``: steps at each of which the set-up is killed, and run again. ``attempts``: runs that may fail.
         """
         machine = self.controllers.get(name) or self.add(name)
-        return set_up_confirmed(self.controllers["ha1"], machine, "controller", 12, killed_at)
+        return set_up_confirmed(self.controllers["ha1"], machine, "controller", 12, killed_at, attempts)
 
     def power_on(self, *names: str) -> None:
         """Start machines whose power was cut, with their cables, at the same time."""
@@ -171,14 +171,15 @@ class Cloud:
 
 
 def set_up_confirmed(
-    first: BareMachine, machine: BareMachine, kind: str, count: int, killed_at: Iterable[int] = ()
+    first: BareMachine, machine: BareMachine, kind: str, count: int, killed_at: Iterable[int] = (), attempts: int = 1
 ) -> str:
     """Run a set-up that an operator confirms on the first controller. Returns what its last run prints.
 
-    ``count``: of its steps. ``killed_at``: steps at each of which it is killed, and run again.
+    ``count``: of its steps. ``killed_at``: steps at each of which it is killed, and run again. ``attempts``: of runs to
+    the end, each of which repeats one that failed.
     """
     token, confirmed = first.run(MANAGE, "host", "token").strip(), False
-    for step in (*killed_at, 0):
+    for step in (*killed_at, *[0] * attempts):
         process = machine.start(SETUP, kind, token)
         said = ""
         if not confirmed and (not step or step >= JOINS):
@@ -188,9 +189,12 @@ def set_up_confirmed(
             assert f"[{step:2}/" in said, said
             process.kill()
             process.wait(DEADLINE)
-    said += process.communicate(timeout=SET_UP_SECONDS)[0]
-    assert process.returncode == 0, said
-    return said
+            continue
+        said += process.communicate(timeout=SET_UP_SECONDS)[0]
+        if process.returncode == 0:
+            return said
+        print(said, flush=True)
+    raise AssertionError(said)
 
 
 def confirm(first: BareMachine, process: subprocess.Popen[str]) -> str:

@@ -360,6 +360,8 @@ def main() -> int:
     args = parser.parse_args()
     only = args.only
     chosen = [loss for loss in losses() if not only or any(text in loss.title for text in only)]
+    if not chosen:
+        parser.error(f"no loss has this text in its title; there are: {', '.join(loss.title for loss in losses())}")
     with cloud_of_three(args.stay, interrupt=args.interrupt) as cloud:
         print(measure(cloud, chosen))
     return 0
@@ -396,7 +398,7 @@ def _set_up(cloud: Cloud, interrupt: bool) -> None:
         if name == "ha1":
             cloud.set_up_first()
         else:
-            cloud.set_up_further(name, range(2, 13) if interrupt and name == "ha2" else ())
+            cloud.set_up_further(name, range(2, 13) if interrupt and name == "ha2" else (), attempts=2)
         print(f"{time.monotonic() - began:.0f} s", flush=True)
 
 

@@ -175,8 +175,8 @@ def set_up_confirmed(
 ) -> str:
     """Run a set-up that an operator confirms on the first controller. Returns what its last run prints.
 
-    ``count``: of its steps. ``killed_at``: steps at each of which it is killed, and run again. ``attempts``: of runs to
-    the end, each of which repeats one that failed.
+    ``count``: of its steps. ``killed_at``: steps at each of which it is killed, and run again. ``attempts``: runs to
+    the end, each of which repeats a failed run.
     """
     token, confirmed = first.run(MANAGE, "host", "token").strip(), False
     for step in (*killed_at, *[0] * attempts):

@@ -39,7 +39,7 @@ def boot(tidy: Cloud) -> tuple[str, Counter[tuple[str, str]]]:
 
 @pytest.fixture
 def placing(tidy: Cloud) -> Cloud:
-    """Provide a cloud that has placed a server. A scheduler that does not know the hosts yet is asked again."""
+    """Provide a cloud that has placed a server. A scheduler that does not know the hosts yet is called again."""
     boot(tidy)
     return tidy
 

@@ -80,10 +80,19 @@ forget_broker_addresses() {
     systemctl daemon-reload
 }
 
-# The addresses, of those on which broker, its node and epmd listen, that they have no need of.
+# The other nodes, one a line, that epmd knows: it serves all of the machine, and while they run, it is not started again.
+other_nodes() {
+    epmd -names 2>/dev/null | sed -n 's/^name \(.*\) at port .*/\1/p' | grep -vx 'rabbit\|rabbitmq.*' || true
+}
+
+# The addresses, of those on which broker, its node and epmd listen, that they have no need of, and that a start of the
+# broker would close.
 broker_listens_too_widely() {
-    ss --no-header --listening --tcp --numeric | awk '{ print $4 }' |
-        grep -E ":($BROKER_PORT|$((BROKER_PORT + 20000))|${ERL_EPMD_PORT:-4369})$" |
+    ports_open_widely "$BROKER_PORT" $((BROKER_PORT + 20000)) $([[ -n $(other_nodes) ]] || echo "${ERL_EPMD_PORT:-4369}")
+}
+
+ports_open_widely() {
+    ss --no-header --listening --tcp --numeric | awk '{ print $4 }' | grep -E ":($(tr ' ' '|' <<<"$*"))$" |
         grep -vE "^(127\.[0-9.]+|\[::1\]|\[::ffff:127\.[0-9.]+\]):" | grep -vxF "$BROKER_ADDRESS:$BROKER_PORT" || true
 }
 
@@ -123,8 +132,12 @@ stop_broker() {
 # What an operator has to know of it, in one line; nothing if it is as it should be.
 broker_hint() {
     local open why
+    [[ $BROKER_ADDRESS != any ]] || return 0
+    open=$(ports_open_widely "${ERL_EPMD_PORT:-4369}")
+    [[ -z $open || -z $(other_nodes) ]] ||
+        echo "epmd listens at $(xargs <<<"$open") and has other nodes ($(other_nodes | xargs)), so it is left as it is. Let no guest reach it."
     open=$(broker_listens_too_widely)
-    [[ -n $open && $BROKER_ADDRESS != any ]] || return 0
+    [[ -n $open ]] || return 0
     why=$(broker_is_anothers)
     echo "The message broker listens at $(xargs <<<"$open"): it was set up by somebody else (${why:-it was not started again}), and is left as it is. Let no guest reach it."
 }

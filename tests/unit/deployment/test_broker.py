@@ -17,17 +17,23 @@ source devstack/lib/rabbitmq.sh
 has_systemd() { false; }
 broker_answers() { [[ -n $VHOSTS ]]; }
 rabbitmqctl() { [[ -z $VHOSTS ]] || printf '%s\\n' $VHOSTS; }
+start_broker() { echo started; }
+stop_broker() { echo stopped; }
+epmd() { [[ -z $NODES ]] || printf 'name %s at port 25672\\n' $NODES; }
+ss() { [[ $* == *src* ]] && echo there || printf 'LISTEN 0 128 %s 0.0.0.0:*\\n' $OPEN; }
 BROKER_ETC=$1 BROKER_ADDRESS=$2
 "${@:3}"
 """
 PACKAGES = "# NODE_IP_ADDRESS=127.0.0.1\n\n"
 
 
-def addresses(etc: pathlib.Path, address: str, *command: str, vhosts: str = "") -> str:
+def addresses(
+    etc: pathlib.Path, address: str, *command: str, vhosts: str = "", nodes: str = "rabbit", sockets: str = ""
+) -> str:
     done = subprocess.run(
         ["bash", "-c", ADDRESSES, "test", str(etc), address, *command],
         cwd=TOP,
-        env={**os.environ, "VHOSTS": vhosts},
+        env={**os.environ, "VHOSTS": vhosts, "NODES": nodes, "OPEN": sockets},
         capture_output=True,
         text=True,
         check=True,
@@ -74,3 +80,26 @@ def test_a_broker_that_others_use_is_left_as_it_is(tmp_path: pathlib.Path) -> No
     told = addresses(tmp_path, "127.0.0.1", "keep_broker_in", vhosts=f"{ours} billing")
     assert told == "The broker is left as it is: its virtual host billing is not ours.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+EPMD_OPEN = "127.0.0.1:5672 127.0.0.1:25672 0.0.0.0:4369 [::]:4369"
+
+
+def test_epmd_with_other_nodes_is_left_as_it_is_and_the_operator_told(tmp_path: pathlib.Path) -> None:
+    """No restart of the broker would change where it listens: it does not end for the other nodes' sake."""
+    nodes = "rabbit rabbitmqcli-77-rabbit couchdb"
+    told = addresses(tmp_path, "127.0.0.1", "set_up_broker", vhosts="/", nodes=nodes, sockets=EPMD_OPEN)
+    assert told == "started\n"
+    hint = addresses(tmp_path, "127.0.0.1", "broker_hint", vhosts="/", nodes=nodes, sockets=EPMD_OPEN)
+    assert hint.startswith("epmd listens at 0.0.0.0:4369 [::]:4369 and has other nodes (couchdb), so it is left")
+    assert hint.count("\n") == 1
+
+
+def test_epmd_of_the_broker_alone_that_is_open_to_all_ends_with_the_broker(tmp_path: pathlib.Path) -> None:
+    arguments = (tmp_path, "127.0.0.1", "keep_broker_in")
+    assert addresses(*arguments, vhosts="/", sockets=EPMD_OPEN) == "stopped\n"
+
+
+def test_broker_that_is_open_to_all_beside_other_nodes_is_started_again(tmp_path: pathlib.Path) -> None:
+    arguments = (tmp_path, "127.0.0.1", "keep_broker_in")
+    assert addresses(*arguments, vhosts="/", nodes="rabbit couchdb", sockets="0.0.0.0:5672") == "stopped\n"

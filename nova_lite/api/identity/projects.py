@@ -147,6 +147,8 @@ class IdentityProjects:
             if fields.get("is_domain", is_domain) != is_domain:
                 raise exceptions.ValidationError(detail="Cannot change is_domain of a project.")
             if isinstance(item, Domain):
+                if body.get("tags"):
+                    raise exceptions.ValidationError(detail=requests.NO_TAGS)
                 if "name" in fields:
                     directory.rename_domain(content, item, fields["name"])
             else:

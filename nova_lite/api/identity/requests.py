@@ -110,8 +110,13 @@ MAX_EXTRA = 4096
 
 
 def attributes(req: ServiceRequest, kind: str, known: Collection[str], before: str = "") -> str:
-    """Return the attributes of the body's object that are not ``known``, as JSON, added to those from before."""
-    given = {name: value for name, value in body_object(req, kind).items() if name not in known}
+    """Return the attributes of the body's object that are not ``known``, as JSON, added to those from before.
+
+    Raises `ValidationError` for what Keystone keeps of such an object and this service does not.
+    """
+    body = body_object(req, kind)
+    _refuse_unkept(kind, body, known)
+    given = {name: value for name, value in body.items() if name not in known}
     if not given:
         return before
     text = json.dumps({**attribute_values(before), **given})
@@ -120,6 +125,20 @@ def attributes(req: ServiceRequest, kind: str, known: Collection[str], before: s
             detail=f"Attributes of the client's own at a {kind} have at most {MAX_EXTRA} characters as JSON."
         )
     return text
+
+
+#: Tags of a domain, which Keystone keeps.
+NO_TAGS = "This cloud keeps no tags of a domain. Its projects may have tags."
+
+
+def _refuse_unkept(kind: str, body: dict[str, Any], known: Collection[str]) -> None:
+    options = body.get("options") or {}
+    if kind != "user" and "options" in known and (not isinstance(options, dict) or any(options.values())):
+        raise exceptions.ValidationError(
+            detail=f"This cloud has no options of a {kind}, not even immutable: leave them out."
+        )
+    if body.get("tags") and (kind == "domain" or body.get("is_domain") is True):
+        raise exceptions.ValidationError(detail=NO_TAGS)
 
 
 def attribute_values(text: str) -> dict[str, Any]:

@@ -353,8 +353,13 @@ def _time(moment: datetime.datetime | None) -> str | None:
 # --- requests
 
 
+_NAMESPACE = ("namespace", "display_name", "description", "visibility", "protected", "owner")
+_PARTS = ("objects", "properties", "tags", "resource_type_associations")
+
+
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a namespace, without its parts."""
+    _known("namespace", body, (*_NAMESPACE, *_PARTS, *_READ_ONLY))
     fields: dict[str, Any] = {}
     if "namespace" in body:
         fields["namespace"] = _name(body["namespace"])

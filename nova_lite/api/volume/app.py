@@ -62,6 +62,29 @@ _ACTIONS = {
     ),
 }
 
+_NAMES = ("name", "description", "display_name", "display_description", "metadata")
+_NEW_SNAPSHOT = (*_NAMES, "volume_id", "force")
+_NEW = (
+    *(*_NAMES, "volume_type", "snapshot_id", "source_volid", "consistencygroup_id", "group_id", "backup_id", "size"),
+    *("availability_zone", "multiattach", "image_id", "imageRef"),
+)
+_HINTS = "OS-SCH-HNT:scheduler_hints"
+#: Fields of actions. Others take any value, as in Cinder.
+_FIELDS = {
+    "os-extend": ("new_size",),
+    "os-reset_status": ("status", "attach_status", "migration_status"),
+    "os-set_bootable": ("bootable",),
+    "os-retype": ("new_type", "migration_policy"),
+    "os-volume_upload_image": (*("image_name", "force", "disk_format", "container_format", "visibility", "protected"),),
+    "os-set_image_metadata": ("metadata",),
+    "os-unset_image_metadata": ("key",),
+    "os-update_readonly_flag": ("readonly",),
+    "os-attach": ("instance_uuid", "mountpoint", "host_name", "mode"),
+    "os-detach": ("attachment_id",),
+    "os-force_detach": ("attachment_id", "connector"),
+}
+_SNAPSHOT_FIELDS = {"os-reset_status": ("status",), "os-update_snapshot_status": ("status", "progress")}
+
 _SNAPSHOT_ACTIONS = ("os-force_delete", "os-reset_status", "os-update_snapshot_status")
 
 #: New statuses of `os-update_snapshot_status` by the present one.
@@ -220,7 +243,8 @@ class VolumeApp(
         return Response({field: shown[field]})
 
     def create(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "volume")
+        minor = versions.minor_of(req.headers)
+        fields = requests.body(req, "volume", _NEW if minor >= versions.STRICT_VOLUMES else None, (_HINTS,))
         if any(requests.an_id(fields, name) for name in ("consistencygroup_id", "group_id")):
             raise exceptions.ValidationError(detail="This cloud has no groups of volumes.")
         backup_id = requests.an_id(fields, "backup_id")
@@ -230,10 +254,10 @@ class VolumeApp(
             raise exceptions.ValidationError(
                 detail="A volume is made from an image, a snapshot, a volume or a backup, not several."
             )
+        if requests.flag(fields.get("multiattach") or False, "multiattach"):
+            raise exceptions.ValidationError(detail="This cloud does not attach a volume to several servers.")
         if backup_id is not None:
             return self._create_from_backup(req, backup_id, fields)
-        if fields.get("multiattach") is True:
-            raise exceptions.ValidationError(detail="This cloud does not attach a volume to several servers.")
         images = {} if image_ref is None else self.services.images.describe(req.context, [image_ref])
         size = requests.size(fields.get("size"))
         if not size and snapshot_id is None and source is None:
@@ -244,7 +268,7 @@ class VolumeApp(
             name=requests.text(fields, "name", "display_name") or "",
             description=requests.text(fields, "description", "display_description"),
             size=size,
-            availability_zone=self._zone(fields),
+            availability_zone=requests.zone(fields, self.conf.compute.default_availability_zone),
             volume_type=self._kind(req, requests.text(fields, "volume_type")),
             metadata=requests.metadata(fields.get("metadata")),
             image=None if image_ref is None else _named(image_ref),
@@ -252,11 +276,11 @@ class VolumeApp(
             source_volid=source,
         )
         created = self.conductor.volume_create(req.context, volume, images)
-        (shown,) = self._with_type_ids(req, [views.changed(req, created, versions.minor_of(req.headers))])
+        (shown,) = self._with_type_ids(req, [views.changed(req, created, minor)])
         return Response({"volume": shown}, 202)
 
     def _create_from_backup(self, req: ServiceRequest, backup_id: str, fields: dict[str, Any]) -> Response:
-        """Restore a backup into a new volume, of the size of the backup."""
+        """Restore a backup into a new volume, of the size of the backup, and of the type of the backup's volume."""
         minor = versions.minor_of(req.headers)
         if minor < versions.FROM_BACKUP:
             raise exceptions.ValidationError(detail="A volume is made from a backup from version 3.47 on.")
@@ -264,8 +288,11 @@ class VolumeApp(
         size = requests.size(fields.get("size"))
         if size not in (0, self.conductor.backup_get(req.context, backup_id).size):
             raise exceptions.ValidationError(detail="The volume has the size of the backup; extend it afterwards.")
-        name = requests.text(fields, "name", "display_name") or ""
-        made = self.conductor.backup_restore(req.context, backup_id, None, name)
+        requests.zone(fields, self.conf.compute.default_availability_zone)
+        given = _given({name: value for name, value in fields.items() if value is not None})
+        made = self.conductor.backup_restore(req.context, backup_id, None, given.pop("name", ""))
+        if given:
+            made = self.conductor.volume_update(req.context, made.id, given)
         (shown,) = self._with_type_ids(req, [views.changed(req, made, minor)])
         return Response({"volume": shown}, 202)
 
@@ -273,15 +300,8 @@ class VolumeApp(
         """Return the reference to a type. Empty: the conductor takes the default of the project."""
         return self._reference(req, reference) if reference else ""
 
-    def _zone(self, fields: dict[str, Any]) -> str:
-        zone = requests.text(fields, "availability_zone")
-        default = str(self.conf.compute.default_availability_zone)
-        if zone not in (None, "", default):
-            raise exceptions.ValidationError(detail=f"Invalid input received: Availability zone '{zone}' is invalid.")
-        return default
-
     def update(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "volume")
+        fields = requests.body(req, "volume", _NAMES)
         volume = self.conductor.volume_update(req.context, id, _changes(fields))
         (shown,) = self._with_type_ids(req, [views.changed(req, volume, versions.minor_of(req.headers))])
         return Response({"volume": shown})
@@ -292,7 +312,7 @@ class VolumeApp(
         return Response(status=202)
 
     def action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = requests.action(req)
+        name, fields = requests.action(req, _FIELDS)
         if name not in _ACTIONS:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         notes.of(req.environ).action = name
@@ -308,6 +328,9 @@ class VolumeApp(
 
     def _reset_status(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         req.authorize(policies.RESET_STATUS)
+        for name in ("attach_status", "migration_status"):
+            if fields.get(name) is not None:
+                raise exceptions.ValidationError(detail=f"{name} follows from the volume's status: set that alone.")
         self.conductor.volume_update(req.context, id, {"status": _state(fields, _STATES)})
         return Response(status=202)
 
@@ -440,7 +463,7 @@ class VolumeApp(
         return Response({"snapshot": views.snapshot(found, True, versions.minor_of(req.headers))})
 
     def create_snapshot(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "snapshot")
+        fields = requests.body(req, "snapshot", _NEW_SNAPSHOT)
         volume_id = requests.an_id(fields, "volume_id")
         if volume_id is None and "volume_id" in fields:
             raise exceptions.VolumeNotFound(volume_id=None)
@@ -467,7 +490,7 @@ class VolumeApp(
         return Response({"snapshot": views.snapshot(created, False, minor)}, 202)
 
     def update_snapshot(self, req: ServiceRequest, id: str) -> Response:
-        changes = _changes(requests.body(req, "snapshot"))
+        changes = _changes(requests.body(req, "snapshot", _NAMES))
         changed = self.conductor.snapshot_update(req.context, id, changes)
         return Response({"snapshot": views.snapshot(changed, False, versions.minor_of(req.headers))})
 
@@ -476,7 +499,7 @@ class VolumeApp(
         return Response(status=202)
 
     def snapshot_action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = requests.action(req)
+        name, fields = requests.action(req, _SNAPSHOT_FIELDS)
         notes.of(req.environ).action = name if name in _SNAPSHOT_ACTIONS else ""
         if name == "os-force_delete":
             req.authorize(policies.SNAPSHOT_FORCE_DELETE)
@@ -599,6 +622,14 @@ def _named(image_ref: str) -> Image:
 
 
 def _changes(fields: dict[str, Any]) -> dict[str, Any]:
+    changes = _given(fields)
+    if not changes:
+        raise exceptions.ValidationError(detail="The request body has no changes.")
+    return changes
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return name, description and metadata, as far as the request has them."""
     changes: dict[str, Any] = {}
     for name in ("name", "description"):
         if name in fields or f"display_{name}" in fields:
@@ -607,8 +638,6 @@ def _changes(fields: dict[str, Any]) -> dict[str, Any]:
         changes["name"] = changes["name"] or ""
     if "metadata" in fields:
         changes["metadata"] = requests.metadata(fields["metadata"])
-    if not changes:
-        raise exceptions.ValidationError(detail="The request body has no changes.")
     return changes
 
 

@@ -78,7 +78,7 @@ class Attachments(rest.ServiceApplication):
         """Reserve a volume, or attach it if the connector of a host is known."""
         if versions.minor_of(req.headers) < versions.ATTACHMENTS:
             raise wsgi.UnknownUrl()
-        fields = requests.body(req, "attachment")
+        fields = requests.body(req, "attachment", ("instance_uuid", "connector", "volume_uuid", "mode"))
         volume_id, instance = requests.an_id(fields, "volume_uuid"), requests.an_id(fields, "instance_uuid")
         if volume_id is None:
             raise exceptions.ValidationError(detail="'volume_uuid' must be specified")
@@ -90,13 +90,13 @@ class Attachments(rest.ServiceApplication):
 
     def update_attachment(self, req: ServiceRequest, id: str) -> Response:
         volume, known = self._own(req, id)
-        changed = _connected(known, requests.body(req, "attachment").get("connector"))
+        changed = _connected(known, requests.body(req, "attachment", ("connector",)).get("connector"))
         made = self.conductor.volume_attachment_set(req.context, volume.id, changed, known.id)
         return Response({"attachment": views.attachment(made, whole=True)})
 
     def attachment_action(self, req: ServiceRequest, id: str) -> Response:
         """Complete an attachment: the client has connected the volume."""
-        name, _ = requests.action(req)
+        name, _ = requests.action(req, {})
         if name != "os-complete" or versions.minor_of(req.headers) < versions.COMPLETE:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         volume, known = self._own(req, id)

@@ -28,6 +28,8 @@ _RECORD_IDS = ("id", "volume_id", "data_id", "snapshot_id", "encryption_key_id")
 SERVICE = "cinder.backup.drivers.nova_lite.LocalBackups"
 _STATES = ("available", "error")
 _ACTIONS = ("os-reset_status", "os-force_delete")
+_CHANGES = ("name", "description", "metadata")
+_NEW = (*_CHANGES, "volume_id", "container", "incremental", "force", "snapshot_id", "availability_zone")
 
 
 class Backups(rest.ServiceApplication):
@@ -67,7 +69,10 @@ class Backups(rest.ServiceApplication):
         return Response({"backup": views.backup(req, found, versions.minor_of(req.headers))})
 
     def create_backup(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "backup")
+        fields = requests.body(req, "backup", _NEW)
+        if requests.text(fields, "container"):
+            raise exceptions.ValidationError(detail="This cloud keeps all backups in one place: leave out container.")
+        requests.zone(fields, self.conf.compute.default_availability_zone)
         volume_id = requests.an_id(fields, "volume_id")
         if volume_id is None:
             raise exceptions.ValidationError(detail="'volume_id' must be specified")
@@ -86,7 +91,7 @@ class Backups(rest.ServiceApplication):
         return Response({"backup": views.backup_summary(req, made)}, 202)
 
     def update_backup(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "backup")
+        fields = requests.body(req, "backup", _CHANGES)
         changes: dict[str, Any] = {
             name: requests.text(fields, name) for name in ("name", "description") if name in fields
         }
@@ -104,7 +109,7 @@ class Backups(rest.ServiceApplication):
         return Response(status=202)
 
     def backup_action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = requests.action(req)
+        name, fields = requests.action(req, {"os-reset_status": ("status",)})
         notes.of(req.environ).action = name if name in _ACTIONS else ""
         if name == "os-force_delete":
             req.authorize(policies.BACKUP_FORCE_DELETE)
@@ -119,7 +124,7 @@ class Backups(rest.ServiceApplication):
         return Response(status=202)
 
     def restore_backup(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "restore")
+        fields = requests.body(req, "restore", ("name", "volume_id"))
         volume_id = requests.an_id(fields, "volume_id")
         name = requests.text(fields, "name") or ""
         volume = self.conductor.backup_restore(req.context, id, volume_id, name)
@@ -137,7 +142,7 @@ class Backups(rest.ServiceApplication):
         return Response({"backup-record": {"backup_service": SERVICE, "backup_url": url}})
 
     def import_backup(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "backup-record")
+        fields = requests.body(req, "backup-record", ("backup_service", "backup_url"))
         if fields.get("backup_service") != SERVICE:
             raise exceptions.ValidationError(detail=f"backup_service must be {SERVICE}.")
         wanted = _backup_of(fields.get("backup_url"))

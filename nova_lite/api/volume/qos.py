@@ -23,6 +23,7 @@ _DEFAULTS = "/default-types"
 _DEFAULT = f"{_DEFAULTS}/{{project_id}}"
 
 CONSUMERS = ("front-end", "back-end", "both")
+_FIELDS = ("provider", "cipher", "key_size", "control_location")
 _LOCATIONS = ("front-end", "back-end")
 
 
@@ -137,7 +138,7 @@ class Qos(types.Types):
 
     def create_encryption(self, req: ServiceRequest, id: str) -> Response:
         kind = self._type(req, id)
-        fields = _encryption(requests.body(req, "encryption"), {"key_size": None, "cipher": None})
+        fields = _encryption(requests.body(req, "encryption", _FIELDS), {"key_size": None, "cipher": None})
         missing = [name for name in ("provider", "control_location") if not fields.get(name)]
         if missing:
             raise exceptions.ValidationError(detail=f"The encryption of a volume type needs {' and '.join(missing)}.")
@@ -147,7 +148,7 @@ class Qos(types.Types):
 
     def update_encryption(self, req: ServiceRequest, id: str, key: str) -> Response:
         kind = self._with_encryption(req, id, key)
-        changes = _encryption(requests.body(req, "encryption"), {})
+        changes = _encryption(requests.body(req, "encryption", _FIELDS), {})
         changed = {**(kind.encryption or {}), **changes}
         self.conductor.volume_type_encryption_set(req.context, kind.id, changed, False)
         return Response({"encryption": changes})
@@ -182,7 +183,7 @@ class Qos(types.Types):
 
     def set_default_type(self, req: ServiceRequest, project_id: str) -> Response:
         _since(req, versions.DEFAULT_TYPES)
-        reference = requests.text(requests.body(req, "default_type"), "volume_type")
+        reference = requests.text(requests.body(req, "default_type", ("volume_type",)), "volume_type")
         if not reference or len(project_id) > 255:
             raise exceptions.ValidationError(detail="volume_type must be the id or name of a volume type.")
         kind = self._type(req, reference)

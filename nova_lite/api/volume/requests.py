@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from nova_lite.api.http import validation
@@ -25,22 +25,41 @@ _NOT_COPIED = {
 MAX_ITEMS = 128
 
 
-def body(req: ServiceRequest, key: str) -> dict[str, Any]:
-    """Return the object under ``key`` in the body."""
-    value = req.json_object().get(key)
+def body(
+    req: ServiceRequest, key: str, known: Collection[str] | None = None, beside: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the object under ``key`` in the body. Raises a 400.
+
+    ``known``: its fields; None: the caller checks them. ``beside``: keys that may be beside ``key``.
+    """
+    sent = req.json_object()
+    value = sent.get(key)
     if not isinstance(value, dict):
         raise exceptions.ValidationError(detail=f"Missing required element '{key}' in request body.")
+    _require_known(sent, {key, *beside})
+    if known is not None:
+        _require_known(value, known)
     return value
 
 
-def action(req: ServiceRequest) -> tuple[str, dict[str, Any]]:
-    """Return the single key of the body and its value."""
+def _require_known(fields: dict[str, Any], known: Collection[str]) -> None:
+    for name in fields:
+        if name not in known:
+            raise exceptions.ValidationError(
+                detail=f"Additional properties are not allowed ('{name[:64]}' was unexpected)"
+            )
+
+
+def action(req: ServiceRequest, known: Mapping[str, Collection[str]]) -> tuple[str, dict[str, Any]]:
+    """Return the single key of the body and its value. ``known``: fields by action, where they are checked here."""
     value = req.json_object()
     if len(value) != 1:
         raise exceptions.ValidationError(detail="The body must have one key, the name of the action.")
     name, fields = next(iter(value.items()))
     if fields is not None and not isinstance(fields, dict):
         raise exceptions.ValidationError(detail=f"The value of {name[:64]} must be an object.")
+    if name in known:
+        _require_known(fields or {}, known[name])
     return name, fields or {}
 
 
@@ -63,6 +82,14 @@ def an_id(fields: dict[str, Any], name: str) -> str | None:
     if not isinstance(value, str) or not validation.is_uuid(value):
         raise exceptions.ValidationError(detail=f"Invalid {name}: it must be a uuid.")
     return value
+
+
+def zone(fields: dict[str, Any], only: str) -> str:
+    """Return the availability zone, which is ``only`` one. Raises a 400."""
+    wanted = text(fields, "availability_zone")
+    if wanted not in (None, "", only):
+        raise exceptions.ValidationError(detail=f"Invalid input received: Availability zone '{wanted}' is invalid.")
+    return only
 
 
 def size(value: Any, name: str = "size") -> int:

@@ -58,7 +58,7 @@ class Transfers(rest.ServiceApplication):
 
     def create_transfer(self, req: ServiceRequest) -> Response:
         minor = _minor(req)
-        fields = requests.body(req, "transfer")
+        fields = requests.body(req, "transfer", ("volume_id", "name", "no_snapshots"))
         volume_id = requests.an_id(fields, "volume_id")
         if volume_id is None:
             raise exceptions.ValidationError(detail="'volume_id' must be specified")
@@ -75,7 +75,7 @@ class Transfers(rest.ServiceApplication):
 
     def accept_transfer(self, req: ServiceRequest, id: str) -> Response:
         minor = _minor(req)
-        key = requests.text(requests.body(req, "accept"), "auth_key")
+        key = requests.text(requests.body(req, "accept", ("auth_key",)), "auth_key")
         if not key:
             raise exceptions.ValidationError(detail="'auth_key' must be specified")
         accepted = self.conductor.volume_transfer_accept(req.context, id, key)

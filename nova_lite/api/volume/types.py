@@ -59,7 +59,7 @@ class Types(rest.ServiceApplication):
         return own.get(str(req.context.project_id), str(self.conf.volume.default_type))
 
     def create_type(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "volume_type")
+        fields = requests.body(req, "volume_type", ("name", "description", "extra_specs", _PUBLIC))
         name = requests.text(fields, "name")
         if not name:
             raise exceptions.ValidationError(detail="A volume type needs a name.")
@@ -73,7 +73,7 @@ class Types(rest.ServiceApplication):
         return Response({"volume_type": views.created_type(self.conductor.volume_type_create(req.context, wanted))})
 
     def update_type(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "volume_type")
+        fields = requests.body(req, "volume_type", ("name", "description", "is_public", _PUBLIC))
         changes: dict[str, Any] = {}
         if fields.get("name") is not None:
             changes["name"] = requests.text(fields, "name")
@@ -97,7 +97,7 @@ class Types(rest.ServiceApplication):
         return Response(status=202)
 
     def type_action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = requests.action(req)
+        name, fields = requests.action(req, dict.fromkeys(("addProjectAccess", "removeProjectAccess"), ("project",)))
         changes = {
             "addProjectAccess": self.conductor.volume_type_project_add,
             "removeProjectAccess": self.conductor.volume_type_project_remove,

@@ -7,7 +7,9 @@ only as the directory gave them.
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -24,6 +26,8 @@ _REFUSED = frozenset({19, 32, 48, 49, 50, 53})
 
 #: Entries in one page of a long list.
 _PAGE = 500
+#: Bytes of a response that are read.
+MAX_RESPONSE = 1024**2
 _PAGED_RESULTS = "1.2.840.113556.1.4.319"
 
 
@@ -54,6 +58,31 @@ def equals(attribute: str, value: bytes) -> str:
     """Return the filter for entries whose attribute has this value. Each byte of the value is escaped."""
     escaped = "".join(f"\\{byte:02x}" for byte in value)
     return f"({attribute}={escaped})"
+
+
+class _LimitedSocket:
+    """Connection on which the response to each request ends within ``timeout`` seconds and `MAX_RESPONSE` bytes."""
+
+    def __init__(self, sock: socket.socket, timeout: float) -> None:
+        self._sock, self._timeout = sock, timeout
+        self._deadline, self._left = time.monotonic() + timeout, MAX_RESPONSE
+        self.shutdown, self.close = sock.shutdown, sock.close
+
+    def sendall(self, request: bytes) -> None:
+        self._deadline, self._left = time.monotonic() + self._timeout, MAX_RESPONSE
+        self._sock.settimeout(self._timeout)
+        self._sock.sendall(request)
+
+    def recv(self, size: int) -> bytes:
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError("its response did not end in time")
+        self._sock.settimeout(seconds)
+        data = self._sock.recv(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise OSError(f"it returned more than {MAX_RESPONSE} bytes")
+        return data
 
 
 class LdapDirectory:
@@ -146,14 +175,16 @@ class LdapDirectory:
             try:
                 connection = self._connect(server)
                 break
-            except (self._ldap3.core.exceptions.LDAPException, OSError) as failure:
+            except Exception as failure:  # ldap3 has many for responses that it cannot decode
                 error = failure
                 self._servers = [item for item in self._servers if item is not server] + [server]
         if connection is None:
             raise UnreachableError(_one_line(error)) from error
         try:
             yield connection
-        except (self._ldap3.core.exceptions.LDAPException, OSError) as failure:
+        except UnreachableError:
+            raise
+        except Exception as failure:  # as above
             raise UnreachableError(_one_line(failure)) from failure
         finally:
             with contextlib.suppress(self._ldap3.core.exceptions.LDAPException, OSError):
@@ -168,6 +199,7 @@ class LdapDirectory:
         connection.socket.settimeout(self._options.timeout)
         if not server.ssl and self._options.start_tls and not connection.start_tls(read_server_info=False):
             raise UnreachableError("it refuses StartTLS")
+        connection.socket = _LimitedSocket(connection.socket, self._options.timeout)
         return connection
 
     def _bind(self, connection: Any, dn: str, password: bytes) -> int:
@@ -179,7 +211,8 @@ class LdapDirectory:
     def _search(self, connection: Any, kind: Kind, condition: str, limit: int) -> tuple[list[Entry], bool]:
         entries: list[Entry] = []
         cookie: bytes | None = None
-        while True:
+        # A server may make smaller pages, and empty ones, but not without end.
+        for _ in range(10 * (2 + limit // _PAGE)):
             connection.search(
                 kind.tree,
                 f"(&{kind.filter}{condition})",
@@ -197,6 +230,7 @@ class LdapDirectory:
             cookie = control["value"]["cookie"] if control else None
             if not cookie or code == _SIZE_LIMIT_EXCEEDED or len(entries) > limit:
                 return entries[:limit], not cookie and code == _SUCCESS and len(entries) <= limit
+        raise UnreachableError(f"a search below {kind.tree} does not end")
 
     # --- options
 
@@ -280,7 +314,7 @@ def _read_password(path: str) -> str:
 
 
 def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 def _mistake(option: str, why: str) -> exceptions.ConfigurationError:

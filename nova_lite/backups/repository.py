@@ -28,7 +28,8 @@ from nova_lite.base import exceptions
 PROGRAM = "restic"
 #: Name of a stream in its snapshot, and of the host that all snapshots have.
 _STREAM, _HOST = "disk", "nova-lite"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: Ids of projects that are names of repositories. Each other id has its digest as a name, so a digest is none of them.
+_PLAIN_NAME = re.compile(r"(?![0-9a-f]{64}$)[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MISSING = "it is not at its place, although it has backups. Is its file system mounted?"
 #: Seconds within which restic ends after its output has ended.
 _END_SECONDS = 5.0

@@ -148,7 +148,7 @@ def test_guest_of_an_attacker_is_not_accepted(pki: Path, make_guest: MakeGuest, 
     certificate."""
     destination = make_guest(pki / DESTINATION, "server")
     attacker = make_guest(pki / certificates if certificates else None, "client")
-    # Without TLS the sender may have written all of a small guest before the other side hangs up.
+    # A sender in plain text may have written all of a small guest before the other side hangs up.
     attacker.sends(destination.port)
     assert not destination.has_guest
     source = make_guest(pki / SOURCE, "client")

@@ -95,7 +95,7 @@ def test_wrong_keys_open_nothing_and_say_nothing_of_the_right_one(victim: User, 
 
 
 def test_key_is_random_and_too_long_to_be_guessed(victim: User) -> None:
-    """Who tries 100,000 keys a second finds one of 64 bits after some million years."""
+    """A client that tries 100,000 keys a second finds one of 64 bits after some million years."""
     keys = [victim.offer()["auth_key"] for _ in range(3)]
     assert len(set(keys)) == 3
     assert all(re.fullmatch("[0-9a-f]{16,}", key) for key in keys)

@@ -107,7 +107,7 @@ def forced_hosts(hosts: Sequence[HostState], spec: RequestSpec) -> list[HostStat
     return untried
 
 
-def consume(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState:
+def consume_from_request(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState:
     """Return a copy of ``host`` with one more instance of ``spec``."""
     after = copy.copy(host)
     after.memory_mb_used += spec.flavor.memory_mb
@@ -201,7 +201,7 @@ class HostPool:
         chosen = best.pop(rng.randrange(len(best)) if len(best) > 1 else 0)
         self._push(best)
         _, position, host = chosen
-        host = consume(host, self.spec, instance_uuid)
+        host = consume_from_request(host, self.spec, instance_uuid)
         if self.spec.instance_group is not None:
             self.spec.instance_group.hosts.append(host.host)
         self._push([(self._ranking.cost(host), position, host)])

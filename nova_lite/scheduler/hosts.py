@@ -108,7 +108,7 @@ class HostView:
                 key = (destination.selected.host, destination.selected.node)
                 entry = self._entries.get(key)
                 if entry is not None and not entry.row.deleted:
-                    state = core.consume(entry.state, spec, destination.instance_uuid)
+                    state = core.consume_from_request(entry.state, spec, destination.instance_uuid)
                     self._put(key, _Entry(entry.row, state, self._clock))
 
     def snapshot(self) -> list[HostState]:

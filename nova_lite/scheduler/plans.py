@@ -85,7 +85,7 @@ def evacuate(
             continue
         target = destination.selected
         chosen = next(n for n, host in enumerate(states) if (host.host, host.node) == (target.host, target.node))
-        states[chosen] = core.consume(states[chosen], free_spec, uuid)
+        states[chosen] = core.consume_from_request(states[chosen], free_spec, uuid)
         if free_spec.instance_group is not None:
             settled.setdefault(free_spec.instance_group.id, []).append(target.host)
         moves.append(PlannedMove(uuid, target.host))
@@ -154,7 +154,7 @@ def rebalance(
         waiting[source].remove(spec)
         before = spread(states)
         states[source] = _without(states[source], spec)
-        states[target] = core.consume(states[target], spec, spec.instance_uuids[0])
+        states[target] = core.consume_from_request(states[target], spec, spec.instance_uuids[0])
         names = states[source].host, states[target].host
         done.append((spec, PlanStep(spec.instance_uuids[0], *names, before, spread(states))))
     return [step for _, step in done]
@@ -179,7 +179,7 @@ def _best(
         for position, host in enumerate(states):
             if host.host == states[source].host or used[position] >= used[source]:
                 continue
-            joined = core.consume(host, spec, spec.instance_uuids[0])
+            joined = core.consume_from_request(host, spec, spec.instance_uuids[0])
             gain = _gain(used[source], left, used[position], use(joined), total, len(used))
             if gain > max(LEAST_GAIN, best[0] if best else 0.0) and _within_capacity(joined):
                 gains[host.host, host.node] = gain, position
@@ -238,7 +238,7 @@ def _free(spec: RequestSpec) -> RequestSpec:
 
 
 def _without(host: HostState, spec: RequestSpec) -> HostState:
-    """Return a copy of ``host`` without the server, the opposite of `core.consume`.
+    """Return a copy of ``host`` without the server, the opposite of `core.consume_from_request`.
 
     Its use of NUMA cells stays, because its CPUs are not known here. So no plan gives them to another server.
     """

@@ -313,7 +313,7 @@ def naive(
         if not best:
             return None
         n = best[rng.randrange(len(best)) if len(best) > 1 else 0]
-        hosts[n] = core.consume(hosts[n], request, uuid)
+        hosts[n] = core.consume_from_request(hosts[n], request, uuid)
         if request.instance_group:
             request.instance_group.hosts.append(hosts[n].host)
         picked.append(n)

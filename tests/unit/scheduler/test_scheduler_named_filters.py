@@ -112,7 +112,7 @@ def test_type_affinity_filter_keeps_one_flavor_per_host() -> None:
     assert not subject.host_passes(host(flavors={"1": 3, "2": 1}), spec())
     other = select([host(1), host(2, memory_mb_used=4096)], spec(), filters=[subject])
     assert names(other) == ["host1"]
-    assert core.consume(host(1), spec(), "new").flavors == {"1": 1}
+    assert core.consume_from_request(host(1), spec(), "new").flavors == {"1": 1}
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def holding(number: int, specs: list[RequestSpec], **changes: object) -> HostSta
     """Return a host with these servers."""
     state = host(number, **changes)
     for item in specs:
-        state = core.consume(state, item, item.instance_uuids[0])
+        state = core.consume_from_request(state, item, item.instance_uuids[0])
     return state
 
 
@@ -162,7 +162,7 @@ def floor(
     for number, (at, its_flavor, zone, policy) in enumerate(wanted):
         uuid = f"server-{number}"
         server_spec = spec(0, instance_uuids=[uuid], flavor=its_flavor, availability_zone=zone)
-        after = core.consume(hosts[at], server_spec, uuid)
+        after = core.consume_from_request(hosts[at], server_spec, uuid)
         if (
             after.memory_mb_used <= after.memory_mb
             and after.vcpus_used <= after.vcpus
@@ -207,7 +207,7 @@ def test_steps_obey_all_rules_and_lower_the_spread(drawn: tuple[list, list]) -> 
         target = by_name[step.target]
         assert all(item.host_passes(target, server_spec) for item in FILTERS if item.applies(server_spec))
         left = copy_without(by_name[step.source], server_spec)
-        by_name |= {step.target: core.consume(target, server_spec, step.instance_uuid), step.source: left}
+        by_name |= {step.target: core.consume_from_request(target, server_spec, step.instance_uuid), step.source: left}
         where[step.instance_uuid] = step.target
         after = statistics.pstdev(map(plans.use, by_name.values()))
         assert after < before

@@ -48,13 +48,13 @@ _DOWNLOAD_SECONDS = 1800
 _VERSION_2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
 
 
-class Debian:
-    """A tree that machines copy, and the packages that they install. KEYRING names that of another distribution.
+class Tree:
+    """The smallest system with systemd that debootstrap makes, and our packages. KEYRING names that of another release.
 
-    ``built``: directory of our packages, as ``devstack/packages.sh`` makes them. ``names``: of Debian's packages.
+    ``built``: directory of our packages, as ``devstack/packages.sh`` makes them.
     """
 
-    def __init__(self, directory: pathlib.Path, built: pathlib.Path, names: Sequence[str]) -> None:
+    def __init__(self, directory: pathlib.Path, built: pathlib.Path) -> None:
         self.tree, self.packages = directory / "debian", directory / "packages"
         found = [list(built.glob(f"{name}_*.deb")) for name in OURS]
         assert all(len(paths) == 1 for paths in found), f"{built} has not one package of each of {', '.join(OURS)}."
@@ -67,17 +67,28 @@ class Debian:
         options = ("--variant=minbase", f"--include={','.join(SYSTEM)}", f"--keyring={keyring}")
         script = f"/usr/share/debootstrap/scripts/{release.script}"
         _run("debootstrap", *options, release.suite, str(self.tree), release.mirror, script)
-        sources = self.tree / "etc/apt/sources.list"
-        sources.write_text(f"deb {release.mirror} {release.suite} {release.components}\n")
-        _run(
+        self.sources = self.tree / "etc/apt/sources.list"
+        self.sources.write_text(f"deb {release.mirror} {release.suite} {release.components}\n")
+
+    def run(self, script: str, *arguments: str) -> str:
+        """Run a script of the shell, with this machine's network. Returns what it prints."""
+        return _run(
             *("systemd-nspawn", "--quiet", f"--directory={self.tree}", "--register=no", "--keep-unit", "--as-pid2"),
             *("--resolv-conf=copy-host", "--pipe", f"--bind-ro={self.packages}:{PACKAGES}"),
-            *("sh", "-euc", _DOWNLOAD, "download", *names),
+            *("sh", "-euc", script, "script", *arguments),
         )
+
+
+class Debian(Tree):
+    """A tree that machines copy, and the packages that they install. ``names``: of Debian's packages."""
+
+    def __init__(self, directory: pathlib.Path, built: pathlib.Path, names: Sequence[str]) -> None:
+        super().__init__(directory, built)
+        self.run(_DOWNLOAD, *names)
         for path in (self.tree / "var/cache/apt/archives").glob("*.deb"):
             path.rename(self.packages / path.name)
         shutil.rmtree(self.tree / "var/lib/apt/lists")
-        sources.write_text(f"deb [trusted=yes] file:{PACKAGES} ./\n")
+        self.sources.write_text(f"deb [trusted=yes] file:{PACKAGES} ./\n")
         (self.packages / "Packages").write_text("\n".join(map(_entry, sorted(self.packages.glob("*.deb")))))
 
     def megabytes(self) -> int:
@@ -129,6 +140,7 @@ def _entry(path: pathlib.Path) -> str:
     return f"{fields.rstrip()}\nFilename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {digest}\n"
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = completed(command, _DOWNLOAD_SECONDS)
     assert done.returncode == 0, f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}"
+    return done.stdout

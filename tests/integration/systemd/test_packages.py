@@ -16,7 +16,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
+from tests.integration.systemd.debian import PACKAGES as MOUNTED
+from tests.integration.systemd.debian import Tree
 from tests.integration.systemd.machine import DEADLINE, TOP
+from tests.support import pages
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 builds the packages")
 
@@ -26,11 +29,19 @@ UNITS = [f"nova-lite-{name}.service" for name in DAEMONS]
 #: Files that other programs write while the packages are there: the broker, D-Bus, the journal, dpkg and locks.
 OTHERS = re.compile(
     r"/(var/lib/(rabbitmq|dpkg|systemd)|var/log/(rabbitmq|journal|dpkg|wtmp)|var/cache|var/tmp|root/\.|etc/(\.pwd\.lock|(passwd|group"
-    r"|shadow|gshadow|subuid|subgid)-?$|ld\.so\.cache)|etc/systemd/system/(multi-user\.target\.wants|rabbitmq|epmd))"
+    r"|shadow|gshadow|subuid|subgid)-?$|ld\.so\.cache)|etc/systemd/system/(multi-user\.target\.wants/rabbitmq|rabbitmq-server\.service$|epmd))"
 )
 NEWER = "9.0.0"
+#: A server of another host.
+THEIRS = "22222222-0000-4000-8000-000000000000"
 #: Path of the command, since the tests' own path comes before the container's.
 MANAGE = "/usr/bin/nova-lite-manage"
+#: Packages that the commands of a page install on an empty machine, at most.
+PULLED = {
+    ("howto/debian-packages.md", "Install a controller"): 130,
+    ("howto/debian-packages.md", "Install a compute host"): 40,
+    ("howto/join-a-host.md", "By hand"): 120,
+}
 
 
 class PackagedMachine(BareMachine):
@@ -102,6 +113,23 @@ def newer(packages: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> p
 
 
 @pytest.fixture(scope="module")
+def empty(packages: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    made = Tree(tmp_path_factory.mktemp("empty"), packages)
+    made.run("apt-get --quiet update")
+    return made
+
+
+@pytest.mark.parametrize("place", PULLED, ids=" ".join)
+def test_commands_of_the_page_install_few_packages(empty: Tree, place: tuple[str, str]) -> None:
+    """Hundreds of packages are recommended: on a compute host, a gigabyte."""
+    (first, *_) = pages.blocks(*place)
+    commands = [line.replace("apt ", "apt-get --simulate ", 1) for line in first if line.startswith("apt ")]
+    said = empty.run("\n".join([f"cd {MOUNTED}", *commands]))
+    installed = {line.split()[1] for line in said.splitlines() if line.startswith("Inst ")}
+    assert 0 < len(installed) <= PULLED[place], sorted(installed)
+
+
+@pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PackagedMachine]:
     made = PackagedMachine(tmp_path_factory.mktemp("packaged") / "tree")
     try:
@@ -119,7 +147,7 @@ def test_packages_from_installation_to_purge(
     _set_up(bare)
     kept = _upgrade(bare, newer)
     _remove(bare, kept)
-    bare.run("dpkg", "--purge", *reversed(PACKAGES), seconds=DEADLINE)
+    _purge(bare)
     shutil.rmtree(bare.tree / "root/packages")
     assert bare.files() - before == set()
     assert bare.run("cat", "/etc/passwd", "/etc/group") == users
@@ -186,3 +214,29 @@ def _remove(bare: PackagedMachine, kept: dict[str, str]) -> None:
     found = {path.name: path.read_text() for path in (bare.tree / "etc/nova-lite").glob("*.*") if path.is_file()}
     assert found == kept
     assert (bare.tree / "var/lib/nova-lite/conductor/nova-lite.sqlite").exists()
+
+
+def _purge(bare: PackagedMachine) -> None:
+    """Purge the packages. What another host has in directories that are mounted, or behind a link, stays."""
+    state = "/var/lib/nova-lite"
+    # A file system, a directory of the same file system, and one below a directory that is not shared.
+    mounts = {"system": f"{state}/instances", "directory": f"{state}/images", "deep": f"{state}/conductor/deep"}
+    bare.run("mkdir", "--parents", "/srv/system", "/srv/link")
+    bare.run("mount", "-t", "tmpfs", "tmpfs", "/srv/system")
+    bare.run("sh", "-c", f"rm -rf {state}/volumes; ln -s /srv/link {state}/volumes")
+    for place, at in mounts.items():
+        bare.run("rm", "--recursive", "--force", at)
+        bare.run("mkdir", "--parents", f"/srv/{place}", at)
+        bare.run("mount", "--bind", f"/srv/{place}", at)
+    theirs = [f"/srv/{place}/{THEIRS}/disk" for place in (*mounts, "link")]
+    for file in theirs:
+        bare.run("sh", "-c", f"mkdir --parents {file.rpartition('/')[0]}; echo theirs >{file}")
+    said = bare.run("dpkg", "--purge", *reversed(PACKAGES), seconds=DEADLINE)
+    assert bare.run("cat", *theirs).split() == ["theirs"] * len(theirs), said
+    for at in mounts.values():
+        assert f"{at} is left: something is mounted there." in said
+        bare.run("umount", at)
+    assert f"/srv/link is left: {state}/volumes is a link to it." in said
+    assert sorted(bare.run("find", state).split()) == sorted([state, f"{state}/conductor", *mounts.values()])
+    bare.run("umount", "/srv/system")
+    bare.run("rm", "--recursive", "/srv", state)

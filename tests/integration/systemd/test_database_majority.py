@@ -1,11 +1,13 @@
-"""The database of three controllers: an orderly stop beside a dead node, the loss of the majority, and late addresses.
+"""Broker and database of three controllers: loss of nodes and of the majority, and the purge of a controller.
 
 The commands are those of the page. With ``NOVA_LITE_LONG=1`` alone, because three controllers take minutes.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 import time
 from collections.abc import Iterator
 
@@ -16,7 +18,7 @@ from nova_lite.cmd.setup.database import SETTLE_SECONDS
 from nova_lite.rpc.controllers import DATABASE_PORT
 from tests.integration.systemd.bare_machine import BareMachine
 from tests.integration.systemd.controllers import ADDRESSES, SETUP, Cloud, wait_for
-from tests.support import pages
+from tests.support import pages, postrm
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
 
@@ -116,3 +118,29 @@ def test_majority_without_lost_machines_comes_back_by_the_pages_command(whole: C
     wait_until_used(whole, 1)
     whole.power_on("ha1", "ha2")
     wait_until_used(whole, 3)
+
+
+def test_purge_of_a_controllers_package_leaves_the_others_brokers_as_they_are(whole: Cloud) -> None:
+    """Last, because the third controller ends. The brokers of the others have the same accounts and virtual host."""
+    first, _, third = whole.controllers.values()
+    before = broker_has(first)
+    assert any(name.startswith("nova-lite") for name in before)
+    third.run("systemctl", "stop", "nova-lite-*")  # As the script before the removal does.
+    third.run("sh", "-c", postrm.script("nova-lite-controller", pathlib.Path("/")), "postrm", "purge", seconds=BACK)
+    assert broker_has(first) == before
+    nodes = json.loads(rabbit(first, "cluster_status", "--formatter", "json"))["disk_nodes"]
+    assert sorted(nodes) == ["rabbit@ha1", "rabbit@ha2"]
+    assert third.run("grep", "-rslF", "nova-lite", "/etc/rabbitmq", "/etc/mysql", check=False) == ""
+    third.run("systemctl", "start", "rabbitmq-server", seconds=BACK)
+    assert broker_has(third) == ["/", "guest"]
+
+
+def rabbit(machine: BareMachine, *arguments: str) -> str:
+    as_broker = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups", "env", "HOME=/var/lib/rabbitmq")
+    return machine.run(*as_broker, "rabbitmqctl", "--quiet", *arguments)
+
+
+def broker_has(machine: BareMachine) -> list[str]:
+    """Return the names of the virtual hosts and accounts of a broker."""
+    listed = [rabbit(machine, command, "--no-table-headers") for command in ("list_vhosts", "list_users")]
+    return sorted(line.split("\t")[0] for text in listed for line in text.splitlines())

@@ -125,7 +125,7 @@ def test_purge_of_a_controllers_package_leaves_the_others_brokers_as_they_are(wh
     first, _, third = whole.controllers.values()
     before = broker_has(first)
     assert any(name.startswith("nova-lite") for name in before)
-    third.run("systemctl", "stop", "nova-lite-*")  # As the script before the removal does.
+    third.run("systemctl", "stop", "nova-lite-*")  # The package's removal does the same.
     third.run("sh", "-c", postrm.script("nova-lite-controller", pathlib.Path("/")), "postrm", "purge", seconds=BACK)
     assert broker_has(first) == before
     nodes = json.loads(rabbit(first, "cluster_status", "--formatter", "json"))["disk_nodes"]

@@ -13,12 +13,15 @@ from nova_lite.objects.numa import InstanceNUMATopology
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     """Source of a live migration. ``disks``: name to size in bytes, for the destination to create. ``files``: files
     that the destination has to fetch, because the hypervisor does not copy them. ``address``: address that the source
-    connects from; empty from older hosts."""
+    connects from; empty from older hosts. ``encrypts``: whether host ``host`` has
+    ``live_migration_tls``; None from older hosts."""
 
     driver: str
     disks: dict[str, int]
     files: DiskSource | None = None
     address: str = ""
+    host: str = ""
+    encrypts: bool | None = None
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):

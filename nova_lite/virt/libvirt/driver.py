@@ -556,7 +556,10 @@ class LibvirtDriver(ComputeDriver):
                 self.conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
             )
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
-        return msgspec.structs.replace(found, disks=sizes, address=own_address(self.conf))
+        encrypts = self.conf.libvirt.live_migration_tls
+        return msgspec.structs.replace(
+            found, disks=sizes, address=own_address(self.conf), host=self.host, encrypts=encrypts
+        )
 
     def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
         """Return the capacity of one disk in bytes, as the guest sees it."""
@@ -567,6 +570,7 @@ class LibvirtDriver(ComputeDriver):
         instance_uuid = spec.instance.uuid
         if source.driver != transfer.DRIVER:
             raise exceptions.MigrationPreCheckError(reason=f"the guest is one of driver {source.driver}")
+        live_migration.check_encryption(self.conf, source, self.host)
         if self._is_running(spec):
             raise exceptions.MigrationPreCheckError(reason="it runs at the destination already")
         with contextlib.ExitStack() as undo, _files_errors():

@@ -126,6 +126,10 @@ def test_encrypted_migration_shows_no_memory(make_host: MakeHost, images: Images
     assert sniffer.found == 0
     assert state(here, spec) is None
     here.destroy(spec.instance.uuid)
+    with Sniffer() as sniffer, pytest.raises(exceptions.MigrationPreCheckError, match="live_migration_tls is true on"):
+        migrate(there, here, arriving(spec, 3))
+    assert sniffer.found == 0
+    here.conf.set_override("live_migration_tls", False, "libvirt")
     with Sniffer() as sniffer:  # without encryption on its way back
         migrate(there, here, arriving(spec, 3))
     assert sniffer.found > 0, "the test would prove nothing"

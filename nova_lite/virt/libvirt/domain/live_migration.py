@@ -123,6 +123,15 @@ def _set_files(disk: ET.Element, destination: LiveDestination) -> None:
         guest_xml.add_backing(disk, below)
 
 
+def check_encryption(conf: cfg.ConfigOpts, source: LiveSource, host: str) -> None:
+    """Raise `MigrationPreCheckError` if the source would send plain text to this host, which encrypts."""
+    if conf.libvirt.live_migration_tls and source.encrypts is False:
+        raise exceptions.MigrationPreCheckError(
+            reason=f"[libvirt] live_migration_tls is true on host {host} and false on host {source.host}: "
+            "set it on both"
+        )
+
+
 def check_filters(xml: str, vifs: list[VIF], host: str) -> None:
     """Raise `MigrationPreCheckError` for a guest without libvirt's filters, which a host of an older version needs."""
     if any(vif.vif_type is None for vif in vifs) and dual_stack.without_filters(xml) is None:

@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.objects import Flavor, Image
+from nova_lite.objects import Flavor, Image, LiveSource
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
@@ -85,3 +85,11 @@ def test_renew_leaves_another_generation_alone(conf: cfg.ConfigOpts) -> None:
     with pytest.raises(exceptions.DomainNotFound):
         make(conf, parts).renew(make_spec(image=Image(id="i", name="i")))
     assert parts.done == []
+
+
+def test_destination_that_encrypts_refuses_a_source_that_does_not(conf: cfg.ConfigOpts) -> None:
+    conf.set_override("live_migration_tls", True, "libvirt")
+    source = LiveSource(driver="libvirt", disks={}, address="192.0.2.1", host="h1", encrypts=False)
+    with pytest.raises(exceptions.MigrationPreCheckError) as refusal:
+        make(conf, Parts(1)).pre_live_migration(make_spec(), source)
+    assert "live_migration_tls is true on host h and false on host h1: set it on both" in refusal.value.message

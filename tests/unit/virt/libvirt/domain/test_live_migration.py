@@ -14,7 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.objects import LiveDestination
+from nova_lite.objects import LiveDestination, LiveSource
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.domain import guest_xml, live_migration
 from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
@@ -215,6 +215,16 @@ def test_migration_without_certificates_is_logged(
     assert caplog.messages == [
         f"Live migration of {UUID} to h2 sends the guest's memory in plain text ([libvirt] live_migration_tls is off)"
     ]
+
+
+@pytest.mark.parametrize(("tls", "encrypts"), [(True, True), (True, None), (False, False), (False, True)])
+def test_destination_accepts_a_source_that_encrypts_as_it_does_or_more(
+    conf: cfg.ConfigOpts, tls: bool, encrypts: bool | None
+) -> None:
+    """Hosts of an older version do not report it: guests leave them during an upgrade."""
+    conf.set_override("live_migration_tls", tls, "libvirt")
+    source = LiveSource(driver="libvirt", disks={}, host="h1", encrypts=encrypts)
+    live_migration.check_encryption(conf, source, "h2")
 
 
 @pytest.mark.parametrize("address", ["192.0.2.2", "2001:db8::2", "two.example.org"])

@@ -79,6 +79,16 @@ DEFAULT_OPTS = [
         ),
     ),
     cfg.IntOpt("reserved_host_disk_mb", default=0, min=0, help="Disk space in MB reserved for the host itself."),
+    cfg.IntOpt(
+        "shutdown_timeout",
+        default=60,
+        min=0,
+        deprecated_group="compute",
+        help=(
+            "Seconds in which a guest has to shut down on stop and reboot. Then it is powered off. Raise it "
+            "for guests that stop slowly."
+        ),
+    ),
 ]
 
 OPTS = [
@@ -107,15 +117,6 @@ OPTS = [
         help=(
             "Seconds, in addition to report_interval, for which a hypervisor may not answer. Then the host "
             "counts as down until it answers again, and builds without a domain go to other hosts."
-        ),
-    ),
-    cfg.IntOpt(
-        "shutdown_timeout",
-        default=60,
-        min=0,
-        help=(
-            "Seconds in which a guest has to shut down on stop and reboot. Then it is powered off. Raise it "
-            "for guests that stop slowly."
         ),
     ),
     cfg.BoolOpt(

@@ -41,10 +41,9 @@ MEMORY_MB = 96
 CONFIG = """
 [DEFAULT]
 compute_driver = libvirt
+shutdown_timeout = 6
 [libvirt]
 virt_type = qemu
-[compute]
-shutdown_timeout = 6
 """
 
 

@@ -91,10 +91,16 @@ def configuration(listed: Iterable[tuple[str, Sequence[cfg.Opt]]]) -> str:
 def _option(opt: cfg.Opt) -> str:
     facts = [_type(opt), f"default {_default(opt)}"]
     if opt.deprecated_opts:
-        facts.append("formerly " + ", ".join(f"`{former.name}`" for former in opt.deprecated_opts))
+        facts.append("formerly " + ", ".join(_former(opt, former) for former in opt.deprecated_opts))
     # A placeholder such as <state_path> is no HTML.
     text = re.sub(r"<(\w+)>", r"`<\1>`", " ".join((opt.help or "").split()))
     return markdown.item(f"**`{opt.dest}`** ({'; '.join(facts)}): {text}".rstrip(": "))
+
+
+def _former(opt: cfg.Opt, former: cfg.DeprecatedOpt) -> str:
+    """Return the former name of an option, with its group if that was another one."""
+    name = former.name or opt.dest
+    return f"`[{former.group}] {name}`" if former.group else f"`{name}`"
 
 
 def _type(opt: cfg.Opt) -> str:

@@ -11,9 +11,9 @@ from nova_lite.virt.driver import Recreating, Renewing
 
 
 def stop_instance(host: LocalHost, command: ActionCommand) -> None:
-    """Shut the guest down, or cut its power after ``[compute] shutdown_timeout``."""
+    """Shut the guest down, or cut its power after ``[DEFAULT] shutdown_timeout``."""
     host.require_domain(command)
-    host.driver.power_off(command.instance.uuid, host.conf.compute.shutdown_timeout)
+    host.driver.power_off(command.instance.uuid, host.conf.shutdown_timeout)
 
 
 def start_instance(host: LocalHost, command: ActionCommand) -> None:
@@ -34,7 +34,7 @@ def reboot_instance(host: LocalHost, command: ActionCommand) -> None:
     if reboot_type == "HARD":
         host.driver.plug_vifs(command.instance, command.instance.vifs)
         _renew(host, command)
-    host.driver.reboot(command.instance.uuid, reboot_type, host.conf.compute.shutdown_timeout)
+    host.driver.reboot(command.instance.uuid, reboot_type, host.conf.shutdown_timeout)
 
 
 def _renew(host: LocalHost, command: ActionCommand) -> None:

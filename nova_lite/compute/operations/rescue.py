@@ -29,7 +29,7 @@ def rescue_instance(host: LocalHost, command: ActionCommand) -> None:
         volumes=host.volume_paths(command.instance),
     )
     host.driver.plug_vifs(command.instance, command.instance.vifs)
-    driver.rescue(spec, host.conf.compute.shutdown_timeout)
+    driver.rescue(spec, host.conf.shutdown_timeout)
 
 
 def unrescue_instance(host: LocalHost, command: ActionCommand) -> None:

@@ -26,7 +26,7 @@ def resize_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     driver = _driver(host)
     moves.require_generation(host, command)
     host.fencing.hold(uuid, command.generation)
-    source = driver.migrate_disk_and_power_off(uuid, host.conf.compute.shutdown_timeout)
+    source = driver.migrate_disk_and_power_off(uuid, host.conf.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
 
 
@@ -40,7 +40,7 @@ def resize_instance_same_host(host: LocalHost, command: ActionCommand) -> dict[s
     if found is not None and found.generation != command.generation:
         raise exceptions.DomainNotFound(instance_uuid=uuid)
     host.fencing.hold(uuid, command.generation)
-    source = driver.set_aside(uuid, host.conf.compute.shutdown_timeout)
+    source = driver.set_aside(uuid, host.conf.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
 
 

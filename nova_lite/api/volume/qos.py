@@ -178,6 +178,7 @@ class Qos(types.Types):
         _since(req, versions.DEFAULT_TYPES)
         found = self.conductor.volume_default_type_list(req.context, project_id)
         if project_id not in found:
+            _require_project(req, project_id)
             raise exceptions.NotFound(f"Project {project_id[:64]} has no default volume type of its own.")
         return Response({"default_type": {"project_id": project_id, "volume_type_id": found[project_id]}})
 
@@ -186,6 +187,7 @@ class Qos(types.Types):
         reference = requests.text(requests.body(req, "default_type", ("volume_type",)), "volume_type")
         if not reference or len(project_id) > 255:
             raise exceptions.ValidationError(detail="volume_type must be the id or name of a volume type.")
+        _require_project(req, project_id)
         kind = self._type(req, reference)
         if not kind.is_public and project_id not in kind.projects:
             raise exceptions.ValidationError(detail=f"Project {project_id} has no access to volume type {kind.name}.")
@@ -194,8 +196,17 @@ class Qos(types.Types):
 
     def unset_default_type(self, req: ServiceRequest, project_id: str) -> Response:
         _since(req, versions.DEFAULT_TYPES)
+        if not self.conductor.volume_default_type_list(req.context, project_id):
+            _require_project(req, project_id)
         self.conductor.volume_default_type_set(req.context, project_id, None)
         return Response(status=204)
+
+
+def _require_project(req: ServiceRequest, project_id: str) -> None:
+    """Raise `NotFound` for a project that does not exist, where this cloud's identity service knows all."""
+    has_project = req.environ.get(wsgi.HAS_PROJECT)
+    if has_project is not None and not has_project(project_id):
+        raise exceptions.NotFound(f"There is no project {project_id[:64]}.")
 
 
 def _since(req: ServiceRequest, minor: int) -> None:

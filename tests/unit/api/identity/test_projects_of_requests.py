@@ -35,6 +35,20 @@ def test_quota_of_a_new_project_is_shown(world: World) -> None:
     assert world("GET", f"{SETS}/{made}", None, token, app="osapi_compute").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "body"), [("GET", None), ("PUT", {"default_type": {"volume_type": "local"}}), ("DELETE", None)]
+)
+def test_default_volume_type_of_an_unknown_project_is_refused(
+    world: World, method: str, body: dict[str, object] | None
+) -> None:
+    response = world(
+        *(method, "/v3/default-types/nobody", body, world.token("admin")),
+        app="volume",
+        OpenStack_API_Version="volume 3.62",
+    )
+    assert (response.status_code, response.json["itemNotFound"]["message"]) == (404, "There is no project nobody.")
+
+
 def test_reader_of_the_system_reads_placements(world: World) -> None:
     path = f"/v3/system/users/{ALICE}/roles/{role_id('reader')}"
     assert world("PUT", path, None, world.token("admin")).status_code == 204

@@ -20,7 +20,7 @@ from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
 
-NEIGHBOURS = "/proc/net/arp"
+NEIGHBOURS = "/proc/self/net/arp"
 
 
 class Caller(NamedTuple):

@@ -114,7 +114,7 @@ def leaves_no_core() -> None:
 
 
 def reads_the_neighbours() -> None:
-    pathlib.Path("/proc/net/arp").read_text()
+    pathlib.Path("/proc/self/net/arp").read_text()
 
 
 # --- single daemons
@@ -222,17 +222,24 @@ def run_mount() -> None:
         raise OSError(ctypes.get_errno(), "mount")
 
 
+def own_proc() -> dict[str, Callable[[], None]]:
+    """Return what only a daemon that reads the kernel's settings may do."""
+    return {
+        "may not read the kernel's settings": lambda: is_refused(pathlib.Path("/proc/sys/kernel/osrelease").read_text)
+    }
+
+
 DAEMONS: dict[str, dict[str, Callable[[], None]]] = {
-    "api": {"reads the neighbours": reads_the_neighbours, **confined("images", "identity")},
+    "api": {"reads the neighbours": reads_the_neighbours, **own_proc(), **confined("images", "identity")},
     "conductor": {
         "keeps to one CPU": keeps_to_one_cpu,
         "has its priority": has_its_priority,
         "uses SQLite": uses_sqlite,
         **confined("images", "conductor"),
     },
-    "scheduler": confined(),
-    "novncproxy": confined(),
-    "serialproxy": confined(),
+    "scheduler": own_proc() | confined(),
+    "novncproxy": own_proc() | confined(),
+    "serialproxy": own_proc() | confined(),
     "compute": {
         "announces an address": announces_an_address,
         "makes networks": makes_networks,

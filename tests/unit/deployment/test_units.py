@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -87,8 +88,12 @@ NoNewPrivileges=yes PrivateTmp=yes PrivateDevices=yes PrivateUsers=yes ProtectHo
 ProtectProc=invisible ProtectClock=yes ProtectHostname=yes ProtectControlGroups=yes ProtectKernelLogs=yes
 ProtectKernelModules=yes ProtectKernelTunables=yes LockPersonality=yes MemoryDenyWriteExecute=yes RemoveIPC=yes
 RestrictNamespaces=yes RestrictRealtime=yes RestrictSUIDSGID=yes CapabilityBoundingSet= AmbientCapabilities=
-PrivateMounts=yes SystemCallArchitectures=native SystemCallErrorNumber=EPERM UMask=0027 SupplementaryGroups=nova-lite
+PrivateMounts=yes SystemCallArchitectures=native SystemCallErrorNumber=EPERM SupplementaryGroups=nova-lite
 """
+#: The conductor reads /proc/stat, and rabbitmqctl's runtime the machine's memory.
+OWN_PROC = {"api", "scheduler", "novncproxy", "serialproxy"}
+#: Images are for the group of all daemons, and the list of trusted keys for everybody. Other daemons write nothing.
+GROUP_READS = {"api", "conductor", "registrar"}
 #: And compute, which is root: it shares the machine's devices, kernel settings and modules as far as guests need them,
 #: and its child qemu writes the code that it runs.
 CONFINED_ROOT = """
@@ -135,8 +140,10 @@ def test_a_unit_confines_its_daemon(path: pathlib.Path) -> None:
         assert {f"CAP_{capability}" for capability in CAPABILITIES} == set(
             lines(path, "CapabilityBoundingSet")[0].split()
         )
-        assert lines(path, "SystemCallFilter") == ["@system-service @module"]
+        assert lines(path, "SystemCallFilter") == ["@system-service init_module finit_module"]
         return
+    assert lines(path, "ProcSubset") == ["pid"] * (name in OWN_PROC)
+    assert lines(path, "UMask") == ["0027" if name in GROUP_READS else "0077"]
     if name == "registrar":
         assert CONFINED_REGISTRAR - set(lines(path)) == set()
         assert lines(path, "CapabilityBoundingSet") == ["CAP_KILL CAP_SETGID CAP_SETUID"]
@@ -168,6 +175,20 @@ def test_unit_allows_the_sockets_that_its_daemon_makes(path: pathlib.Path) -> No
     needed = set().union(*map(families, modules))
     assert {"AF_UNIX", "AF_INET"} <= needed
     assert needed <= set(lines(path, "RestrictAddressFamilies")[0].split())
+
+
+#: Modules of the conductor, of compute hosts and of commands, which have the whole of /proc.
+READS_THE_MACHINE = {"daemon/cpu_affinity.py", "compute/host_boot.py"}
+
+
+def test_daemons_that_see_processes_alone_read_nothing_else_in_proc() -> None:
+    machine = re.compile(r"""["']/proc/(?!self/|\{pid\}|\{self\._process\.pid\})""")
+    readers = {
+        module.relative_to(TOP / "nova_lite").as_posix()
+        for module in (TOP / "nova_lite").rglob("*.py")
+        if machine.search(module.read_text())
+    }
+    assert {path for path in readers if not path.startswith(("virt/", "cmd/setup/"))} == READS_THE_MACHINE
 
 
 def test_each_daemon_has_a_user_of_its_own() -> None:

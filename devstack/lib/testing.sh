@@ -112,6 +112,7 @@ stage_lint() {
     mypy || status=1
     lint-imports || status=1
     python tools/prose.py || status=1
+    python tools/audit.py || status=1
     build_site || status=1
     shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh devstack/packaging/install.sh .ci/run || status=1
     shellcheck --shell=dash --severity=warning devstack/packaging/{trees,purge}.sh || status=1

@@ -144,11 +144,17 @@ def wait_until_whole(cloud: Cloud) -> float:
         time.sleep(1)
 
 
+def failed_units(machine: BareMachine) -> list[str]:
+    """Return the failed units of a machine, without the sessions of users, such as that of a command as the broker's
+    user.
+    """
+    listed = machine.run("systemctl", "list-units", "--failed", "--plain", "--no-legend").splitlines()
+    return [line.split()[0] for line in listed if not line.startswith("user@")]
+
+
 def _problem(cloud: Cloud) -> str:
     for name, machine in cloud.controllers.items():
-        listed = machine.run("systemctl", "list-units", "--failed", "--plain", "--no-legend").splitlines()
-        # Sessions of users, such as that of a command as the broker's user, are none of the cloud.
-        if failed := [line.split()[0] for line in listed if not line.startswith("user@")]:
+        if failed := failed_units(machine):
             return f"{name}: {failed[0]} has failed"
         if unused := [line for line in machine.run(*DATABASE_NODES).splitlines() if not line.endswith(" 1.0")]:
             return f"{name}: {unused}"

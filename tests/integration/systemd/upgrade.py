@@ -137,7 +137,7 @@ class Upgrade:
             assert machine.run(SETUP, "--version").split()[-1] == NEWER
             states = machine.run("sh", "-c", UNITS).splitlines()
             assert states and all(line.endswith(" active") for line in states), (name, states)
-            assert not machine.run("systemctl", "list-units", "--failed", "--plain", "--no-legend").split(), name
+            assert not (failed := failover.failed_units(machine)), (name, failed)
             checks = json.loads(machine.run(STATUS, "upgrade", "check", "--json", check=False))["checks"]
             assert all(check["result"] < 2 for check in checks), (name, checks)
             warnings |= {f"{check['check']}: {check['details']}" for check in checks if check["result"]}

@@ -342,6 +342,8 @@ class Authority:
         target = content.project(token.project_id) if token.project_id is not None else None
         domain = content.domain(token.domain_id) if token.domain_id is not None else None
         system = SYSTEM if token.system else None
+        if token.ec2_digest is not None and not self._has_credential(user, token.ec2_digest):
+            raise exceptions.Unauthorized()
         if token.issued_at < content.revoked_before(user, domain or target or system):
             raise exceptions.Unauthorized()
         if system is not None:
@@ -363,6 +365,9 @@ class Authority:
         if token.project_id is None:
             return token, Identity(user, None, [])
         return token, self.scoped(user, Scope(project_id=token.project_id))
+
+    def _has_credential(self, user: User, digest: str) -> bool:
+        return any(item.user_id == user.id and item.digest == digest for item in self.content.credentials)
 
     def trusted(self, trustee: User, trust: Trust | None) -> Identity:
         """Return the user of a trust in its project, with the trust's roles that the trustor still has.
@@ -431,9 +436,17 @@ class Authority:
         return roles
 
     def issue(
-        self, identity: Identity, parent: Token | None = None, methods: list[str] | None = None
+        self,
+        identity: Identity,
+        parent: Token | None = None,
+        methods: list[str] | None = None,
+        signed_by: Credential | None = None,
     ) -> tuple[str, Token]:
-        """Return a new token. ``methods``: of the log-in, if it is neither a password nor a credential."""
+        """Return a new token.
+
+        ``methods``: of the log-in, if it is neither a password nor a credential. ``signed_by``: the EC2 credential of
+        the log-in, with which the token ends.
+        """
         self._recheck(identity)
         project_id = identity.project.id if identity.project is not None else None
         token = new_token(identity.user.id, project_id, self.conf.identity.token_expiration, parent)
@@ -442,6 +455,8 @@ class Authority:
             token.expires_at = min(token.expires_at, identity.credential.expires_at or token.expires_at)
         if parent is None and methods is not None:
             token.methods = methods
+        if signed_by is not None:
+            token.ec2_digest = signed_by.digest
         token.domain_id = identity.domain.id if identity.domain is not None else None
         token.system = identity.system is not None
         if identity.trust is not None:

@@ -122,7 +122,7 @@ class IdentityCredentials:
         if found is None or user is None or not matches or not self.authority.content.is_usable(user):
             raise exceptions.Unauthorized()
         identity = self.authority.scoped(user, Scope(project_id=found.project_id))
-        text, token = self.authority.issue(identity, methods=["ec2credential"])
+        text, token = self.authority.issue(identity, methods=["ec2credential"], signed_by=found)
         notes.caller(req.environ, token.user_id, token.project_id)
         return self.token_response(req, text, token, identity, 200)
 

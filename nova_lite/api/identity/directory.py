@@ -5,6 +5,7 @@ Everything here is pure. `nova_lite.api.identity.replica` reads the content and 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import secrets
@@ -286,6 +287,11 @@ class Credential(msgspec.Struct, kw_only=True):
     project_id: str | None = None
     access: str = ""
     last_step: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Return a text that another secret, or another access key, changes."""
+        return hashlib.sha256(f"{self.id} {self.access} {self.sealed}".encode()).hexdigest()[:32]
 
 
 class IdentityProvider(msgspec.Struct, kw_only=True):

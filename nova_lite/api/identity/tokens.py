@@ -1,15 +1,17 @@
 """Fernet tokens: user, project and expiry, encrypted and signed with a key that only API daemons read.
 
 The keys are records of the identity service. The newest key that every API daemon has encrypts new tokens, and all keys
-decrypt. A revoked token has a record with its audit id. The clock of all API daemons decides whether a token is valid.
-So the record outlives the expiry by a token's lifetime, measured by a clock that does not jump: the token is then
-expired, whatever the clock says later.
+decrypt. A replaced key decrypts until its last token expires: whoever has stolen it makes no tokens afterwards. A
+revoked token has a record with its audit id. The clock of all API daemons decides whether a token is valid. So the
+record outlives the expiry by a token's lifetime, measured by a clock that does not jump: the token is then expired,
+whatever the clock says later.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import secrets
 import threading
 import time
@@ -48,6 +50,8 @@ class Token(msgspec.Struct, array_like=True):
     domain_id: str | None = None
     #: True for a token for the whole cloud, instead of a project or domain.
     system: bool = False
+    #: `Credential.digest` of the EC2 credential that signed the log-in.
+    ec2_digest: str | None = None
 
 
 def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token | None = None) -> Token:
@@ -58,7 +62,16 @@ def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token
         return Token(user_id, project_id, ["password"], now, now + lifetime, [audit_id])
     methods = sorted({*parent.methods, "token"})
     audit_ids = [audit_id, parent.audit_ids[-1]]
-    return Token(user_id, project_id, methods, now, parent.expires_at, audit_ids, parent.credential_id)
+    return Token(
+        user_id,
+        project_id,
+        methods,
+        now,
+        parent.expires_at,
+        audit_ids,
+        credential_id=parent.credential_id,
+        ec2_digest=parent.ec2_digest,
+    )
 
 
 def add_key(content: Content, keep: int) -> TokenKey:
@@ -97,7 +110,7 @@ class Tokens:
         self._replica = replica
         self._lifetime = lifetime
         self._lock = threading.Lock()
-        self._ciphers: tuple[list[TokenKey], MultiFernet] | None = None
+        self._ciphers: tuple[list[TokenKey], list[tuple[float, Fernet]]] | None = None
         #: Audit ids of expired tokens, and when this process found that they are expired.
         self._expired: dict[str, float] = {}
 
@@ -114,30 +127,33 @@ class Tokens:
     def open(self, text: str) -> Token | None:
         """Return the token, or None if it is invalid, expired or revoked."""
         content = self._replica.content
-        cipher = self._cipher(content)
-        if cipher is None:
+        now = time.time()
+        ciphers = [cipher for end, cipher in self._ciphers_of(content) if now < end]
+        if not ciphers:
             return None
         try:
             raw = text.encode("ascii")
             base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4))
-            data = cipher.decrypt(raw + b"=" * (-len(raw) % 4))
+            data = MultiFernet(ciphers).decrypt(raw + b"=" * (-len(raw) % 4))
             token = _decode(data)
         except (InvalidToken, UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
             return None
-        if not token.issued_at - CLOCK_SKEW <= time.time() < token.expires_at:
+        if not token.issued_at - CLOCK_SKEW <= now < token.expires_at:
             return None
         return None if content.find(Revocation, token.audit_ids[0]) is not None else token
 
-    def _cipher(self, content: Content) -> MultiFernet | None:
-        """Return the cipher for all keys, the newest first."""
+    def _ciphers_of(self, content: Content) -> list[tuple[float, Fernet]]:
+        """Return each key's cipher and the time at which its last token expires, the newest first."""
         known = self._ciphers
         if known is not None and known[0] == content.keys:
             return known[1]
-        if not content.keys:
-            return None
-        cipher = MultiFernet([Fernet(key.key) for key in reversed(_by_age(content))])
-        self._ciphers = content.keys, cipher
-        return cipher
+        ciphers, end = [], math.inf
+        for key in reversed(_by_age(content)):
+            ciphers.append((end, Fernet(key.key)))
+            if key.created_at:  # An older version has stored no time.
+                end = min(end, key.created_at + KEY_DELAY + CLOCK_SKEW + self._lifetime)
+        self._ciphers = content.keys, ciphers
+        return ciphers
 
     def revoke(self, token: Token) -> None:
         """Revoke a token for all API daemons. The record is deleted long after the token expired."""

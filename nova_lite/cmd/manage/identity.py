@@ -53,12 +53,13 @@ def _register_users(commands: Commands) -> None:
         verb = commands.verb(noun, name, text_, set_enabled)
         verb.add_argument("name")
         verb.set_defaults(enabled=enabled)
-    commands.verb(
+    rotate_ = commands.verb(
         noun,
         "rotate-keys",
         "Add a key, which makes tokens ten seconds later, and forget the oldest. Not more often than tokens live.",
         rotate_keys,
     )
+    rotate_.add_argument("--end-tokens", action="store_true", help="forget all older keys: every token ends at once")
 
 
 def _register_projects(commands: Commands) -> None:
@@ -148,7 +149,7 @@ def set_enabled(app: App, args: argparse.Namespace) -> None:
 
 def rotate_keys(app: App, args: argparse.Namespace) -> None:
     with _replica(app).changing() as content:
-        tokens.add_key(content, app.conf.identity.max_active_keys)
+        tokens.add_key(content, 1 if args.end_tokens else app.conf.identity.max_active_keys)
 
 
 def create_project(app: App, args: argparse.Namespace) -> None:

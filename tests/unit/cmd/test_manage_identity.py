@@ -107,6 +107,8 @@ def test_keys_are_rotated(tool: Users) -> None:
     for _ in range(3):
         tool("user", "rotate-keys")
     assert [key.id for key in tool.content.keys] == ["2", "3", "4"]
+    tool("user", "rotate-keys", "--end-tokens")
+    assert [key.id for key in tool.content.keys] == ["5"]
 
 
 def test_files_of_an_earlier_version_are_stored_in_the_database(tool: Users) -> None:

@@ -238,6 +238,26 @@ def test_signature_of_another_key_in_the_header_is_refused(world: World, admin: 
     assert error(passed_on(world, admin, signed(mine) | {"access": others["access"]}), 401)
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_token_ends_with_the_ec2_credential_that_signed_it(
+    world: World, admin: str, alice: str, replaced: bool
+) -> None:
+    made, other = created(world, alice), created(world, alice)
+    tokens = [passed_on(world, admin, signed(item)).headers["X-Subject-Token"] for item in (made, other)]
+    auth = {"auth": {"identity": {"methods": ["token"], "token": {"id": tokens[0]}}}}
+    tokens.append(world("POST", "/v3/auth/tokens", auth).headers["X-Subject-Token"])
+    assert all(world("GET", "/v3/auth/projects", token=token).status_code == 200 for token in tokens)
+    if replaced:
+        identifier = hashlib.sha256(made["access"].encode()).hexdigest()
+        blob = json.dumps({"access": made["access"], "secret": "t" * 32})
+        body = {"credential": {"blob": blob}}
+        assert world("PATCH", f"/v3/credentials/{identifier}", body, alice).status_code == 200
+    else:
+        assert world("DELETE", f"{ALICE}/{made['access']}", token=alice).status_code == 204
+    statuses = [world("GET", "/v3/auth/projects", token=token).status_code for token in tokens]
+    assert statuses == [401, 200, 401], "the deleted one's, another's, and a token that was made of the first"
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_signatures_of_older_versions_are_refused(world: World, admin: str, alice: str, version: int) -> None:
     assert error(passed_on(world, admin, signed(created(world, alice), version)), 401)

@@ -6,6 +6,7 @@ import time
 
 import msgspec
 import pytest
+from cryptography.fernet import Fernet
 
 from nova_lite.api.identity import tokens as module
 from nova_lite.api.identity.directory import Content, Revocation
@@ -53,6 +54,36 @@ def test_keys_rotate_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch
     assert [key.id for key in replica.content.keys] == ["2", "3"]
     assert tokens.open(oldest) is None
     assert tokens.open(tokens.seal(new_token("u", "p", 60))) is not None
+
+
+def test_replaced_key_makes_no_token_once_its_own_tokens_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who has read a key can make tokens with it, with any times."""
+    replica = keyed_replica()
+    rotate(replica)
+    later(monkeypatch, 3600 + KEY_DELAY + module.CLOCK_SKEW + 1)
+    forged = new_token("admin", "p", 86400)
+    forged.issued_at -= 7200
+    text = Fernet(replica.content.keys[0].key).encrypt(module._encode(forged)).decode()
+    assert Tokens(replica).open(text) is None
+    assert Tokens(replica).open(Tokens(replica).seal(new_token("u", "p", 60))) is not None
+
+
+def test_tokens_of_a_replaced_key_are_valid_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = keyed_replica()
+    rotate(replica)
+    later(monkeypatch, KEY_DELAY - 1)
+    last = Tokens(replica).seal(new_token("u", "p", 3600))
+    later(monkeypatch, 3598)
+    assert Tokens(replica).open(last) is not None
+
+
+def test_keys_without_a_time_stay_valid() -> None:
+    """An older version has stored them."""
+    replica = keyed_replica()
+    text = Tokens(replica).seal(new_token("u", "p", 3600))
+    rotate(replica)
+    replica.change(lambda content: setattr(content.keys[1], "created_at", 0.0))
+    assert Tokens(replica).open(text) is not None
 
 
 def test_token_without_any_key_is_a_503() -> None:

@@ -103,15 +103,7 @@ class Metadefs(rest.ServiceApplication):
 
     def namespace(self, req: ServiceRequest, namespace: str) -> Response:
         """Show a namespace with all of its parts."""
-        found = self.conductor.metadef_get(req.context, namespace)
-        view = _namespace(found)
-        if found.objects:
-            view["objects"] = [_object(found, name) for name in found.objects]
-        if found.properties:
-            view["properties"] = {name: _property(found, name) for name in found.properties}
-        if found.tags:
-            view["tags"] = [_tag(found, name) for name in found.tags]
-        return Response(view)
+        return Response(_whole(self.conductor.metadef_get(req.context, namespace)))
 
     def create_namespace(self, req: ServiceRequest) -> Response:
         body = req.json_object()
@@ -138,8 +130,20 @@ class Metadefs(rest.ServiceApplication):
         return Response(_namespace(made), 201, {"Location": f"{req.base_url}{_path(made.namespace)}"})
 
     def update_namespace(self, req: ServiceRequest, namespace: str) -> Response:
-        """Change the fields that the body has. The others stay."""
-        changes = _fields(req.json_object())
+        """Change the fields that the body has. The others stay.
+
+        Clients send a namespace back as they have read it, with its parts. Glance ignores these, other ones too.
+        """
+        body = req.json_object()
+        changes = _fields(body)
+        if any(body.get(part) for part in _PARTS):
+            known = _whole(self.conductor.metadef_get(req.context, namespace))
+            for part in _PARTS:
+                if body.get(part) and body[part] != known.get(part):
+                    raise exceptions.ValidationError(
+                        detail=f"A namespace's {part} cannot be changed with it. Send them to {_path(namespace)}/"
+                        f"{part.replace('resource_type_associations', 'resource_types')}."
+                    )
         return Response(_namespace(self.conductor.metadef_update(req.context, namespace, changes)))
 
     def delete_namespace(self, req: ServiceRequest, namespace: str) -> Response:
@@ -295,6 +299,18 @@ class Metadefs(rest.ServiceApplication):
 
 
 # --- views
+
+
+def _whole(shown: MetadefNamespace) -> dict[str, Any]:
+    """Return a namespace with all of its parts."""
+    view = _namespace(shown)
+    if shown.objects:
+        view["objects"] = [_object(shown, name) for name in shown.objects]
+    if shown.properties:
+        view["properties"] = {name: _property(shown, name) for name in shown.properties}
+    if shown.tags:
+        view["tags"] = [_tag(shown, name) for name in shown.tags]
+    return view
 
 
 def _namespace(shown: MetadefNamespace) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Collection
 from typing import Any
@@ -12,7 +13,7 @@ from nova_lite.base import exceptions
 def run(*command: str, given: str = "", seconds: float | None, accepted: Collection[int] = (0,), **options: Any) -> str:
     """Run a program with ``given`` as its input, and return its output. ``options``: further ones of `subprocess.run`.
 
-    Raises `ConfigurationError` with the last line of its errors, unless its exit status is an ``accepted`` one.
+    Raises `ConfigurationError` with the cause that it printed, unless its exit status is an ``accepted`` one.
     """
     try:
         done = subprocess.run(
@@ -30,6 +31,24 @@ def run(*command: str, given: str = "", seconds: float | None, accepted: Collect
     except subprocess.TimeoutExpired as error:
         raise exceptions.ConfigurationError(reason=f"{command[0]} did not end within {seconds:.0f} s.") from error
     if done.returncode not in accepted:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise exceptions.ConfigurationError(reason=f"{command[0]} failed: {lines[-1] if lines else done.returncode}")
+        cause = _cause(done.stderr) or _cause(done.stdout) or f"status {done.returncode}"
+        raise exceptions.ConfigurationError(reason=f"{command[0]} failed: {cause}")
     return str(done.stdout)
+
+
+def _cause(text: str) -> str:
+    """Return the cause in a program's output as one line: by default the last one.
+
+    rabbitmqctl begins with the cause, and ends with its own name and the hash of its cookie. It cannot reach the broker
+    for reasons that it lists below DIAGNOSTICS.
+    """
+    lines = [line.strip() for line in text.strip().splitlines()]
+    first = next((number for number, line in enumerate(lines) if line.startswith("Error")), None)
+    if first is None:
+        return lines[-1] if lines else ""
+    cause = itertools.takewhile(bool, lines[first:])
+    found = itertools.takewhile(
+        lambda line: not line.startswith("Current node details"),
+        itertools.dropwhile(lambda line: line != "DIAGNOSTICS", lines),
+    )
+    return " ".join([*cause, *(line for line in found if line.startswith("* "))])

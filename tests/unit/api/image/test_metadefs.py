@@ -82,6 +82,32 @@ def test_protected_namespace_is_not_deleted(images: ImageService) -> None:
     assert images("DELETE", f"{NAMESPACES}/m", token=ADMIN).status_code == 204
 
 
+def test_parts_in_an_update_are_those_that_the_namespace_has(images: ImageService) -> None:
+    parts = {
+        "resource_type_associations": [{"name": "OS::Nova::Flavor", "prefix": "quota:"}],
+        "properties": {"cpu": {"title": "Shares", "type": "integer"}},
+        "objects": [{"name": "disk", "properties": {"iops": {"title": "IOPS", "type": "integer"}}}],
+        "tags": [{"name": "limits"}],
+    }
+    images.made(NAMESPACES, {"namespace": "n", **parts}, ADMIN)
+    known = images("GET", f"{NAMESPACES}/n", token=ADMIN).json
+    answer = images("PUT", f"{NAMESPACES}/n", {**known, "description": "d"}, ADMIN)
+    assert (answer.status_code, answer.json["description"]) == (200, "d"), answer.text
+    other = {
+        "resource_type_associations": [{"name": "OS::Glance::Image"}],
+        "properties": {"ram": {"title": "RAM", "type": "integer"}},
+        "objects": [{"name": "other"}],
+        "tags": [{"name": "other"}],
+    }
+    for part, value in other.items():
+        answer = images("PUT", f"{NAMESPACES}/n", {part: value, "description": "e"}, ADMIN)
+        assert answer.status_code == 400, (part, answer.text)
+        assert part in answer.text
+    shown = images("GET", f"{NAMESPACES}/n", token=ADMIN).json
+    assert [shown[part] for part in other] == [known[part] for part in other]
+    assert shown["description"] == "d"
+
+
 def test_namespaces_have_filters_order_and_pages(images: ImageService) -> None:
     for name in ("b", "a", "c"):
         association = [{"name": "OS::Nova::Server"}] if name == "a" else []

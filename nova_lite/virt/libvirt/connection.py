@@ -63,6 +63,9 @@ _LOOKUPS: dict[type, str] = {
     libvirt.virSecret: "secretLookupByUUIDString",
 }
 
+#: Code of `LibvirtBusy`.
+BUSY = (libvirt.VIR_ERR_OPERATION_TIMEOUT,)
+
 _BROKEN_CODES = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC)
 _BROKEN_ORIGINS = (libvirt.VIR_FROM_REMOTE, libvirt.VIR_FROM_RPC)
 _BROKEN_ORIGIN_CODES = (libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_ERROR)
@@ -74,6 +77,10 @@ class LibvirtFailure(exceptions.VirtDriverError):
     def __init__(self, error: libvirt.libvirtError) -> None:
         super().__init__(reason=one_line(error))
         self.error_code: int = error.get_error_code()
+
+
+class LibvirtBusy(LibvirtFailure):
+    """A call that libvirt refuses because another call of the same domain has not ended in time."""
 
 
 class ConnectionBroken(exceptions.HypervisorUnavailable):
@@ -251,6 +258,8 @@ class Connection:
             with metrics.timed(metrics.HYPERVISOR.labels(name)):
                 return concurrency.call_blocking(call)
         except libvirt.libvirtError as error:
+            if error.get_error_code() in BUSY:
+                raise LibvirtBusy(error) from error
             if not is_broken(error):
                 raise LibvirtFailure(error) from error
             metrics.HYPERVISOR_BREAKS.labels(name).inc()

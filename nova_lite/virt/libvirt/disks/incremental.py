@@ -25,7 +25,7 @@ from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.base import disk_room, exceptions, files
 from nova_lite.virt import images
 from nova_lite.virt.driver import BackupRequest, ExportVolume
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
@@ -228,19 +228,26 @@ class DiskBackups:
         return [checkpoint.getName() for checkpoint in self._connection.call(domain.listAllCheckpoints, 0)]
 
     def _is_running(self, domain: Any) -> bool:
-        job = self._connection.call(domain.jobStats, 0)
+        try:
+            job = self._connection.call(domain.jobStats, 0)
+        except LibvirtBusy:
+            return True
         return bool(job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE)
 
     def _abort(self, domain: Any) -> None:
         """End a backup of this guest, if any runs, and wait until it has ended."""
-        job = self._connection.call(domain.jobStats, 0)
-        if job.get("operation") != libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP or not self._is_running(domain):
-            return
-        try:
-            self._connection.call(domain.abortJob)
-        except LibvirtFailure as error:
-            LOG.info("The backup of %s has ended: %s", domain.UUIDString(), error.message)
-        self._domains.wait_for_job(domain)
+        while self._is_running(domain):
+            try:
+                job = self._connection.call(domain.jobStats, 0)
+                if job.get("operation") == libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP:
+                    self._connection.call(domain.abortJob)
+                    self._domains.wait_for_job(domain)
+                return
+            except LibvirtBusy as error:
+                LOG.info("The backup of %s is aborted again: %s", domain.UUIDString(), error.message)
+                time.sleep(POLL_SECONDS)
+            except LibvirtFailure as error:
+                LOG.info("The backup of %s has ended: %s", domain.UUIDString(), error.message)
 
     def _device(self, domain: Any, disk: str, volume_id: str) -> tuple[str, str, str, bool]:
         """Return the volume's id, the name of the disk in the guest, its file, and whether it records changes."""

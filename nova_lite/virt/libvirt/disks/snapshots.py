@@ -20,7 +20,7 @@ import libvirt
 from nova_lite.base import disk_room, exceptions, files
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.freezes import Freezer
@@ -138,7 +138,12 @@ class Snapshotter:
         logged_at = time.monotonic()
         while True:
             check()
-            job = self._connection.call(domain.blockJobInfo, device, 0)
+            try:
+                job = self._connection.call(domain.blockJobInfo, device, 0)
+            except LibvirtBusy as error:
+                LOG.info("Domain %s: the state of a copy is queried again: %s", domain.UUIDString(), error.message)
+                time.sleep(POLL_SECONDS)
+                continue
             if not job:
                 raise exceptions.VirtDriverError(reason="the copy of its disk was interrupted")
             if job["end"] and job["cur"] == job["end"] and self._is_ready(domain, device):
@@ -163,10 +168,14 @@ class Snapshotter:
 
     def abort(self, domain: Any, device: str) -> None:
         """End the mirror of this disk, if any."""
-        try:
-            self.end(domain, device)
-        except LibvirtFailure as error:
-            LOG.debug("No copy of %s of %s is running: %s", device, domain.UUIDString(), error.message)
+        while True:
+            try:
+                return self.end(domain, device)
+            except LibvirtBusy as error:
+                LOG.info("Domain %s: a copy is ended again: %s", domain.UUIDString(), error.message)
+                time.sleep(POLL_SECONDS)
+            except LibvirtFailure as error:
+                return LOG.debug("No copy of %s of %s is running: %s", device, domain.UUIDString(), error.message)
 
     def quiesced(self, domain: Any) -> contextlib.AbstractContextManager[None]:
         """Freeze the guest's file systems inside the context, if its agent supports it."""

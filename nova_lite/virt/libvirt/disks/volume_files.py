@@ -20,7 +20,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import FileMerge
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_chains import QCOW2, File
@@ -170,13 +170,19 @@ class VolumeFiles:
     def _wait(self, domain: Any, volume_id: str, check: Callable[[], None]) -> None:
         """Wait for the end of a job of the volume's disk. ``check`` may end it by raising."""
         device = target_of(self._disk(domain, volume_id, True))
-        while self._job(domain, device):
+        while self._has_job(domain, device):
             try:
                 check()
             except BaseException:
                 self._mirrors.abort(domain, device)
                 raise
             time.sleep(POLL_SECONDS)
+
+    def _has_job(self, domain: Any, device: str) -> bool:
+        try:
+            return bool(self._job(domain, device))
+        except LibvirtBusy:
+            return True
 
     def _job(self, domain: Any, device: str) -> Any:
         return self._connection.call(domain.blockJobInfo, device, 0)

@@ -21,7 +21,7 @@ import libvirt
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, VolumeSource
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import volume_disk
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
@@ -145,7 +145,7 @@ class VolumeDevices:
                     device=volume_id, reason=f"the guest did not release it within {timeout:g} s"
                 )
             if now >= ask_at:
-                self._detach(domain, volume_id, element, LIVE, _NOT_THERE)
+                self._detach(domain, volume_id, element, LIVE, (*_NOT_THERE, *BUSY))
                 ask_at = now + ASK_AGAIN_SECONDS
             time.sleep(POLL_SECONDS)
 

@@ -18,7 +18,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.net import dual_stack
 
@@ -52,8 +52,6 @@ _UNDEFINE_FLAGS = (
 _GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
 #: libvirt's code for "it is not running" and "it is already running".
 _ALREADY = (libvirt.VIR_ERR_OPERATION_INVALID,)
-#: libvirt's code for a domain on which another call is in progress.
-_BUSY = (libvirt.VIR_ERR_OPERATION_TIMEOUT,)
 #: No job exists, or the guest is off.
 _IDLE = (*_GONE, *_ALREADY)
 
@@ -182,7 +180,7 @@ class Domains:
                 done=lambda: self.state(instance_uuid) not in _OFF,
             )
         except LibvirtFailure as error:
-            if error.error_code not in (*_ALREADY, *_BUSY) or self.state(instance_uuid) in _OFF:
+            if error.error_code not in (*_ALREADY, *BUSY) or self.state(instance_uuid) in _OFF:
                 raise exceptions.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason=error.kwargs["reason"]
                 ) from error
@@ -241,11 +239,15 @@ class Domains:
 
     def wait_for_job(self, domain: Any) -> None:
         """Wait until the domain has no job that libvirtd continues after its caller's connection broke."""
-        while True:
-            stats = self._connection.call_unless(_IDLE, domain.jobStats)
-            if not stats or stats.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
-                return
+        while self._has_job(domain):
             time.sleep(POLL_SECONDS)
+
+    def _has_job(self, domain: Any) -> bool:
+        try:
+            stats = self._connection.call_unless(_IDLE, domain.jobStats) or {}
+        except LibvirtBusy:
+            return True
+        return bool(stats.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE)
 
     def cut_power(self, domain: Any) -> None:
         self._connection.call_unless((*_GONE, *_ALREADY), domain.destroyFlags, 0)

@@ -21,7 +21,7 @@ from oslo_config import cfg
 from nova_lite.base import concurrency, exceptions
 from nova_lite.objects import VIF, LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.connection import Connection, one_line
+from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, one_line
 from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains, volumes
 from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
 from nova_lite.virt.libvirt.net import dual_stack
@@ -263,7 +263,10 @@ class LiveMigrator:
         return self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, self._uuid) is None
 
     def _is_migrating(self, domain: Any) -> bool:
-        stats = self._connection.call_unless(_IDLE, domain.jobStats)
+        try:
+            stats = self._connection.call_unless(_IDLE, domain.jobStats)
+        except LibvirtBusy:
+            return True
         if not stats or stats.get("operation") not in (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT, None):
             return False
         return stats.get("type") not in (None, libvirt.VIR_DOMAIN_JOB_NONE)
@@ -307,23 +310,36 @@ class LiveMigrator:
         watch: Callable[[MigrationProgress], MigrationControl],
         started: float,
     ) -> None:
+        """Report the migration's progress, and execute requests, until it ends.
+
+        A poll or a request that libvirtd does not answer is repeated: the migration continues without it.
+        """
         reported_at = 0.0
         prepared = False
+        stats: dict[str, Any] = {}
         while thread.is_alive():
             thread.join(POLL_SECONDS)
             if not thread.is_alive() or time.monotonic() - reported_at < REPORT_SECONDS:
                 continue
             reported_at = time.monotonic()
-            stats = self._connection.call_unless(_IDLE, domain.jobStats) or {}
+            stats = self._try(domain.jobStats) or stats
             if stats and not prepared:
-                downtime = self._conf.live_migration_downtime
-                self._connection.call_unless(_IDLE, domain.migrateSetMaxDowntime, downtime)
-                prepared = True
+                prepared = self._try(domain.migrateSetMaxDowntime, self._conf.live_migration_downtime) is not None
             progress = to_progress(stats)
             self._execute(domain, watch(progress), "as requested")
             if self._is_late(progress, started):
                 action = self._conf.live_migration_timeout_action
                 self._execute(domain, MigrationControl(action), "it has taken too long")
+
+    def _try(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Call a method of the domain. Return None if there is no migration, or libvirtd does not answer this time."""
+        try:
+            return self._connection.call_unless(_IDLE, method, *args)
+        except (LibvirtBusy, exceptions.HypervisorUnavailable) as error:
+            LOG.info(
+                "Live migration of %s: libvirtd did not answer, and is called again: %s", self._uuid, error.message
+            )
+            return None
 
     def _is_late(self, progress: MigrationProgress, started: float) -> bool:
         size = max(2, (progress.memory_total + progress.disk_total) // images.GIB)
@@ -334,7 +350,7 @@ class LiveMigrator:
         """Execute a request. It is repeated each time, because libvirt ignores a request that comes too early."""
         if wish is MigrationControl.ABORT:
             self._aborted = why
-            self._connection.call_unless(_IDLE, domain.abortJob)
+            self._try(domain.abortJob)
         elif wish is MigrationControl.FORCE_COMPLETE and not self._forced:
             self._forced = True
             if self._conf.live_migration_permit_post_copy:
@@ -367,7 +383,7 @@ class LiveMigrator:
     def _end(self, domain: Any) -> None:
         deadline = time.monotonic() + END_SECONDS
         while self._is_migrating(domain):
-            self._connection.call_unless(_IDLE, domain.abortJob)
+            self._try(domain.abortJob)
             if time.monotonic() > deadline:
                 raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason="its job does not end")
             time.sleep(POLL_SECONDS)

@@ -12,7 +12,7 @@ import libvirt
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtFailure
 from nova_lite.virt.libvirt.domain import guest_xml
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class InterfaceDevices:
                     reason=f"the guest did not release interface {vif.mac_address} within {self._timeout:g} s"
                 )
             if now >= ask_at:
-                self._detach(domain, vif, xml, _LIVE, _UNDER_WAY)
+                self._detach(domain, vif, xml, _LIVE, (*_UNDER_WAY, *BUSY))
                 ask_at = now + ASK_AGAIN_SECONDS
             time.sleep(POLL_SECONDS)
 

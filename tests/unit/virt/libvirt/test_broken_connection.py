@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import types
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -17,11 +18,12 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.disk_room import DiskRoom
 from nova_lite.base.timing import LibvirtTiming
-from nova_lite.objects import BlockDevice, LiveDestination, VolumeKey
+from nova_lite.objects import BlockDevice, LiveDestination, MigrationControl, MigrationProgress, VolumeKey
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import connection as connections
 from nova_lite.virt.libvirt.connection import CALLS_PER_CONNECTION, Connection, ConnectionBroken, LibvirtFailure
+from nova_lite.virt.libvirt.disks import volumes
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
@@ -30,6 +32,7 @@ from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
 from nova_lite.virt.libvirt.host import inventory
+from nova_lite.virt.libvirt.net import interfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from tests.support.guests import make_vif
 from tests.unit.virt.libvirt.scripted import (
@@ -41,6 +44,7 @@ from tests.unit.virt.libvirt.scripted import (
     Connect,
     Guest,
     Hypervisor,
+    broken_pipe,
     failure,
 )
 
@@ -94,9 +98,14 @@ class Driver:
         with self.mirrors.quiesced(self.domain()):
             assert self.domain()._guest.frozen
 
-    def migrate(self) -> None:
+    def migrator(self) -> LiveMigrator:
         destination = LiveDestination(driver="libvirt", host="two", generation=2, address="192.0.2.2")
-        LiveMigrator(self.conf, self.connection, UUID, destination).run(self.domain(), lambda progress: None)  # type: ignore[arg-type, return-value]
+        return LiveMigrator(self.conf, self.connection, UUID, destination)
+
+    def migrate(
+        self, watch: Callable[[MigrationProgress], MigrationControl] = lambda progress: MigrationControl.CONTINUE
+    ) -> None:
+        self.migrator().run(self.domain(), watch)
 
     def swap(self) -> None:
         Path(self.path).write_bytes(b"")
@@ -456,6 +465,121 @@ def test_migration_that_goes_on_without_its_caller_is_awaited(
     assert hypervisor.calls["migrateToURI3"] == 1
     assert hypervisor.calls["abortJob"] == 0
     assert 1 in ended
+
+
+# --- calls that libvirt refuses while another call of the same guest is in progress
+
+
+BUSY = failure(libvirt.VIR_ERR_OPERATION_TIMEOUT, message="cannot acquire state change lock")
+
+
+def refuse(hypervisor: Hypervisor, name: str, *errors: Exception) -> None:
+    """Let the next calls of this name fail."""
+    left = list(errors or (BUSY,))
+
+    def fail() -> None:
+        if left:
+            raise left.pop()
+
+    hypervisor.hooks[name] = fail
+
+
+def hold_migration(hypervisor: Hypervisor, until: Callable[[], bool]) -> None:
+    def wait() -> None:
+        deadline = time.monotonic() + 30
+        while not until():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    hypervisor.hooks["migrateToURI3"] = wait
+
+
+@pytest.mark.parametrize("errors", [[BUSY], [broken_pipe()] * 2], ids=["busy", "broken"])
+def test_migration_continues_after_a_missed_poll_of_its_job(
+    hypervisor: Hypervisor, guest: Guest, driver: Driver, errors: list[Exception]
+) -> None:
+    run(guest)
+    guest.migrating = 100
+    reports: list[MigrationProgress] = []
+    hold_migration(hypervisor, lambda: len(reports) > 1)
+    refuse(hypervisor, "jobStats", *errors)
+
+    def watch(progress: MigrationProgress) -> MigrationControl:
+        reports.append(progress)
+        return MigrationControl.CONTINUE
+
+    driver.migrate(watch)
+    assert not guest.exists
+    assert hypervisor.calls["migrateToURI3"] == 1
+
+
+def test_request_to_abort_a_migration_is_repeated_after_a_refusal(
+    hypervisor: Hypervisor, guest: Guest, driver: Driver
+) -> None:
+    run(guest)
+    guest.migrating = 100
+    refuse(hypervisor, "abortJob")
+    hold_migration(hypervisor, lambda: hypervisor.calls["abortJob"] > 1)
+    driver.migrate(lambda progress: MigrationControl.ABORT)
+    assert hypervisor.calls["abortJob"] == 2
+
+
+def test_end_of_a_migration_is_awaited_while_libvirt_is_busy(
+    hypervisor: Hypervisor, guest: Guest, driver: Driver
+) -> None:
+    run(guest)
+    guest.migrating = 2
+    refuse(hypervisor, "jobStats")
+    assert not driver.migrator().settle()
+    assert guest.migrating == 0
+
+
+def test_job_is_awaited_while_libvirt_is_busy(hypervisor: Hypervisor, guest: Guest, driver: Driver) -> None:
+    run(guest)
+    guest.migrating = 2
+    refuse(hypervisor, "jobStats")
+    driver.domains.wait_for_job(driver.domain())
+    assert guest.migrating == 0
+
+
+def test_copy_of_a_disk_continues_after_a_missed_poll(hypervisor: Hypervisor, guest: Guest, driver: Driver) -> None:
+    add_volume(guest)
+    refuse(hypervisor, "blockJobInfo")
+    before = len(guest.effects)
+    driver.swap()
+    assert guest.effects[before:] == SWAP
+
+
+def test_copy_of_a_disk_is_ended_although_libvirt_is_busy(hypervisor: Hypervisor, guest: Guest, driver: Driver) -> None:
+    mirror(guest)
+    refuse(hypervisor, "blockJobAbort")
+    driver.mirrors.abort(driver.domain(), "vdb")
+    assert guest.disk("vdb").find("mirror") is None
+
+
+@pytest.mark.parametrize(
+    ("prepare", "act"),
+    [
+        (add_volume, lambda it: it.volumes.detach(UUID, VOLUME_ID, 5)),
+        (add_interface, lambda it: it.interfaces.detach(it.domain(), VIF, True)),
+    ],
+    ids=["volume", "interface"],
+)
+def test_guest_is_requested_again_to_release_a_device_after_a_refusal(
+    hypervisor: Hypervisor,
+    guest: Guest,
+    driver: Driver,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[Guest], None],
+    act: Callable[[Driver], Any],
+) -> None:
+    for module in (interfaces, volumes):
+        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.0)
+    prepare(guest)
+    refuse(hypervisor, "detachDeviceFlags")
+    act(driver)
+    assert guest.effects[-2:] == DETACH
+    assert hypervisor.calls["detachDeviceFlags"] == 3
 
 
 # --- limits of connections

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,9 +19,11 @@ from nova_lite.base.disk_room import MIB, DiskRoom
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.driver import BackupRequest, DomainInfo
+from nova_lite.virt.libvirt.connection import LibvirtBusy
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from tests.support import make
+from tests.support.libvirt_errors import libvirt_error
 from tests.unit.virt.libvirt.scripted import Calls
 
 GUEST, VOLUME, BACKUP = (f"{number}1111111-1111-4111-8111-111111111111" for number in range(1, 4))
@@ -105,7 +107,7 @@ def run(*arguments: str) -> None:
     subprocess.run(["qemu-img", *arguments], check=True, capture_output=True)
 
 
-def back_up(guest: Guest, tmp_path: Path, floor: int) -> Path:
+def back_up(guest: Guest, tmp_path: Path, floor: int, check: Callable[[], None] = lambda: None) -> Path:
     room, qemu_img = DiskRoom(floor, guest.free_now), images.QemuImg(make.conf("sqlite://", tmp_path))
     target = guest.directory / "stream"
     request = BackupRequest(backup_id=BACKUP, disks=["", VOLUME])
@@ -115,7 +117,7 @@ def back_up(guest: Guest, tmp_path: Path, floor: int) -> Path:
         yield str(guest.volume)
 
     backups = DiskBackups(guest, guest, qemu_img, guest, room)  # type: ignore[arg-type]
-    backups.back_up(GUEST, str(guest.directory), str(target), request, lambda: None, exported)
+    backups.back_up(GUEST, str(guest.directory), str(target), request, check, exported)
     return target
 
 
@@ -190,3 +192,40 @@ def test_disk_with_an_image_below_counts_both(tmp_path: Path) -> None:
     snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match="18 MiB have to stay free"):
         snapshots.snapshot(GUEST, str(tmp_path), str(tmp_path / "stream"), lambda: None)
+
+
+def test_backup_continues_after_a_missed_poll_of_its_job(tmp_path: Path) -> None:
+    guest = Guest(tmp_path, 500 * MIB, PowerState.RUNNING)
+    poll, refused = guest.jobStats, [True]
+
+    def refuse_once(flags: int) -> dict[str, Any]:
+        if not flags and guest.polls > 0 and refused:
+            refused.clear()
+            raise LibvirtBusy(libvirt_error(libvirt.VIR_ERR_OPERATION_TIMEOUT))
+        return poll(flags)
+
+    guest.jobStats = refuse_once  # type: ignore[method-assign]
+    assert back_up(guest, tmp_path, floor=4 * MIB).exists()
+    assert (guest.calls, refused) == (["begin"], [])
+
+
+@pytest.mark.parametrize("name", ["jobStats", "abortJob"])
+def test_backup_that_fails_is_ended_although_libvirt_is_busy(tmp_path: Path, name: str) -> None:
+    guest = Guest(tmp_path, 500 * MIB, PowerState.RUNNING)
+    call, left = getattr(guest, name), [1, 1]
+
+    def refuse(*arguments: int) -> Any:
+        if guest.calls and not any(arguments) and left:
+            left.pop()
+            raise LibvirtBusy(libvirt_error(libvirt.VIR_ERR_OPERATION_TIMEOUT))
+        return call(*arguments)
+
+    def check() -> None:
+        if guest.calls:
+            guest.polls = 100
+            setattr(guest, name, refuse)
+            raise exceptions.Fenced("over")
+
+    with pytest.raises(exceptions.Fenced):
+        back_up(guest, tmp_path, floor=4 * MIB, check=check)
+    assert guest.calls == ["begin", "abort"]

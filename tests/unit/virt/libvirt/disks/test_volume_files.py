@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import libvirt
 import pytest
 
 from nova_lite.base import exceptions
@@ -15,10 +16,12 @@ from nova_lite.objects import FileMerge, Qcow2Disk
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.libvirt.connection import LibvirtBusy
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from tests.support import make
+from tests.support.libvirt_errors import libvirt_error
 from tests.unit.virt.libvirt.scripted import Calls
 
 #: Constant, because names of tests have them.
@@ -188,6 +191,22 @@ def test_impossible_merge_is_refused(tmp_path: Path, request_: FileMerge) -> Non
     with pytest.raises(exceptions.VirtDriverError, match=r"has no file|cannot be merged"):
         files(guest, tmp_path).merge("u", VOLUME, request_, lambda: None)
     assert guest.calls == []
+
+
+def test_merge_continues_after_a_missed_poll_of_its_job(tmp_path: Path) -> None:
+    guest = Hypervisor(tmp_path, SECOND, FIRST, BASE)
+    poll, refused = guest.blockJobInfo, [True]
+
+    def refuse_once(device: str, flags: int) -> dict[str, int]:
+        if guest.polls > 0 and refused:
+            refused.clear()
+            raise LibvirtBusy(libvirt_error(libvirt.VIR_ERR_OPERATION_TIMEOUT))
+        return poll(device, flags)
+
+    guest.blockJobInfo = refuse_once  # type: ignore[method-assign]
+    files(guest, tmp_path).merge("u", VOLUME, FileMerge(source=None, target=None), lambda: None)
+    assert (guest.chain, refused) == ([SECOND], [])
+    assert [call[0] for call in guest.calls] == ["pull"]
 
 
 def test_merge_ends_with_its_command(tmp_path: Path) -> None:

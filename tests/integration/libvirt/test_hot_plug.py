@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,15 @@ import msgspec
 import pycdlib
 import pytest
 
+from nova_lite.base import exceptions
+from nova_lite.conductor.operations import checks
+from nova_lite.db.models import Instance
 from nova_lite.objects import Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import BlockDevice, DeviceSource
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
-from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for, whole_lines
 from tests.integration.libvirt.guests import NewVif
 from tests.integration.libvirt.volumes import device, local_volumes
 
@@ -26,37 +34,86 @@ def with_properties(image: Image, **properties: str) -> Image:
     return msgspec.structs.replace(image, properties=image.properties | properties)
 
 
+#: The guest prints every second how many interfaces and disks it has.
+COUNT_DEVICES = """#!/bin/sh
+count() { ls "$1" | grep -c "$2"; }
+while :; do
+    echo "devices: $(count /sys/class/net eth) interfaces, $(count /sys/block '[sv]d') disks"
+    sleep 1
+done
+"""
+
+
+def counted_devices(driver: LibvirtDriver, instance_uuid: str) -> tuple[int, int]:
+    """Return the numbers of interfaces and disks that the guest has printed last."""
+    found = re.findall(r"devices: (\d+) interfaces, (\d+) disks", whole_lines(driver, instance_uuid))
+    return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
+
+
 @pytest.mark.parametrize(
     ("machine", "properties"),
-    [("q35", {}), ("pc", {}), ("q35", {"hw_disk_bus": "scsi", "hw_qemu_guest_agent": "yes", "hw_rng_model": "virtio"})],
-    ids=["q35", "pc", "more"],
+    [
+        ("q35", {}),
+        ("pc", {}),
+        ("q35", {"hw_disk_bus": "scsi", "hw_qemu_guest_agent": "yes", "hw_rng_model": "virtio"}),
+        ("q35", {"hw_firmware_type": "uefi"}),
+    ],
+    ids=["q35", "pc", "scsi", "uefi"],
 )
-def test_running_guest_takes_ten_devices_and_counts_what_is_left(
+def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_before_the_host_is_asked(
     make_driver: MakeDriver, images: Images, new_vif: NewVif, directory: Path, machine: str, properties: dict[str, str]
 ) -> None:
     driver, volumes = make_driver("one"), local_volumes(directory)
+    if (
+        "hw_firmware_type" in properties
+        and "COMPUTE_FIRMWARE_UEFI" not in driver.get_inventory().capabilities["traits"]
+    ):
+        pytest.skip("no OVMF here (package ovmf)")
     image = with_properties(images.ami, hw_machine_type=machine, **properties)
-    spec = guest_spec(images, [new_vif()], image)
-    uuid_ = spec.instance.uuid
+    user_data = base64.b64encode(COUNT_DEVICES.encode()).decode()
+    spec = guest_spec(images, [new_vif()], image, memory_mb=256, config_drive=True, user_data=user_data)
+    uuid_, vifs = spec.instance.uuid, list(spec.vifs)
     boot(driver, spec)
     guest_lines(driver, uuid_)
     before = driver.guest_devices(uuid_).free_ports
     assert before is not None
     assert before >= 12
-    vifs = list(spec.vifs)
-    for number in range(5):
+
+    def attach_interface() -> None:
         vifs.append(new_vif())
         driver.plug_vifs(spec.instance, vifs)
         driver.attach_interface(uuid_, vifs[-1])
+
+    def at_least(interfaces: int, disks: int) -> Callable[[], bool]:
+        return lambda: all(
+            found >= expected
+            for found, expected in zip(counted_devices(driver, uuid_), (interfaces, disks), strict=True)
+        )
+
+    wait_for("first count of devices", at_least(1, 1))
+    _, disks_at_boot = counted_devices(driver, uuid_)
+    for number in range(6):
+        attach_interface()
         volume_id = str(uuid.uuid4())
         volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
-        driver.attach_volume(uuid_, device(volume_id, f"/dev/vd{'fghij'[number]}"), volumes.require(volume_id))
+        driver.attach_volume(uuid_, device(volume_id, f"/dev/vd{'fghijk'[number]}"), volumes.require(volume_id))
+        wait_for("new devices in the guest", at_least(2 + number, disks_at_boot + 1 + number))
     found = driver.guest_devices(uuid_)
-    assert found.free_ports == before - 10
+    assert found.free_ports == before - 12
     assert {vif.mac_address for vif in vifs} <= {place.key for place in found.devices}
     assert len({place.address for place in found.devices if place.bus == "pci"}) == len(
         [place for place in found.devices if place.bus == "pci"]
     )
+    while driver.guest_devices(uuid_).free_ports:
+        attach_interface()
+    wait_for("last device in the guest", at_least(len(vifs), disks_at_boot + 6))
+    row = Instance(uuid=uuid_, power_state=PowerState.RUNNING)
+    row.guest_devices = msgspec.to_builtins(driver.guest_devices(uuid_))
+    with pytest.raises(exceptions.NoFreePort) as refusal:
+        checks.require_free_port(row)
+    assert refusal.value.code == 409
+    with pytest.raises(exceptions.VirtDriverError):
+        attach_interface()
     driver.destroy(uuid_)
     driver.unplug_vifs(uuid_)
 

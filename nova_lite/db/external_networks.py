@@ -5,6 +5,7 @@ A pool has no ports. So a network can become external while no port is on it, an
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import sqlalchemy as sa
@@ -55,7 +56,7 @@ def _taken_over(uow: UnitOfWork, context: RequestContext, network_id: str) -> di
         raise exceptions.InvalidInput(reason="a network of all projects does not become external: it has servers")
     if old.cidr:
         of_subnet = rows.to_object(NetworkRecord, old)
-        found |= {"cidr": old.cidr, "subnet_name": old.subnet_name, "gateway": old.gateway}
+        found |= {"cidr": old.cidr, "subnet_name": old.subnet_name, "gateway": old.gateway, "subnet_id": old.subnet_id}
         found["ranges"] = factory.pools_of(of_subnet)
     networks.remove(uow, old)
     rbac.forget(uow, "network", network_id)
@@ -103,7 +104,7 @@ def create_subnet(uow: UnitOfWork, context: RequestContext, subnet: NetworkRecor
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, None, subnet.start, subnet.end)
     factory.set_pools(subnet, pools)
     row.cidr, row.gateway, row.subnet_name = subnet.cidr, subnet.gateway, subnet.subnet_name
-    row.ranges = factory.pools_of(subnet)
+    row.ranges, row.subnet_id = factory.pools_of(subnet), str(uuid.uuid4())
     uow.session.flush()
     return rows.to_object(FloatingIpPool, row)
 
@@ -112,7 +113,8 @@ def delete_subnet(uow: UnitOfWork, context: RequestContext, pool_id: str) -> Non
     """Take the range from an external network. Raises `Conflict` while a project has an address of it."""
     row = _locked(uow, context, pool_id)
     if uow.session.scalars(sa.select(FloatingIp.id).where(FloatingIp.pool_id == row.id).limit(1)).first() is not None:
-        raise exceptions.Conflict(f"Unable to complete operation on subnet {row.id}: projects have addresses of it.")
+        subnet_id = row.subnet_id or row.id
+        raise exceptions.Conflict(f"Unable to complete operation on subnet {subnet_id}: projects have addresses of it.")
     row.cidr, row.gateway, row.subnet_name, row.ranges = "", None, None, None
     uow.session.flush()
 

@@ -49,7 +49,8 @@ def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
     """
     wanted = factory.pool_range(cidr)
     check_overlap(uow, wanted)
-    row = PoolRow(id=str(uuid.uuid4()), name=name, cidr=str(wanted), created_at=uow.now)
+    ids = {"id": str(uuid.uuid4()), "subnet_id": str(uuid.uuid4())}
+    row = PoolRow(**ids, name=name, cidr=str(wanted), created_at=uow.now)
     rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
     return rows.to_object(FloatingIpPool, row)
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from nova_lite.objects import Subnet6, ipv6
+from nova_lite.objects import Subnet6
 
 #: Microseconds on MariaDB, too.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -892,18 +892,14 @@ class ImageMember(Changed, Base):
     status: Mapped[str] = mapped_column(sa.String(16))
 
 
-def _subnet6_id(context: Any) -> str:
-    return ipv6.subnet_id(context.get_current_parameters()["id"])
-
-
 class Network(Tagged, Changed, Base):
     """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet.
 
     ``needs_router``: for its way out. Networks of operators and of older versions (None) need none. ``pools``: None:
     one from ``start`` to ``end``. ``revised``: hosts have to learn of the settings of its subnet, since these have
-    changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet6_id``: id of its IPv6 subnet, also if
-    there is none; None: a conductor of an older version has made the row. ``parent_id``: network of which the row is a
-    segment, for further subnets; None: it is a network itself. ``is_segmented``: it has segments.
+    changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet_id`` and ``subnet6_id``: see
+    `nova_lite.objects.ipv6.subnet_id_of`. ``parent_id``: network of which the row is a segment, for further subnets;
+    None: it is a network itself. ``is_segmented``: it has segments.
     """
 
     __tablename__ = "networks"
@@ -926,7 +922,8 @@ class Network(Tagged, Changed, Base):
     vni: Mapped[int | None] = mapped_column(unique=True, index=True)
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
     subnet6: Mapped[Subnet6 | None] = mapped_column(Settings6)
-    subnet6_id: Mapped[str | None] = mapped_column(Uuid, default=_subnet6_id)
+    subnet_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    subnet6_id: Mapped[str | None] = mapped_column(Uuid)
     parent_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     is_segmented: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     needs_router: Mapped[bool | None] = mapped_column()
@@ -1051,6 +1048,7 @@ class FloatingIpPool(Created, Base):
     subnet_name: Mapped[str | None] = mapped_column(Name)
     gateway: Mapped[str | None] = mapped_column(sa.String(45))
     ranges: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    subnet_id: Mapped[str | None] = mapped_column(Uuid)
 
 
 class FloatingIp(Tagged, Changed, Base):

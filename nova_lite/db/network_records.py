@@ -152,31 +152,31 @@ def _cases(context: RequestContext, conditions: list[sa.ColumnElement[bool]]) ->
 
 def _of_subnets(uow: UnitOfWork, ids: list[str], network_ids: list[str] | None) -> list[str]:
     """Return the ids of the networks of these subnets."""
-    links = [*ids, *_of_subnets6(uow, ids)]
-    in_segments = sa.select(Network.id, Network.parent_id).where(Network.id.in_(links), Network.parent_id.is_not(None))
-    parents = {row[0]: row[1] for row in uow.session.execute(in_segments)}
-    found = [parents.get(link) or link for link in links]
-    return [network_id for network_id in found if network_ids is None or network_id in network_ids]
+    found = {link.parent_id or link.id for link, _ in _links_of(uow, ids)}
+    return sorted(found if network_ids is None else found & set(network_ids))
 
 
-def _of_subnets6(uow: UnitOfWork, ids: list[str]) -> list[str]:
-    """Return the ids of the rows of these IPv6 subnets. Rows of conductors of older versions do not name them."""
-    with_ipv6 = sa.select(Network.id).where(Network.cidr6 > "")
+def _links_of(uow: UnitOfWork, ids: Collection[str]) -> list[tuple[sa.Row[str, str | None], int]]:
+    """Return the networks and segments that have these subnets, with the subnets' IP versions.
+
+    Rows without an id of the subnet are as in `nova_lite.objects.ipv6.subnet_id_of`.
+    """
+    query = sa.select(Network.id, Network.parent_id)
+    with_ipv4, with_ipv6 = query.where(Network.cidr > ""), query.where(Network.cidr6 > "")
+    older6 = uow.session.execute(with_ipv6.where(Network.subnet6_id.is_(None)))
     return [
-        *uow.session.scalars(with_ipv6.where(Network.subnet6_id.in_(ids))),
-        *(
-            network_id
-            for network_id in uow.session.scalars(with_ipv6.where(Network.subnet6_id.is_(None)))
-            if ipv6.subnet_id(network_id) in ids
-        ),
+        *((row, 4) for row in uow.session.execute(with_ipv4.where(Network.subnet_id.in_(ids)))),
+        *((row, 4) for row in uow.session.execute(with_ipv4.where(Network.id.in_(ids), Network.subnet_id.is_(None)))),
+        *((row, 6) for row in uow.session.execute(with_ipv6.where(Network.subnet6_id.in_(ids)))),
+        *((row, 6) for row in older6 if ipv6.subnet_id(row.id) in ids),
     ]
 
 
 def subnet_of(uow: UnitOfWork, subnet_id: str) -> tuple[str, int]:
-    """Return the id of the row, and the IP version, of a subnet, which perhaps does not exist."""
-    for network_id in _of_subnets6(uow, [subnet_id]):
-        return network_id, 6
-    return subnet_id, 4
+    """Return the id of the row, and the IP version, of a subnet. Raises `SubnetNotFound`."""
+    for link, version in _links_of(uow, [subnet_id]):
+        return link.id, version
+    raise exceptions.SubnetNotFound(subnet_id=subnet_id[:64])
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
@@ -330,7 +330,7 @@ def _projects_on(uow: UnitOfWork, network_id: str) -> set[str]:
 def _revise(uow: UnitOfWork, context: RequestContext, row: Network, settings: dict[str, Any]) -> None:
     """Change settings of a network's subnet."""
     if not row.cidr:
-        raise exceptions.SubnetNotFound(subnet_id=row.id)
+        raise exceptions.SubnetNotFound(subnet_id=ipv6.subnet_id_of(row))
     network = rows.to_object(NetworkRecord, row)
     if network.gateway is None and network.host_address is None:
         network.host_address = factory.host_address(network)
@@ -345,7 +345,7 @@ def _revise(uow: UnitOfWork, context: RequestContext, row: Network, settings: di
         if not context.is_admin:
             _check_name_servers(uow, network)
     if "host_routes" in settings:
-        network.host_routes = _host_routes(row.id, settings["host_routes"])
+        network.host_routes = _host_routes(ipv6.subnet_id_of(row), settings["host_routes"])
     if settings.get("enable_dhcp", row.enable_dhcp) != row.enable_dhcp and ipv6.is_assigned(network):
         _require_no_servers(uow, row, "enable_dhcp")  # hosts have one file for both addresses of a server
     network.enable_dhcp = settings.get("enable_dhcp", network.enable_dhcp)
@@ -383,7 +383,7 @@ def _check_change6(uow: UnitOfWork, row: Network, before: Subnet6, subnet: Subne
         if getattr(subnet, name) != getattr(before, name):
             _require_no_servers(uow, row, name)
     if len(subnet.host_routes or ()) > MAX_HOST_ROUTES:
-        raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id(row.id), quota=MAX_HOST_ROUTES)
+        raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id_of(row, version=6), quota=MAX_HOST_ROUTES)
     if subnet.gateway == before.gateway:
         return
     users = sa.select(Port.id).where(Port.network_id == row.id)
@@ -455,7 +455,7 @@ def create_subnet(
     if row.project_id is not None:
         _check_subnet_quota(uow, conf, row.project_id)
     row = _row_with_room(uow, conf, row, 4 if subnet.subnet6 is None else 6)
-    subnet = msgspec.structs.replace(subnet, id=row.id)
+    subnet = msgspec.structs.replace(subnet, id=row.id, subnet_id=str(uuid.uuid4()))
     if subnet.subnet6 is not None:
         return _create_subnet6(uow, conf, context, row, subnet)
     if subnet.subnet_pool_id is not None:
@@ -467,14 +467,14 @@ def create_subnet(
     factory.set_pools(subnet, pools)
     subnet.host_address = factory.host_address(subnet)
     _check_pools(subnet)
-    subnet.host_routes = _host_routes(row.id, subnet.host_routes or [])
+    subnet.host_routes = _host_routes(subnet.subnet_id or "", subnet.host_routes or [])
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
         _check_hosts(uow, subnet.cidr)
         _check_name_servers(uow, subnet)
     _check_overlap(uow, context, row, subnet.cidr)
     described = ("subnet_name", "subnet_description", "subnet_tags", "subnet_pool_id")
-    for name in ("cidr", "start", "end", "host_address", *described, *SETTINGS):
+    for name in ("subnet_id", "cidr", "start", "end", "host_address", *described, *SETTINGS):
         setattr(row, name, getattr(subnet, name))
     row.updated_at = uow.now
     uow.session.flush()
@@ -534,13 +534,13 @@ def _create_subnet6(
         subnet.cidr6 = subnet_pools.take_prefix(uow, conf, context, row, subnet, pool_id)
     factory6.add_subnet(network, subnet.cidr6, settings, subnet.gateway, subnet.no_pools)
     if len(settings.host_routes or ()) > MAX_HOST_ROUTES:
-        raise exceptions.HostRoutesExhausted(subnet_id=ipv6.subnet_id(row.id), quota=MAX_HOST_ROUTES)
+        raise exceptions.HostRoutesExhausted(subnet_id=subnet.subnet_id, quota=MAX_HOST_ROUTES)
     if not context.is_admin:
         _check_range(conf, network.cidr6)
         _check_hosts(uow, network.cidr6)
         _check_name_servers(uow, network)
     _check_overlap(uow, context, row, network.cidr6)
-    row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, ipv6.subnet_id(row.id)
+    row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, subnet.subnet_id
     row.subnet6_pool_id = pool_id
     if ipv6.is_derived(settings):
         for port in uow.session.scalars(sa.select(Port).where(Port.network_id == row.id, ~networks.OF_ROUTER)):
@@ -638,10 +638,6 @@ def _delete_subnet6(uow: UnitOfWork, row: Network) -> None:
     """Delete the IPv6 subnet. Ports lose the address that they derive. Raises `NetworkInUse` while a server or a router
     uses it, or a port has another address of it.
     """
-    if not row.cidr6:
-        raise exceptions.SubnetNotFound(subnet_id=ipv6.subnet_id(row.id))
-    if row.subnet6 is None:
-        raise exceptions.Forbidden("The operator has made this IPv6 subnet with its network.")
     query = sa.select(Port).where(Port.network_id == row.id, Port.address6.is_not(None))
     used = uow.session.scalars(query.with_for_update()).all()
     of_routers = sa.select(RouterInterface6.port_id).where(RouterInterface6.network_id == row.id)
@@ -670,16 +666,11 @@ def _remove_if_empty(uow: UnitOfWork, row: Network) -> None:
 
 
 def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
-    """Delete a subnet. Raises `NetworkInUse` while a port has an address of it. ``network_id``: the subnet's id, which
-    is that of its network or segment for IPv4.
-    """
-    network_id, version = subnet_of(uow, network_id)
-    row = locked(uow, context, network_id)
+    """Delete a subnet. Raises `NetworkInUse` while a port has an address of it. ``network_id``: the subnet's id."""
+    row, version = locked_subnet(uow, context, network_id)
     if version == 6:
         _delete_subnet6(uow, row)
         return
-    if not row.cidr:
-        raise exceptions.SubnetNotFound(subnet_id=network_id)
     ports = sa.select(Port.id).where(Port.network_id == row.id, Port.address.is_not(None))
     if uow.session.scalars(ports.limit(1)).first() is not None:
         raise exceptions.NetworkInUse(name=row.name)
@@ -726,8 +717,10 @@ def locked_subnet(uow: UnitOfWork, context: RequestContext, subnet_id: str) -> t
         row = locked(uow, context, network_id)
     except exceptions.NetworkNotFound as error:
         raise exceptions.SubnetNotFound(subnet_id=subnet_id[:64]) from error
-    if not (row.cidr if version == 4 else row.subnet6):
+    if not (row.cidr if version == 4 else row.cidr6) or ipv6.subnet_id_of(row, version) != subnet_id:
         raise exceptions.SubnetNotFound(subnet_id=subnet_id[:64])
+    if version == 6 and row.subnet6 is None:
+        raise exceptions.Forbidden("The operator has made this IPv6 subnet with its network.")
     return row, version
 
 
@@ -735,13 +728,14 @@ def address_counts(uow: UnitOfWork, context: RequestContext, network_ids: list[s
     """Return the number of used addresses of subnets of networks and pools, by id; nothing unless for an admin."""
     if not context.is_admin:
         return {}
-    network_ids = networks.with_segments(uow, network_ids)
-    found = dict.fromkeys(network_ids, 0)
-    of_ports = sa.select(Port.network_id, sa.func.count(Port.address)).where(Port.network_id.in_(network_ids))
-    of_pools = sa.select(FloatingIp.pool_id, sa.func.count(FloatingIp.id)).where(FloatingIp.pool_id.in_(network_ids))
-    for query in (of_ports.group_by(Port.network_id), of_pools.group_by(FloatingIp.pool_id)):
-        found |= {row[0]: row[1] for row in uow.session.execute(query)}
-    of_subnets6 = sa.select(Port.network_id, sa.func.count(Port.address6)).where(Port.network_id.in_(network_ids))
-    for row in uow.session.execute(of_subnets6.group_by(Port.network_id)):
-        found[ipv6.subnet_id(row[0])] = row[1]
-    return found
+    in_links = Network.id.in_(networks.with_segments(uow, network_ids))
+    links = uow.session.scalars(sa.select(Network).where(in_links)).all()
+    found: dict[str, int] = {}
+    for version, column in ((4, Port.address), (6, Port.address6)):
+        query = sa.select(Port.network_id, sa.func.count(column)).where(Port.network_id.in_([row.id for row in links]))
+        used = {row[0]: row[1] for row in uow.session.execute(query.group_by(Port.network_id))}
+        found |= {ipv6.subnet_id_of(link, version): used.get(link.id, 0) for link in links}
+    subnet_id = sa.func.coalesce(FloatingIpPool.subnet_id, FloatingIpPool.id)
+    of_pools = sa.select(subnet_id, sa.func.count(FloatingIp.id)).where(FloatingIpPool.id.in_(network_ids))
+    of_pools = of_pools.join(FloatingIp, FloatingIp.pool_id == FloatingIpPool.id).group_by(subnet_id)
+    return found | {row[0]: row[1] for row in uow.session.execute(of_pools)}

@@ -268,7 +268,8 @@ def create(uow: UnitOfWork, network: Network) -> Network:
             .where(models.Network.project_id.is_not_distinct_from(network.project_id))
             .values(is_default=False)
         )
-    row = models.Network(**rows.values_of(network, models.Network), created_at=uow.now)
+    of_subnets = {"subnet_id": str(uuid.uuid4()), "subnet6_id": str(uuid.uuid4())}
+    row = models.Network(**(rows.values_of(network, models.Network) | of_subnets), created_at=uow.now)
     uow.session.add(row)
     uow.session.flush()
     return rows.to_object(Network, row)

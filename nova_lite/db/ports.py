@@ -54,15 +54,15 @@ _FILTERS: Mapping[str, Any] = {
     "address6": Row.address6,
 }
 
-#: The network of the segment on which a port is.
-_PARENT = sa.select(NetworkRow.parent_id).where(NetworkRow.id == Row.network_id).scalar_subquery()
 _ROUTER = sa.func.coalesce(RouterInterface.router_id, RouterInterface6.router_id)
 _QUERY = (
     sa.select(
         *(getattr(Row, name) for name in _FIELDS),
         *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
-        *(Instance.host, Instance.availability_zone, Instance.power_state, _ROUTER, _PARENT),
+        *(Instance.host, Instance.availability_zone, Instance.power_state, _ROUTER),
+        *(NetworkRow.parent_id, NetworkRow.subnet_id, NetworkRow.subnet6_id),
     )
+    .outerjoin(NetworkRow, NetworkRow.id == Row.network_id)
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
     .outerjoin(RouterInterface, RouterInterface.port_id == Row.id)
     .outerjoin(RouterInterface6, RouterInterface6.port_id == Row.id)
@@ -289,7 +289,7 @@ def _address6(
     if derived is not None and str(found) != derived:
         raise exceptions.InvalidInput(
             reason=f"IPv6 address {found} can not be directly assigned to a port on subnet "
-            f"{ipv6.subnet_id(network.id)} as the subnet is configured for automatic addresses"
+            f"{ipv6.subnet_id_of(network, version=6)} as the subnet is configured for automatic addresses"
         )
     return str(found)
 
@@ -431,11 +431,13 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     ids = security_groups.ids(uow, projects, {name for names in names_of for name in names}) if found else {}
     made = []
     for values, names in zip(found, names_of, strict=True):
-        owner, _, instance_project, _, host, zone, power_state, router_id, parent_id = values[len(_FIELDS) :]
+        owner, _, instance_project, _, host, zone, power_state, router_id, *of_link = values[len(_FIELDS) :]
+        parent_id, subnet_id, subnet6_id = of_link
         project_id = owner or instance_project
         fields = {name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)}
+        link_id = fields["network_id"]
         if parent_id is not None:
-            fields |= {"network_id": parent_id, "segment_id": fields["network_id"]}
+            fields |= {"network_id": parent_id, "segment_id": link_id}
         made.append(
             Port(
                 **fields,
@@ -446,6 +448,8 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
                 host=host,
                 availability_zone=zone,
                 power_state=power_state,
+                subnet_id=subnet_id or link_id,
+                subnet6_id=subnet6_id or ipv6.subnet_id(link_id),
             )
         )
     return made

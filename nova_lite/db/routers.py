@@ -197,9 +197,10 @@ def add_interface(
     """
     row = locked(uow, context, router_id)
     known = None if port_id is None else _free_port(uow, context, row, port_id)
-    network_id, version = network_records.subnet_of(uow, subnet_id or "")
     if known is not None:
         network_id, version = known.link_id, 6 if known.address6 and not known.address else 4
+    else:
+        network_id, version = network_records.subnet_of(uow, subnet_id or "")
     network = _network(uow, row, network_id, version)
     gateway = _gateway(network, version)
     if known is not None and gateway != (known.address or known.address6):
@@ -211,8 +212,8 @@ def add_interface(
     pools = _floating(uow, [network.id]) if version == 4 else set()
     if pools - {row.pool_id}:
         raise exceptions.Conflict(
-            f"Floating addresses lead to ports of subnet {network.id}: give router {row.id} a gateway to their "
-            "external network first."
+            f"Floating addresses lead to ports of subnet {ipv6.subnet_id_of(network)}: give router {row.id} a gateway "
+            "to their external network first."
         )
     interface = known.id if known is not None else _add_port(uow, conf, row, network, version)
     uow.session.add(_KINDS[version](port_id=interface, router_id=row.id, network_id=network.id))
@@ -246,10 +247,12 @@ def _network(uow: UnitOfWork, row: Row, network_id: str, version: int) -> Networ
     network = uow.session.scalars(query.execution_options(populate_existing=True)).first()
     subnet = None if network is None else network.cidr if version == 4 else network.cidr6
     if network is None or not subnet or network.project_id not in (None, row.project_id):
-        raise exceptions.SubnetNotFound(subnet_id=network_id[:64] if version == 4 else ipv6.subnet_id(network_id))
+        subnet_id = network_id[:64] if network is None else ipv6.subnet_id_of(network, version)
+        raise exceptions.SubnetNotFound(subnet_id=subnet_id)
+    subnet_id = ipv6.subnet_id_of(network, version)
     if network.project_id is None:
         raise exceptions.InvalidInput(
-            reason=f"subnet {network.id} is shared by all projects: it has its way out without a router"
+            reason=f"subnet {subnet_id} is shared by all projects: it has its way out without a router"
         )
     if version == 6 and network.subnet6 is None:
         raise exceptions.InvalidInput(
@@ -263,7 +266,7 @@ def _network(uow: UnitOfWork, row: Row, network_id: str, version: int) -> Networ
         for item, kind in _KINDS.items()
     }
     if routers[version] == row.id:
-        raise exceptions.InvalidInput(reason=f"Router already has a port on subnet {network.id}")
+        raise exceptions.InvalidInput(reason=f"Router already has a port on subnet {subnet_id}")
     if routers[version] is not None:
         raise exceptions.FixedIpInUse(address=gateway, network_id=network.public_id)
     if not set(routers.values()) <= {None, row.id}:
@@ -316,8 +319,8 @@ def remove_interface(
             found = found or _interface(uow, row, kind, kind.port_id == port_id)
         if found is None:
             raise exceptions.RouterInterfaceNotFound(router_id=row.id, port_id=port_id[:64])
-        of_port = found.network_id if isinstance(found, RouterInterface) else ipv6.subnet_id(found.network_id)
-        if subnet_id not in (None, of_port):
+        network = uow.session.get_one(NetworkRow, found.network_id)
+        if subnet_id not in (None, ipv6.subnet_id_of(network, 4 if isinstance(found, RouterInterface) else 6)):
             raise exceptions.Conflict(f"Port {port_id} is not on subnet {subnet_id}.")
     else:
         network_id, version = network_records.subnet_of(uow, subnet_id or "")
@@ -338,12 +341,12 @@ def _require_unneeded(uow: UnitOfWork, row: Row, found: RouterInterface | Router
     """Raise an error if a static route or a floating address needs an interface."""
     (network,) = networks.Store(uow).locked([found.network_id]).values()
     version = 4 if isinstance(found, RouterInterface) else 6
+    subnet_id = ipv6.subnet_id_of(network, version)
     nexthops = [ip.parse(route["nexthop"]) for route in _routes(row)]
     if any(nexthop in subnet for nexthop in nexthops for subnet, _ in _subnets(network, version)):
-        subnet_id = found.network_id if version == 4 else ipv6.subnet_id(found.network_id)
         raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=subnet_id)
     if version == 4 and _floating(uow, [found.network_id]):
-        raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=found.network_id)
+        raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=subnet_id)
 
 
 def _floating(uow: UnitOfWork, network_ids: Collection[str]) -> set[str]:
@@ -367,7 +370,8 @@ def check_way_out(uow: UnitOfWork, network_id: str, port_id: str, pool_id: str) 
         return
     query = sa.select(Row.pool_id).where(Row.id == router_id).with_for_update(read=True)
     if router_id is None or uow.session.scalars(query).first() != pool_id:
-        raise exceptions.ExternalGatewayMissing(network_id=pool_id, subnet_id=network.id, port_id=port_id)
+        subnet_id = ipv6.subnet_id_of(network)
+        raise exceptions.ExternalGatewayMissing(network_id=pool_id, subnet_id=subnet_id, port_id=port_id)
 
 
 def _connected(uow: UnitOfWork, router_id: str, kind: _Interface) -> list[Network]:

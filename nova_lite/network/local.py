@@ -224,7 +224,7 @@ def free_address(store: NetworkStore, network: Network, rng: random.Random, vers
     serve later calls of the same transaction. Random addresses seldom collide between conductors, and a released
     address is seldom used again at once.
     """
-    addresses = store.free.setdefault(network.id if version == 4 else ipv6.subnet_id(network.id), [])
+    addresses = store.free.setdefault(ipv6.subnet_id_of(network, version), [])
     if addresses:
         return addresses.pop()
     pool = AddressPool(network if version == 4 else ipv6.as_subnet(network))

@@ -11,7 +11,8 @@ class FloatingIpPool(msgspec.Struct, kw_only=True):
     """Pool of floating addresses: an external network whose ``cidr`` is routed to this cloud's hosts.
 
     ``project_id``: admin's project that made it by the network API; None: the operator's. ``cidr`` "": it has no subnet
-    yet. ``ranges``: objects with ``start`` and ``end``, the addresses to allocate; None: all but the ``gateway``.
+    yet. ``subnet_id``: of the subnet; None: as ``id``. ``ranges``: objects with ``start`` and ``end``, the addresses to
+    allocate; None: all but the ``gateway``.
     """
 
     id: str
@@ -20,6 +21,7 @@ class FloatingIpPool(msgspec.Struct, kw_only=True):
     project_id: str | None = None
     description: str | None = None
     subnet_name: str | None = None
+    subnet_id: str | None = None
     gateway: str | None = None
     ranges: list[dict[str, str]] | None = None
     created_at: datetime.datetime | None = None

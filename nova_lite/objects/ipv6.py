@@ -8,6 +8,7 @@ conductor takes it from the subnet's pools, and the hosts assign it by DHCPv6.
 from __future__ import annotations
 
 import uuid
+from typing import Protocol
 
 import msgspec
 
@@ -21,6 +22,17 @@ SLAAC, STATELESS, STATEFUL = MODES = ("slaac", "dhcpv6-stateless", "dhcpv6-state
 
 _SUBNETS = uuid.UUID("a3f1f0d2-3f0a-4f5c-9a44-6d1f6f0c9b27")
 _DERIVING = {SLAAC, STATELESS}
+
+
+class Link(Protocol):
+    """Network, or segment of one, with the ids of its subnets."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def subnet_id(self) -> str | None: ...
+    @property
+    def subnet6_id(self) -> str | None: ...
 
 
 def address_of(prefix: str, mac_address: str) -> str:
@@ -92,8 +104,15 @@ def as_subnet(network: Network) -> Network:
     )
 
 
+def subnet_id_of(link: Link, version: int = 4) -> str:
+    """Return the id of a subnet. Those of older versions have the network's id, for IPv6 one that follows from it."""
+    if version == 4:
+        return link.subnet_id or link.id
+    return link.subnet6_id or subnet_id(link.id)
+
+
 def subnet_id(network_id: str) -> str:
-    """Return the id of a network's IPv6 subnet. Its IPv4 subnet has the id of the network."""
+    """Return the id of an IPv6 subnet of an older version."""
     return str(uuid.uuid5(_SUBNETS, network_id))
 
 
@@ -104,7 +123,7 @@ def further_addresses(network: Network, address6: str | None) -> list[FixedIp]:
     return [
         FixedIp(
             address=address6,
-            subnet_id=subnet_id(network.id),
+            subnet_id=subnet_id_of(network, version=6),
             cidr=network.cidr6,
             gateway=gateway(network),
             dns=list(network.subnet6.dns) if network.subnet6 is not None else [],

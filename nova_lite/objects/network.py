@@ -58,7 +58,7 @@ class Network(msgspec.Struct, kw_only=True):
     ``host_routes``: objects with ``destination`` and ``nexthop``. ``host_address``: address of the hosts' bridges,
     if there is no gateway; None: the hosts choose it. ``port_security_enabled``: of its new ports. ``parent_id``: the
     network of which this is a segment, with further subnets on a bridge of its own; None: it is a network itself.
-    ``is_segmented``: it has segments.
+    ``is_segmented``: it has segments. ``subnet_id`` and ``subnet6_id``: see `nova_lite.objects.ipv6.subnet_id_of`.
     """
 
     id: str
@@ -84,6 +84,8 @@ class Network(msgspec.Struct, kw_only=True):
     host_address: str | None = None
     parent_id: str | None = None
     is_segmented: bool = False
+    subnet_id: str | None = None
+    subnet6_id: str | None = None
 
     @property
     def public_id(self) -> str:
@@ -126,7 +128,8 @@ class Port(msgspec.Struct, kw_only=True):
     ``admin_state_up`` False: it sends and receives nothing but DHCP. ``port_security_enabled``: None in a request: as
     its network says. ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``.
     ``segment_id``: segment of its subnets; None: these are the network's own, or in a request any ones. ``device_id``
-    and ``device_owner``: texts of another program that has the port, such as a load balancer.
+    and ``device_owner``: texts of another program that has the port, such as a load balancer. ``subnet_id`` and
+    ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them.
     """
 
     id: str
@@ -153,6 +156,8 @@ class Port(msgspec.Struct, kw_only=True):
     segment_id: str | None = None
     device_id: str = ""
     device_owner: str = ""
+    subnet_id: str | None = None
+    subnet6_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

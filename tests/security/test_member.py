@@ -278,7 +278,8 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     server_backups = make("compute", f"/os-backup-policies/{backup_policy}/run", None)["server_backups"]
     named = {"name": mark, "description": mark}
     network_id = make("network", "/networks", {"network": named})["network"]["id"]
-    make("network", "/subnets", {"subnet": {**named, "network_id": network_id, "cidr": cidr, "ip_version": 4}})
+    body = {"subnet": {**named, "network_id": network_id, "cidr": cidr, "ip_version": 4}}
+    first_id = make("network", "/subnets", body)["subnet"]["id"]
     slaac = {"ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
     body = {"subnet": {**named, "network_id": network_id, "cidr": cidr6, **slaac}}
     subnet6_id = make("network", "/subnets", body)["subnet"]["id"]
@@ -289,7 +290,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     (pool,) = user("network", "GET", "/networks?router:external=true").json()["networks"]
     router = {**named, "external_gateway_info": {"network_id": pool["id"]}}
     router_id = make("network", "/routers", {"router": router})["router"]["id"]
-    for subnet_id in (network_id, subnet6_id, second_id):
+    for subnet_id in (first_id, subnet6_id, second_id):
         added = user("network", "PUT", f"/routers/{router_id}/add_router_interface", {"subnet_id": subnet_id})
         assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
@@ -304,7 +305,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     body = {"rbac_policy": {**sharing, "target_tenant": f"nobody-{mark}"}}
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
     for path, tagged in (
-        *(("networks", network_id), ("subnets", network_id), ("ports", port_id), ("routers", router_id)),
+        *(("networks", network_id), ("subnets", first_id), ("ports", port_id), ("routers", router_id)),
         *(("subnetpools", pool_id), ("subnets", subnet6_id), ("subnets", second_id)),
         *(("floatingips", leading["id"]), ("security-groups", group_id), ("security-group-rules", rule_id)),
     ):
@@ -356,7 +357,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         "floating_ip": [str(address["id"]), leading["id"]],
         "address": [address["ip"], leading["floating_ip_address"]],
         "network": [network_id],
-        "subnet": [network_id, subnet6_id, second_id],
+        "subnet": [first_id, subnet6_id, second_id],
         "router": [router_id],
         "subnet_pool": [pool_id],
         "address_scope": [scope_id],

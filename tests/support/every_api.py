@@ -178,7 +178,7 @@ class EveryApi(InProcessCloud):
         rule_id = make("network", "/security-group-rules", {"security_group_rule": rule})["security_group_rule"]["id"]
         network_id = make("network", "/networks", {"network": {"name": "one"}})["network"]["id"]
         subnet = {"network_id": network_id, "cidr": "10.65.0.0/24", "ip_version": 4}
-        make("network", "/subnets", {"subnet": subnet})
+        subnet_id = make("network", "/subnets", {"subnet": subnet})["subnet"]["id"]
         port_id = make("network", "/ports", {"port": {"network_id": network_id}})["port"]["id"]
         (pool,) = self.send("network", "GET", "/networks?router:external=true").json["networks"]
         address = make("network", "/floatingips", {"floatingip": {"floating_network_id": pool["id"]}})["floatingip"]
@@ -244,6 +244,7 @@ class EveryApi(InProcessCloud):
             "keypair": ["one"],
             "floating_ip": [address["id"]],
             "network": [network_id],
+            "subnet": [subnet_id],
             "router": [router_id],
             **{kind: [object_id] for kind, object_id in shared.items()},
             "security_group": [group],
@@ -271,6 +272,7 @@ class EveryApi(InProcessCloud):
             "port": [interfaces[0]["port_id"]],
             "own_port": [port_id],
             "pool": [pool["id"]],
+            "subnet_of_pool": pool["subnets"],
             "request": [request["request_id"]],
             "tag": ["tag"],
             "key": ["key"],

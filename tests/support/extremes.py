@@ -410,7 +410,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "POST", "/ports"): {
         "port": {
             "name": "new", "description": "text", "network_id": "{network}", "project_id": "{project}",
-            "fixed_ips": [{"subnet_id": "{network}", "ip_address": "10.65.0.99"}], "mac_address": "fa:16:3e:00:00:01",
+            "fixed_ips": [{"subnet_id": "{subnet}", "ip_address": "10.65.0.99"}], "mac_address": "fa:16:3e:00:00:01",
             "security_groups": ["{security_group}"], "device_id": "", "device_owner": "", "binding:host_id": "",
             "port_security_enabled": True,
             "allowed_address_pairs": [{"ip_address": "10.65.0.98", "mac_address": "fa:16:3e:00:00:02"}],
@@ -433,7 +433,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "POST", "/floatingips"): {
         "floatingip": {
             "floating_network_id": "{pool}", "floating_ip_address": None, "port_id": None, "fixed_ip_address": None,
-            "description": "text", "project_id": "{project}", "subnet_id": "{pool}", "tags": ["blue"],
+            "description": "text", "project_id": "{project}", "subnet_id": "{subnet_of_pool}", "tags": ["blue"],
         }
     },
     ("network", "PUT", "/floatingips/{id}"): {
@@ -454,8 +454,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "PUT", "/routers/{id}/remove_extraroutes"): {
         "router": {"routes": [{"destination": "10.70.0.0/16", "nexthop": "10.65.0.9"}]}
     },
-    ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{network}"},
-    ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{network}"},
+    ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{subnet}"},
+    ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{subnet}"},
     **{
         ("network", method, f"{path}/{{id}}/tags"): {"tags": ["blue", "green"]}
         for path in tags.PATHS.values()

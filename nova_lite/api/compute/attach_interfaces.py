@@ -8,7 +8,7 @@ from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import VIF, Instance, NetworkRequest
+from nova_lite.objects import VIF, Instance, NetworkRequest, ipv6
 from nova_lite.operations.states import PowerState
 from nova_lite.policies import servers as policies
 
@@ -88,11 +88,8 @@ class AttachInterfaces(Extension):
 
 
 def _view(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:
-    """Return the view of an interface.
-
-    The IPv4 subnet of a built-in network, or of its segment, has the same id.
-    """
-    addresses = [(vif.subnet_id or vif.network.id, vif.address)]
+    """Return the view of an interface."""
+    addresses = [(vif.subnet_id or ipv6.subnet_id_of(vif.network), vif.address)]
     addresses += [(address.subnet_id, address.address) for address in vif.more]
     view: dict[str, Any] = {
         "net_id": vif.network.public_id,

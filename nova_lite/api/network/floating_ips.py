@@ -55,9 +55,8 @@ class FloatingIpResource(Resource):
         fields = requests.body(req, "floatingip", _KNOWN, _ONLY_DEFAULT)
         _check_port(fields)
         pool_id = requests.required_id(fields, "floating_network_id")
-        # The subnet of an external network has its id.
-        if requests.an_id(fields, "subnet_id") not in (None, pool_id):
-            raise exceptions.SubnetNotFound(subnet_id=fields["subnet_id"])
+        if (subnet_id := requests.an_id(fields, "subnet_id")) is not None:
+            self._check_subnet(req, pool_id, subnet_id)
         requested = FloatingIp(
             id="",
             pool="",
@@ -76,6 +75,12 @@ class FloatingIpResource(Resource):
                 raise exceptions.ValidationError(detail=f"Network {pool_id} is not a valid external network") from error
             raise
         return Response({"floatingip": self._one(req, created)}, 201)
+
+    def _check_subnet(self, req: ServiceRequest, pool_id: str, subnet_id: str) -> None:
+        """Raise `SubnetNotFound` unless the external network has this subnet."""
+        pools = self.conductor.floating_ip_pool_list(req.context)
+        if (pool_id, subnet_id) not in [(pool.id, pool.subnet_id or pool.id) for pool in pools if pool.cidr]:
+            raise exceptions.SubnetNotFound(subnet_id=subnet_id)
 
     def update_floating_ip(self, req: ServiceRequest, id: str) -> Response:
         """Change the description or the port. Without a port (null), the address is disassociated. A request without

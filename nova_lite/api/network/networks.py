@@ -1,6 +1,6 @@
 """Networks and subnets.
 
-A network has one IPv4 subnet, whose id is the network's id, and one IPv6 subnet. Further subnets are on segments.
+A network has one IPv4 subnet and one IPv6 subnet. Further subnets are on segments.
 """
 
 from __future__ import annotations
@@ -215,10 +215,14 @@ class NetworkResource(Resource):
         Raises `Forbidden` for an operator's IPv6 subnet, which cannot change.
         """
         for item in self._items(req, False, ListQuery(filters={"subnet_id": [id]})):
-            for link in (item, *item.segments) if isinstance(item, NetworkRecord) else (item,):
-                if link.id == id and link.cidr:
+            if isinstance(item, FloatingIpPool):
+                if item.cidr and id == (item.subnet_id or item.id):
+                    return item, 4
+                continue
+            for link in (item, *item.segments):
+                if link.cidr and ipv6.subnet_id_of(link) == id:
                     return link, 4
-                if isinstance(link, NetworkRecord) and link.cidr6 and ipv6.subnet_id(link.id) == id:
+                if link.cidr6 and ipv6.subnet_id_of(link, version=6) == id:
                     if link.subnet6 is None:
                         raise exceptions.Forbidden("An operator's IPv6 subnet is created and deleted with its network.")
                     return link, 6
@@ -296,13 +300,13 @@ class NetworkResource(Resource):
         if isinstance(network, FloatingIpPool):
             if network.project_id is not None:
                 return self._update_external_subnet(req, network, fields)
-            network = self._changeable(req, id)
+            network = self._changeable(req, network.id)
         _require_same({name: fields[name] for name in fields.keys() - _SETTINGS}, views.subnet(network))
         changes: dict[str, Any] = {
             f"subnet_{name}": value for name, value in requests.texts(fields, "name", "description").items()
         }
         changes |= _settings(fields)
-        return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
+        return Response({"subnet": views.subnet(self.conductor.network_update(req.context, network.id, changes))})
 
     def _update_subnet6(self, req: ServiceRequest, network: NetworkRecord, fields: dict[str, Any]) -> Response:
         _require_same({name: fields[name] for name in fields.keys() - _SETTINGS}, views.subnet6(network))
@@ -322,13 +326,14 @@ class NetworkResource(Resource):
 
     def require_changeable_subnet(self, req: ServiceRequest, id: str) -> None:
         """Raise an error for a subnet that is not there or that users do not change."""
-        if isinstance(self._find_subnet(req, id)[0], FloatingIpPool):
-            self._changeable(req, id)
+        network, _ = self._find_subnet(req, id)
+        if isinstance(network, FloatingIpPool):
+            self._changeable(req, network.id)
 
     def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
         network, _ = self._find_subnet(req, id)
         if isinstance(network, FloatingIpPool) and network.project_id is not None:
-            self.conductor.external_subnet_delete(req.context, id)
+            self.conductor.external_subnet_delete(req.context, network.id)
             return Response(status=204)
         self.require_changeable_subnet(req, id)
         self.conductor.subnet_delete(req.context, id)

@@ -12,7 +12,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.objects import ListQuery, Port
+from nova_lite.objects import ListQuery, Port, ipv6
 from nova_lite.policies import network_service as policies
 
 _PORT = (
@@ -68,8 +68,8 @@ class PortResource(Resource):
     def _new_port(self, req: ServiceRequest, fields: dict[str, Any]) -> Port:
         device = self._device(req, fields, None, policies.PORT_CREATE_OWNER)
         network_id = requests.required_id(fields, "network_id")
-        segments = functools.partial(self._segments, req, network_id)
-        address, address6, link_id = requests.fixed_addresses(fields, network_id, segments) or ("", None, None)
+        subnets = functools.partial(self._subnets, req, network_id)
+        address, address6, link_id = requests.fixed_addresses(fields, {}, subnets) or ("", None, None)
         port = Port(
             id=str(uuid.uuid4()),
             network_id=network_id,
@@ -120,8 +120,10 @@ class PortResource(Resource):
         if mac_address and mac_address != port.mac_address:
             self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_MAC: mac_address})
             changes["mac_address"] = mac_address
-        segments = functools.partial(self._segments, req, port.network_id)
-        if (wanted := requests.fixed_addresses(fields, port.network_id, segments)) is not None:
+        subnets = functools.partial(self._subnets, req, port.network_id)
+        addresses = ((4, port.address), (6, port.address6))
+        present = {views.subnet_of_port(port, version): (version, port.link_id) for version, has in addresses if has}
+        if (wanted := requests.fixed_addresses(fields, present, subnets)) is not None:
             moved = _moved(port, wanted)
             changes |= moved
             named = {moved.get("address"), moved.get("address6")}
@@ -144,11 +146,17 @@ class PortResource(Resource):
             req.authorize(rule)
         return device
 
-    def _segments(self, req: ServiceRequest, network_id: str) -> list[str]:
-        """Return the ids of the segments of a network, if the caller sees it."""
+    def _subnets(self, req: ServiceRequest, network_id: str) -> requests.Subnets:
+        """Return the subnets of a network, if the caller sees it."""
         query = ListQuery(filters={"id": [network_id]})
         found = self.conductor.network_record_list(req.context, query)
-        return [segment.id for network in found if network.id == network_id for segment in network.segments]
+        links = [link for network in found if network.id == network_id for link in (network, *network.segments)]
+        return {
+            ipv6.subnet_id_of(link, version): (version, link.id)
+            for link in links
+            for version, cidr in ((4, link.cidr), (6, link.cidr6))
+            if cidr
+        }
 
     def _authorize_choice(
         self, req: ServiceRequest, network_id: str, chosen: Mapping[str, Any], is_new: bool = False

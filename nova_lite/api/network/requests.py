@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions, ip
-from nova_lite.objects import ipv6
 from nova_lite.objects.instance import version_of
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
@@ -339,6 +338,10 @@ def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
     return requested or own
 
 
+#: IP version, and id of the network or segment, of subnets by their ids.
+Subnets: TypeAlias = Mapping[str, tuple[int, str]]
+
+
 class FixedAddresses(NamedTuple):
     """The IPv4 and the IPv6 address that a request wants: an address, "" for any one, or `NO_ADDRESS` for none.
 
@@ -350,13 +353,11 @@ class FixedAddresses(NamedTuple):
     link_id: str | None
 
 
-def fixed_addresses(
-    fields: dict[str, Any], network_id: str, segments: Callable[[], Iterable[str]] = tuple
-) -> FixedAddresses | None:
+def fixed_addresses(fields: dict[str, Any], known: Subnets, others: Callable[[], Subnets]) -> FixedAddresses | None:
     """Return what ``fixed_ips`` requests, or None without ``fixed_ips``.
 
-    ``network_id``: network of the port. ``segments``: returns the ids of its segments. An item without a subnet is
-    about one of the address's version, or about IPv4.
+    ``known``: subnets of the port. ``others``: returns those of its network. An item without a subnet is about one of
+    the address's version, or about IPv4.
     """
     items = fields.get("fixed_ips")
     if items is None:
@@ -365,10 +366,8 @@ def fixed_addresses(
         raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It must be a list of objects.")
     found: dict[int, str] = {}
     links: set[str] = set()
-    known = _subnets_on(network_id)
     if any(isinstance(item.get("subnet_id"), str) and item["subnet_id"] not in known for item in items):
-        for segment_id in segments():
-            known |= _subnets_on(segment_id)
+        known = {**known, **others()}
     for item in items:
         if item.keys() - {"subnet_id", "ip_address"}:
             raise exceptions.ValidationError(
@@ -399,8 +398,3 @@ def fixed_addresses(
             "the server a port on each."
         )
     return FixedAddresses(found.get(4, NO_ADDRESS), found.get(6, NO_ADDRESS), next(iter(links), None))
-
-
-def _subnets_on(link_id: str) -> dict[str, tuple[int, str]]:
-    """Return IP version and link of the subnets that a network or segment may have, by their ids."""
-    return {link_id: (4, link_id), ipv6.subnet_id(link_id): (6, link_id)}

@@ -14,7 +14,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.objects import Port, Router, StaticRoute, ipv6
+from nova_lite.objects import Port, Router, StaticRoute
 from nova_lite.policies import network_service as policies
 
 _ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id", "admin_state_up", "routes")
@@ -140,7 +140,7 @@ def _interface(req: ServiceRequest, only_one: bool) -> tuple[str | None, str | N
 
 
 def _interface_view(router_id: str, port: Port) -> Response:
-    subnet_id = port.link_id if port.address else ipv6.subnet_id(port.link_id)
+    subnet_id = views.subnet_of_port(port, 4 if port.address else 6)
     return Response(
         {
             "id": router_id,

@@ -63,7 +63,7 @@ def pool(shown: FloatingIpPool, for_admin: bool) -> View:
         **_project(shown.project_id),
         "shared": False,
         "router:external": True,
-        "subnets": [shown.id] if shown.cidr else [],
+        "subnets": [shown.subnet_id or shown.id] if shown.cidr else [],
         "mtu": 1500,
         **_network(),
         **_untagged(shown.created_at),
@@ -97,9 +97,14 @@ def _provider(kind: str, number: int | None = None) -> View:
 
 
 def subnet(shown: NetworkRecord) -> View:
-    """Return the IPv4 subnet of a network or segment. Both have the same id."""
+    """Return the IPv4 subnet of a network or segment."""
     return _subnet(
-        shown.id, shown.subnet_name, shown.subnet_description, shown.project_id, shown.cidr, shown.gateway
+        ipv6.subnet_id_of(shown),
+        shown.subnet_name,
+        shown.subnet_description,
+        shown.project_id,
+        shown.cidr,
+        shown.gateway,
     ) | {
         "network_id": shown.public_id,
         "enable_dhcp": shown.enable_dhcp,
@@ -127,8 +132,7 @@ def subnet6(shown: NetworkRecord) -> View:
         pools=[{"start": str(prefix[2]), "end": str(prefix[-1])}],
     )
     values = (settings.name, settings.description, shown.project_id, shown.cidr6, ipv6.gateway(shown))
-    return _subnet(shown.id, *values) | {
-        "id": ipv6.subnet_id(shown.id),
+    return _subnet(ipv6.subnet_id_of(shown, version=6), *values) | {
         "network_id": shown.public_id,
         "ip_version": 6,
         "ipv6_ra_mode": settings.ra_mode,
@@ -149,7 +153,8 @@ def subnets_of_pool(shown: FloatingIpPool) -> list[View]:
 def subnet_of_pool(shown: FloatingIpPool) -> View:
     addresses = ip.parse_network4(shown.cidr)
     name = shown.name if shown.project_id is None else shown.subnet_name or ""
-    return _subnet(shown.id, name, "", shown.project_id, shown.cidr, shown.gateway) | {
+    return _subnet(shown.subnet_id or shown.id, name, "", shown.project_id, shown.cidr, shown.gateway) | {
+        "network_id": shown.id,
         "enable_dhcp": False,
         "dns_nameservers": [],
         "allocation_pools": [{"start": str(addresses[0]), "end": str(addresses[-1])}]
@@ -160,11 +165,10 @@ def subnet_of_pool(shown: FloatingIpPool) -> View:
 
 
 def _subnet(
-    network_id: str, name: str, description: str, project_id: str | None, cidr: str, gateway: str | None
+    subnet_id: str, name: str, description: str, project_id: str | None, cidr: str, gateway: str | None
 ) -> View:
     return {
-        "id": network_id,
-        "network_id": network_id,
+        "id": subnet_id,
         "name": name,
         "description": description,
         **_project(project_id),
@@ -218,10 +222,18 @@ def port(shown: Port, for_admin: bool) -> View:
 
 
 def _fixed_ips(shown: Port) -> list[View]:
-    fixed_ips = [{"subnet_id": shown.link_id, "ip_address": shown.address}] if shown.address else []
-    if shown.address6 is not None:
-        fixed_ips.append({"subnet_id": ipv6.subnet_id(shown.link_id), "ip_address": shown.address6})
-    return fixed_ips
+    return [
+        {"subnet_id": subnet_of_port(shown, version), "ip_address": address}
+        for version, address in ((4, shown.address), (6, shown.address6))
+        if address
+    ]
+
+
+def subnet_of_port(shown: Port, version: int) -> str:
+    """Return the id of a port's subnet of this IP version."""
+    if version == 4:
+        return shown.subnet_id or shown.link_id
+    return shown.subnet6_id or ipv6.subnet_id(shown.link_id)
 
 
 def _device_owner(shown: Port) -> str:

@@ -79,6 +79,7 @@ def fill(uow: UnitOfWork) -> None:
                 "id": uuid(2, number),
                 "name": f"net{number}",
                 "cidr": f"10.{number // 256}.{number % 256}.0/24",
+                "subnet_id": uuid(20, number) if number % 2 else None,
                 "bridge": f"br{number}",
                 "project_id": None if number % 2000 == 9 else owner(number),
             }
@@ -193,6 +194,7 @@ QUESTIONS: dict[str, tuple[int, Callable[[UnitOfWork], Any]]] = {
     "networks of all, backwards": (PAGE, lambda uow: network_records.list_(uow, ADMIN, page(7000, 2, backwards=True))),
     "networks by name": (1, lambda uow: network_records.list_(uow, ADMIN, page(name=["net7"]))),
     "network of a subnet": (1, lambda uow: network_records.list_(uow, ME, page(subnet_id=[uuid(2, 500)]))),
+    "network of a newer subnet": (1, lambda uow: network_records.list_(uow, ADMIN, page(subnet_id=[uuid(20, 501)]))),
     "one network of servers": (1, lambda uow: networks.list_(uow, ME, uuid(2, 500))),
     "networks of servers": (OWN + MANY // 2000, lambda uow: networks.list_(uow, ME)),
     "usable networks": (OWN + MANY // 2000, lambda uow: networks.Store(uow).usable("p1")),

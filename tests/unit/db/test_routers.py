@@ -45,7 +45,7 @@ def network(db: Database, conf: cfg.ConfigOpts, number: int, spans: bool = True)
 def router(db: Database, conf: cfg.ConfigOpts, *connected: Network) -> Router:
     made = db.write(routers.create, conf, ME, Router(id=make.network().id, project_id="p1"))
     for item in connected:
-        db.write(routers.add_interface, conf, ME, made.id, item.id, None)
+        db.write(routers.add_interface, conf, ME, made.id, item.subnet_id, None)
     return made
 
 
@@ -111,7 +111,7 @@ def test_hosts_of_a_router_are_peers_on_all_of_its_networks(db: Database, conf: 
     assert filters(db, "h3").peers == {alone.id: []}
     both = db.read(security_groups.filters_together, [FilterQuery("h1", []), FilterQuery("h3", [])])
     assert [set(item.peers or ()) for item in both] == [{one.id, two.id}, {alone.id}]
-    db.write(routers.remove_interface, ME, made.id, two.id, None)
+    db.write(routers.remove_interface, ME, made.id, two.subnet_id, None)
     assert filters(db, "h1").peers == {one.id: []}
 
 
@@ -126,9 +126,9 @@ def test_change_of_a_router_reaches_the_hosts_of_its_project(db: Database, conf:
 
         return db.write(run)
 
-    assert refiltered(routers.add_interface, conf, ME, made.id, one.id, None) == {"p1"}
+    assert refiltered(routers.add_interface, conf, ME, made.id, one.subnet_id, None) == {"p1"}
     assert refiltered(routers.update, ME, made.id, {"enable_snat": False}) == {"p1"}
-    assert refiltered(routers.remove_interface, ME, made.id, one.id, None) == {"p1"}
+    assert refiltered(routers.remove_interface, ME, made.id, one.subnet_id, None) == {"p1"}
 
 
 def test_server_cannot_have_the_port_of_a_router(db: Database, conf: cfg.ConfigOpts) -> None:
@@ -200,10 +200,11 @@ def test_host_has_static_routes_of_ipv6_through_subnets_that_the_router_connects
     node = host(db, "h1", "10.9.9.1")
     one, two = network(db, conf, 1, spans=False), network(db, conf, 2, spans=False)
     made = router(db, conf, one, two)
+    ids = []
     for number, item in ((1, one), (2, two)):
         record = NetworkRecord(id=item.id, name="", cidr="", cidr6=f"fd40:{number}::/64", subnet6=Subnet6())
-        db.write(network_records.create_subnet, conf, ME, record)
-    db.write(routers.add_interface, conf, ME, made.id, ipv6.subnet_id(one.id), None)
+        ids.append(ipv6.subnet_id_of(db.write(network_records.create_subnet, conf, ME, record), version=6))
+    db.write(routers.add_interface, conf, ME, made.id, ids[0], None)
     routes = [
         {"destination": destination, "nexthop": "fd40:1::9"}
         for destination in ("fd40:1::/64", "fd40:2::/64", "fd49::/64")
@@ -214,7 +215,7 @@ def test_host_has_static_routes_of_ipv6_through_subnets_that_the_router_connects
     assert [route.destination for route in shown.routes6] == ["fd40:2::/64", "fd49::/64"] and shown.routes == []
     with pytest.raises(exceptions.InvalidRoutes, match="not connected with router"):
         db.write(routers.update, ME, made.id, {"routes": [{"destination": "fd49::/64", "nexthop": "fd40:2::9"}]})
-    with pytest.raises(exceptions.RouterInterfaceInUseByRoute, match=ipv6.subnet_id(one.id)):
-        db.write(routers.remove_interface, ME, made.id, ipv6.subnet_id(one.id), None)
+    with pytest.raises(exceptions.RouterInterfaceInUseByRoute, match=ids[0]):
+        db.write(routers.remove_interface, ME, made.id, ids[0], None)
     db.write(routers.update, ME, made.id, {"routes": []})
-    db.write(routers.remove_interface, ME, made.id, ipv6.subnet_id(one.id), None)
+    db.write(routers.remove_interface, ME, made.id, ids[0], None)

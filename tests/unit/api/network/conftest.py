@@ -13,7 +13,7 @@ import webob
 from nova_lite.api.http import deploy
 from nova_lite.db import floating_ips, networks
 from nova_lite.network import factory
-from tests.support.api_client import MEMBER, make_conf
+from tests.support.api_client import ADMIN, MEMBER, make_conf
 from tests.support.in_process_api import make_services
 
 #: Paths and names of the kinds of resources with tags.
@@ -67,6 +67,11 @@ class Api:
         assert response.status_code == 201, response.text
         made: dict[str, Any] = response.json[key]
         return made
+
+    def subnet_of(self, network_id: str, version: int = 4) -> str:
+        """Return the id of a network's first subnet."""
+        shown = self.get(f"/subnets?network_id={network_id}&ip_version={version}", ADMIN)["subnets"]
+        return str(shown[0]["id"])
 
     def port(self, **values: Any) -> dict[str, Any]:
         return self.make("/ports", "port", **{"network_id": self.shared.id, **values})

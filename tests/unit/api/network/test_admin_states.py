@@ -27,6 +27,6 @@ def test_interface_of_a_router_is_not_turned_off(api: Api) -> None:
     network = api.make("/networks", "network")
     api.make("/subnets", "subnet", network_id=network["id"], cidr="10.64.1.0/24", ip_version=4)
     router = api.make("/routers", "router")["id"]
-    added = api("PUT", f"/routers/{router}/add_router_interface", {"subnet_id": network["id"]}).json
+    added = api("PUT", f"/routers/{router}/add_router_interface", {"subnet_id": api.subnet_of(network["id"])}).json
     body = {"port": {"admin_state_up": False}}
     api.refused("PUT", f"/ports/{added['port_id']}", body, 409, "ServicePortInUse", "cannot be changed directly")

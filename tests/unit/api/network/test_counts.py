@@ -55,7 +55,7 @@ def test_addresses_in_use_are_counted_by_network(api: Api) -> None:
     assert (shared["network_name"], shared["total_ips"], shared["used_ips"]) == ("private", 253, 1)
     (subnet,) = shared["subnet_ip_availability"]
     assert subnet == {
-        "subnet_id": api.shared.id,
+        "subnet_id": api.subnet_of(api.shared.id),
         "subnet_name": "",
         "cidr": "10.0.0.0/24",
         "ip_version": 4,
@@ -97,10 +97,10 @@ def test_networks_are_listed_by_mtu(api: Api) -> None:
 
 
 def test_floating_address_of_a_subnet_is_one_of_its_network(api: Api) -> None:
-    values = {"floating_network_id": api.pool.id, "subnet_id": api.pool.id}
+    values = {"floating_network_id": api.pool.id, "subnet_id": api.subnet_of(api.pool.id)}
     assert api.make("/floatingips", "floatingip", **values)["floating_network_id"] == api.pool.id
-    body = {"floatingip": values | {"subnet_id": api.shared.id}}
-    api.refused("POST", "/floatingips", body, 404, "SubnetNotFound", api.shared.id)
+    body = {"floatingip": values | {"subnet_id": api.subnet_of(api.shared.id)}}
+    api.refused("POST", "/floatingips", body, 404, "SubnetNotFound", api.subnet_of(api.shared.id))
 
 
 def test_stranger_learns_nothing_of_other_quotas(api: Api) -> None:

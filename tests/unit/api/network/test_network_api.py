@@ -29,16 +29,17 @@ def test_shared_networks_and_pools_are_visible_to_all(api: Api) -> None:
     found = {network["name"]: network for network in api.get("/networks")["networks"]}
     assert found.keys() == {"private", "public"}
     assert (found["private"]["router:external"], found["public"]["router:external"]) == (False, True)
-    assert (found["private"]["shared"], found["private"]["subnets"]) == (True, [api.shared.id])
+    assert (found["private"]["shared"], found["private"]["subnets"]) == (True, [api.subnet_of(api.shared.id)])
     assert "provider:network_type" not in found["private"]
     (shown,) = api.get("/networks?name=private", ADMIN)["networks"]
     assert shown["provider:network_type"] == "local"
-    subnet = api.get(f"/subnets/{api.shared.id}")["subnet"]
+    subnet = api.get(f"/subnets/{api.subnet_of(api.shared.id)}")["subnet"]
     assert (subnet["cidr"], subnet["gateway_ip"], subnet["enable_dhcp"]) == ("10.0.0.0/24", "10.0.0.1", True)
     assert api.get(f"/subnets?network_id={api.pool.id}") == {"subnets": []}
-    api.refused("GET", f"/subnets/{api.pool.id}", None, 404, "SubnetNotFound", api.pool.id)
+    of_pools = api.subnet_of(api.pool.id)
+    api.refused("GET", f"/subnets/{of_pools}", None, 404, "SubnetNotFound", of_pools)
     (of_pool,) = api.get(f"/subnets?network_id={api.pool.id}", ADMIN)["subnets"]
-    assert (of_pool["id"], of_pool["gateway_ip"]) == (api.pool.id, None)
+    assert (of_pool["id"], of_pool["gateway_ip"]) == (of_pools, None)
 
 
 def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
@@ -47,7 +48,7 @@ def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
     assert (shown["provider:network_type"], shown["provider:segmentation_id"], shown["mtu"]) == ("vxlan", 77, 1450)
     four, six = shown["subnets"]
-    assert four == wide.id
+    assert four == api.subnet_of(wide.id)
     subnet = api.get(f"/subnets/{six}")["subnet"]
     assert api.get("/subnets?ip_version=6")["subnets"] == [subnet]
     assert (subnet["network_id"], subnet["cidr"], subnet["gateway_ip"]) == (wide.id, "fd00:1::/64", "fd00:1::1")
@@ -59,7 +60,7 @@ def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     assert port["fixed_ips"][1] == {"subnet_id": six, "ip_address": "fd00:1::f816:3eff:fe00:1"}
     found = api.get("/ports?fixed_ips=ip_address=fd00:1::f816:3eff:fe00:1")["ports"]
     assert [item["id"] for item in found] == [port["id"]]
-    both = [{"subnet_id": wide.id, "ip_address": "10.1.0.9"}, {"subnet_id": six}]
+    both = [{"subnet_id": api.subnet_of(wide.id), "ip_address": "10.1.0.9"}, {"subnet_id": six}]
     made = api.make("/ports", "port", network_id=wide.id, fixed_ips=both)
     assert made["fixed_ips"][0]["ip_address"] == "10.1.0.9" and len(made["fixed_ips"]) == 2
     (only,) = api.make("/ports", "port", network_id=wide.id, fixed_ips=[{"subnet_id": six}])["fixed_ips"]
@@ -90,16 +91,16 @@ def test_network_and_then_its_subnet(api: Api) -> None:
     for cidr in ("10.0.0.0/16", "192.0.2.0/24"):
         outside = {"subnet": {"network_id": other["id"], "cidr": cidr}}
         api.refused("POST", "/subnets", outside, 400, "InvalidInput", "overlaps", ADMIN)
-    renamed = api("PUT", f"/subnets/{made['id']}", {"subnet": {"name": "v4"}}).json["subnet"]
-    assert (renamed["name"], api.get("/subnets?name=v4")["subnets"][0]["id"]) == ("v4", made["id"])
+    renamed = api("PUT", f"/subnets/{made_subnet['id']}", {"subnet": {"name": "v4"}}).json["subnet"]
+    assert (renamed["name"], api.get("/subnets?name=v4")["subnets"][0]["id"]) == ("v4", made_subnet["id"])
     other_cidr = {"subnet": {"cidr": "10.64.9.0/24"}}
-    api.refused("PUT", f"/subnets/{made['id']}", other_cidr, 400, "HTTPBadRequest", "cannot be changed")
+    api.refused("PUT", f"/subnets/{made_subnet['id']}", other_cidr, 400, "HTTPBadRequest", "cannot be changed")
     has = api.port(network_id=made["id"])
     assert has["fixed_ips"][0]["ip_address"] in [f"10.64.0.{number}" for number in range(10, 21)]
-    for path in (f"/subnets/{made['id']}", f"/networks/{made['id']}"):
+    for path in (f"/subnets/{made_subnet['id']}", f"/networks/{made['id']}"):
         api.refused("DELETE", path, None, 409, "NetworkInUse", "still has addresses in use")
     assert api("DELETE", f"/ports/{has['id']}").status_code == 204
-    assert api("DELETE", f"/subnets/{made['id']}").status_code == 204
+    assert api("DELETE", f"/subnets/{made_subnet['id']}").status_code == 204
     assert api.get(f"/networks/{made['id']}")["network"]["subnets"] == []
     assert api("DELETE", f"/networks/{made['id']}").status_code == 204
 
@@ -147,7 +148,7 @@ def test_port_of_a_user(api: Api) -> None:
     own = own_network(api)["id"]
     chosen: dict[str, Any] = {"fixed_ips": [{"ip_address": "10.64.0.9"}], "mac_address": "FA:16:3E:00:00:09"}
     made = api.port(name="p", network_id=own, **chosen)
-    assert made["fixed_ips"] == [{"subnet_id": own, "ip_address": "10.64.0.9"}]
+    assert made["fixed_ips"] == [{"subnet_id": api.subnet_of(own), "ip_address": "10.64.0.9"}]
     assert (made["mac_address"], made["status"], made["device_id"]) == ("fa:16:3e:00:00:09", "DOWN", "")
     assert "binding:host_id" not in made
     assert api.get(f"/ports/{made['id']}", ADMIN)["port"]["binding:vif_type"] == "unbound"
@@ -176,7 +177,7 @@ def test_addresses_on_a_shared_network_are_chosen_by_admins_only(api: Api, value
     body = {"port": {"network_id": api.shared.id, **values}}
     api.refused("POST", "/ports", body, 403, "PolicyNotAuthorized", rule)
     assert api("POST", "/ports", body, ADMIN).status_code == 201
-    plain = api.port(fixed_ips=[{"subnet_id": api.shared.id}])
+    plain = api.port(fixed_ips=[{"subnet_id": api.subnet_of(api.shared.id)}])
     other = next(text for text in ("10.0.0.11", "10.0.0.12") if text != plain["fixed_ips"][0]["ip_address"])
     move = {"port": {"fixed_ips": [{"ip_address": other}]}}
     api.refused("PUT", f"/ports/{plain['id']}", move, 403, "PolicyNotAuthorized", "update_port:fixed_ips:ip_address")
@@ -210,7 +211,7 @@ def test_name_server_on_no_machine_is_refused_for_all(api: Api, address: str) ->
 
 def test_name_server_on_a_host_is_refused(api: Api) -> None:
     other = own_network(api, "10.64.7.0/24")
-    gateway = api.get(f"/subnets/{other['id']}")["subnet"]["gateway_ip"]
+    gateway = api.get(f"/subnets/{api.subnet_of(other['id'])}")["subnet"]["gateway_ip"]
     network = api.make("/networks", "network")
     for address in ("10.64.0.1", gateway, "10.0.0.1"):
         body = {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.0.0/24", "dns_nameservers": [address]}
@@ -374,7 +375,9 @@ def test_lists_have_filters_fields_order_and_pages(api: Api) -> None:
     assert api.get("/ports?device_id=x")["ports"] == api.get("/ports?project_id=other")["ports"] == []
     assert len(api.get("/ports?tenant_id=demo&admin_state_up=True")["ports"]) == 3
     (address,) = api.get("/ports?name=a")["ports"][0]["fixed_ips"]
-    by_address = f"/ports?fixed_ips=ip_address={address['ip_address']}&fixed_ips=subnet_id={api.shared.id}"
+    by_address = (
+        f"/ports?fixed_ips=ip_address={address['ip_address']}&fixed_ips=subnet_id={api.subnet_of(api.shared.id)}"
+    )
     assert [item["name"] for item in api.get(by_address)["ports"]] == ["a"]
     first = api.get("/ports?sort_key=name&limit=2")
     assert [item["name"] for item in first["ports"]] == ["a", "b"]
@@ -489,8 +492,8 @@ def test_resources_of_another_project_are_not_found(api: Api) -> None:
         "floatingips": api.make("/floatingips", "floatingip", floating_network_id=api.pool.id),
         "routers": api.make("/routers", "router", name="mine"),
     }
-    api.make("/subnets", "subnet", network_id=things["networks"]["id"], cidr="10.64.0.0/24")
-    things["subnets"] = things["networks"]
+    values = {"network_id": things["networks"]["id"], "cidr": "10.64.0.0/24"}
+    things["subnets"] = api.make("/subnets", "subnet", **values)
     things["security-group-rules"] = things["security-groups"]["security_group_rules"][0]
     for path, thing in things.items():
         key = path.removesuffix("s").replace("-", "_")

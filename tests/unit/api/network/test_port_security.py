@@ -128,7 +128,7 @@ def test_network_decides_for_its_new_ports(api: Api) -> None:
 def test_interface_of_a_router_keeps_its_security(api: Api) -> None:
     network_id = own_network(api)
     router = api.make("/routers", "router")
-    made = api("PUT", f"/routers/{router['id']}/add_router_interface", {"subnet_id": network_id}).json
+    made = api("PUT", f"/routers/{router['id']}/add_router_interface", {"subnet_id": api.subnet_of(network_id)}).json
     for values in ({"allowed_address_pairs": [PAIR]}, {"port_security_enabled": False}):
         api.refused("PUT", f"/ports/{made['port_id']}", {"port": values}, 409, "ServicePortInUse", made["port_id"])
 

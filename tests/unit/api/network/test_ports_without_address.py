@@ -22,7 +22,7 @@ def test_port_on_a_network_without_subnet_has_no_address(api: Api) -> None:
     api.refused("POST", "/ports", wrong, 400, "InvalidInput", "no subnet")
     api.make("/subnets", "subnet", network_id=network, ip_version=4, cidr="10.64.1.0/24")
     assert api.get(f"/ports/{one['id']}")["port"]["fixed_ips"] == []
-    assert api("DELETE", f"/subnets/{network}").status_code == 204
+    assert api("DELETE", f"/subnets/{api.subnet_of(network)}").status_code == 204
     api.refused("DELETE", f"/networks/{network}", None, 409, "NetworkInUse", "in use")
     for port in (one, two):
         assert api("DELETE", f"/ports/{port['id']}").status_code == 204
@@ -34,9 +34,10 @@ def test_port_loses_its_address_and_gets_another(api: Api) -> None:
     removed = api("PUT", url, {"port": {"fixed_ips": []}})
     assert (removed.status_code, removed.json["port"]["fixed_ips"]) == (200, [])
     assert api("PUT", url, {"port": {"name": "x"}}).json["port"]["fixed_ips"] == []
-    (any_one,) = api("PUT", url, {"port": {"fixed_ips": [{"subnet_id": api.shared.id}]}}).json["port"]["fixed_ips"]
-    assert any_one["subnet_id"] == api.shared.id and any_one["ip_address"].startswith("10.0.0.")
-    again = api("PUT", url, {"port": {"fixed_ips": [{"subnet_id": api.shared.id}]}}).json["port"]["fixed_ips"]
+    on_shared = {"port": {"fixed_ips": [{"subnet_id": api.subnet_of(api.shared.id)}]}}
+    (any_one,) = api("PUT", url, on_shared).json["port"]["fixed_ips"]
+    assert any_one["subnet_id"] == api.subnet_of(api.shared.id) and any_one["ip_address"].startswith("10.0.0.")
+    again = api("PUT", url, on_shared).json["port"]["fixed_ips"]
     assert again == [any_one]
 
 

@@ -208,14 +208,15 @@ def test_interfaces_that_cannot_be_are_refused(api: Api, cloud: Cloud) -> None:
     cloud.refused(add, {"subnet_id": NOBODY}, 404, "SubnetNotFound", NOBODY)
     cloud.refused(add, {"port_id": NOBODY}, 404, "PortNotFound", NOBODY)
     cloud.refused(add, {"subnet_id": closed["id"]}, 400, "InvalidInput", "must have a gateway IP")
-    cloud.refused(add, {"subnet_id": api.shared.id}, 400, "InvalidInput", "shared by all projects")
+    cloud.refused(add, {"subnet_id": api.subnet_of(api.shared.id)}, 400, "InvalidInput", "shared by all projects")
     cloud.connect(subnet_id=subnet["id"])
     cloud.refused(add, {"subnet_id": subnet["id"]}, 400, "InvalidInput", "already has a port on subnet")
     second = api.make("/routers", "router", name="second")
     path = f"/routers/{second['id']}/{add}"
     api.refused("PUT", path, {"subnet_id": subnet["id"]}, 409, "IpAddressAlreadyAllocated", "10.64.0.1")
     remove = "remove_router_interface"
-    cloud.refused(remove, {"subnet_id": NOBODY}, 404, "RouterInterfaceNotFoundForSubnet", NOBODY)
+    cloud.refused(remove, {"subnet_id": NOBODY}, 404, "SubnetNotFound", NOBODY)
+    cloud.refused(remove, {"subnet_id": closed["id"]}, 404, "RouterInterfaceNotFoundForSubnet", closed["id"])
     cloud.refused(remove, {"port_id": NOBODY}, 404, "RouterInterfaceNotFound", NOBODY)
     cloud.refused(remove, {}, 400, "HTTPBadRequest", "Either subnet_id or port_id")
     api.refused("DELETE", cloud.path, None, 409, "RouterInUse", "still has ports")
@@ -275,9 +276,9 @@ def test_network_with_a_way_out_of_its_own_needs_no_router(api: Api, cloud: Clou
     lead = {"floating_network_id": api.pool.id, "port_id": port["id"]}
     assert api.make("/floatingips", "floatingip", **lead)["router_id"] is None
     wrong = (409, "Conflict", "gateway to their external network first")
-    cloud.refused("add_router_interface", {"subnet_id": own.id}, *wrong)
+    cloud.refused("add_router_interface", {"subnet_id": api.subnet_of(own.id)}, *wrong)
     cloud.set(**gateway(api))
-    cloud.connect(subnet_id=own.id)
+    cloud.connect(subnet_id=api.subnet_of(own.id))
     assert api.get("/floatingips")["floatingips"][0]["router_id"] == cloud.router["id"]
 
 

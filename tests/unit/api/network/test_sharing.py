@@ -113,7 +113,7 @@ def test_network_is_shared_with_a_project(api: Api) -> None:
     for method, url, wanted in (
         ("PUT", f"/networks/{network}", {"network": {"name": "x"}}),
         ("DELETE", f"/networks/{network}", None),
-        ("DELETE", f"/subnets/{network}", None),
+        ("DELETE", f"/subnets/{api.subnet_of(network)}", None),
     ):
         api.refused(method, url, wanted, 403, "Forbidden", "another project", STRANGER)
     api.refused("DELETE", f"/rbac-policies/{made['id']}", None, 409, "RbacPolicyInUse", network)

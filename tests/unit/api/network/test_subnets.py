@@ -40,7 +40,7 @@ def pool(start: int, end: int) -> dict[str, str]:
 def test_subnet_without_dhcp_gives_its_ports_addresses(api: Api) -> None:
     made = subnet(api, enable_dhcp=False)
     assert made["enable_dhcp"] is False
-    (address,) = api.port(network_id=made["id"])["fixed_ips"]
+    (address,) = api.port(network_id=made["network_id"])["fixed_ips"]
     assert address["ip_address"].startswith("10.64.0.")
     assert made["id"] in [found["id"] for found in api.get("/subnets?enable_dhcp=false")["subnets"]]
     assert made["id"] not in [found["id"] for found in api.get("/subnets?enable_dhcp=true")["subnets"]]
@@ -79,11 +79,11 @@ def test_external_subnet_without_pools_gives_no_address(api: Api) -> None:
 def test_subnet_has_several_pools(api: Api) -> None:
     made = subnet(api, allocation_pools=[pool(20, 20), pool(10, 10)], gateway_ip="10.64.0.100")
     assert made["allocation_pools"] == [pool(10, 10), pool(20, 20)]
-    found = {api.port(network_id=made["id"])["fixed_ips"][0]["ip_address"] for _ in range(2)}
+    found = {api.port(network_id=made["network_id"])["fixed_ips"][0]["ip_address"] for _ in range(2)}
     assert found == {"10.64.0.10", "10.64.0.20"}
-    api.refused("POST", "/ports", {"port": {"network_id": made["id"]}}, 409, "IpAddressGenerationFailure", "are left")
+    api.refused("POST", "/ports", {"port": {"network_id": made["network_id"]}}, 409, "IpAddressGenerationFailure", "are left")
     assert change(api, made, allocation_pools=[pool(30, 30)])["allocation_pools"] == [pool(30, 30)]
-    assert api.port(network_id=made["id"])["fixed_ips"][0]["ip_address"] == "10.64.0.30"
+    assert api.port(network_id=made["network_id"])["fixed_ips"][0]["ip_address"] == "10.64.0.30"
     middle = subnet(api, cidr="10.64.2.0/24", gateway_ip="10.64.2.100")["allocation_pools"]
     assert [item["end"] for item in middle] == ["10.64.2.99", "10.64.2.254"], "all but the gateway"
     assert subnet(api, cidr="10.64.1.0/24")["allocation_pools"] == [{"start": "10.64.1.2", "end": "10.64.1.254"}]
@@ -151,29 +151,29 @@ def test_gateway_changes_while_nobody_has_it(api: Api) -> None:
     api.refused("PUT", f"/subnets/{made['id']}", body, 409, "GatewayIpInUse", f"by port {interface['port_id']}")
     assert change(api, made, gateway_ip="10.64.0.1")["gateway_ip"] == "10.64.0.1", "the same one"
     api("PUT", f"/routers/{router['id']}/remove_router_interface", {"subnet_id": made["id"]})
-    taken = api.port(network_id=made["id"], fixed_ips=[{"ip_address": "10.64.0.2"}])
+    taken = api.port(network_id=made["network_id"], fixed_ips=[{"ip_address": "10.64.0.2"}])
     api.refused("PUT", f"/subnets/{made['id']}", body, 409, "IpAddressAlreadyAllocated", "10.64.0.2")
     assert api("DELETE", f"/ports/{taken['id']}").status_code == 204
     assert change(api, made, gateway_ip="10.64.0.2")["gateway_ip"] == "10.64.0.2"
     assert change(api, made, gateway_ip=None)["gateway_ip"] is None
-    left = {"port": {"network_id": made["id"], "fixed_ips": [{"ip_address": "10.64.0.2"}]}}
+    left = {"port": {"network_id": made["network_id"], "fixed_ips": [{"ip_address": "10.64.0.2"}]}}
     api.refused("POST", "/ports", left, 400, "InvalidIpForSubnet", "10.64.0.2")
     assert change(api, made, gateway_ip="10.64.0.1")["gateway_ip"] == "10.64.0.1"
-    api.port(network_id=made["id"], fixed_ips=[{"ip_address": "10.64.0.2"}])
+    api.port(network_id=made["network_id"], fixed_ips=[{"ip_address": "10.64.0.2"}])
 
 
 def test_subnet_of_a_network_with_ipv6_keeps_that_it_has_a_gateway(api: Api) -> None:
     wide = factory.new_network("wide", "10.1.0.0/24", start="10.1.0.10", cidr6="fd00:1::/64", project_id="demo")
     api.manager.db.write(networks.create, wide)
     body = {"subnet": {"gateway_ip": None}}
-    api.refused("PUT", f"/subnets/{wide.id}", body, 400, "InvalidInput", "IPv6 gateway")
-    assert change(api, {"id": wide.id}, gateway_ip="10.1.0.2")["gateway_ip"] == "10.1.0.2"
+    api.refused("PUT", f"/subnets/{api.subnet_of(wide.id)}", body, 400, "InvalidInput", "IPv6 gateway")
+    assert change(api, {"id": api.subnet_of(wide.id)}, gateway_ip="10.1.0.2")["gateway_ip"] == "10.1.0.2"
 
 
 def test_settings_belong_to_the_owner_of_the_network(api: Api) -> None:
     body = {"subnet": {"enable_dhcp": False}}
-    api.refused("PUT", f"/subnets/{api.shared.id}", body, 403, "Forbidden", "All projects share")
-    api.refused("PUT", f"/subnets/{api.pool.id}", body, 403, "Forbidden", "nova-lite-manage", ADMIN)
+    api.refused("PUT", f"/subnets/{api.subnet_of(api.shared.id)}", body, 403, "Forbidden", "All projects share")
+    api.refused("PUT", f"/subnets/{api.subnet_of(api.pool.id)}", body, 403, "Forbidden", "nova-lite-manage", ADMIN)
     made = subnet(api, host_routes=[ROUTE], dns_nameservers=["9.9.9.9"])
     assert (made["host_routes"], made["dns_nameservers"]) == ([ROUTE], ["9.9.9.9"])
     api.refused("PUT", f"/subnets/{made['id']}", body, 404, "SubnetNotFound", made["id"], "eve:other")
@@ -187,7 +187,7 @@ def test_hosts_learn_of_changed_settings_only(api: Api) -> None:
     node = host(db, "h1", "10.9.9.1")
     host(db, "h2", "10.9.9.2")
     made = subnet(api, enable_dhcp=False)
-    network = db.read(networks.list_, make.context("demo"), made["id"])[0]
+    network = db.read(networks.list_, make.context("demo"), made["network_id"])[0]
     guest(db, network, 5, node, host="h1", project_id="demo")
 
     def told(name: str) -> PortFilters:
@@ -197,10 +197,10 @@ def test_hosts_learn_of_changed_settings_only(api: Api) -> None:
 
     def revise(uow: UnitOfWork) -> set[str]:
         changes = {"dns": ["9.9.9.9"], "host_routes": [ROUTE]}
-        network_records.update(uow, make.context("demo"), made["id"], changes)
+        network_records.update(uow, make.context("demo"), made["network_id"], changes)
         return uow.refiltered_projects
 
     assert db.write(revise) == {"demo"}
     (shown,) = (told("h1").networks or {}).values()
-    assert (shown.id, shown.dns, shown.host_routes) == (made["id"], ["9.9.9.9"], [ROUTE])
+    assert (shown.id, shown.dns, shown.host_routes) == (made["network_id"], ["9.9.9.9"], [ROUTE])
     assert (shown.enable_dhcp, told("h2").networks) == (False, {})

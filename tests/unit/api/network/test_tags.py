@@ -9,7 +9,6 @@ import pytest
 
 from nova_lite.db import networks
 from nova_lite.network import factory
-from nova_lite.objects import ipv6
 from tests.support.api_client import ADMIN, STRANGER
 from tests.unit.api.network.conftest import KINDS, Api, make_one_of_each
 
@@ -60,15 +59,15 @@ def test_tags_of_shared_networks_and_pools_are_for_operators(api: Api) -> None:
     api.refused("PUT", url, {"tags": ["a"]}, 403, "Forbidden", "an admin may change it")
     assert api("PUT", url, {"tags": ["a"]}, ADMIN).status_code == 200
     assert api.get(url) == {"tags": ["a"]}
-    for kind in ("networks", "subnets"):
-        pool = f"/{kind}/{api.pool.id}/tags"
+    for path in (f"/networks/{api.pool.id}", f"/subnets/{api.subnet_of(api.pool.id)}"):
+        pool = f"{path}/tags"
         api.refused("PUT", pool, {"tags": ["a"]}, 403, "Forbidden", "pools of floating addresses", ADMIN)
 
 
 def test_ipv6_subnet_is_not_tagged(api: Api) -> None:
     dual = factory.new_network("dual", "10.1.0.0/24", cidr6="fd00:1::/64", project_id="demo")
     api.manager.db.write(networks.create, dual)
-    url = f"/subnets/{ipv6.subnet_id(dual.id)}/tags"
+    url = f"/subnets/{api.subnet_of(dual.id, version=6)}/tags"
     assert api.get(url) == {"tags": []}
     api.refused("PUT", url, {"tags": ["a"]}, 403, "Forbidden", "created and deleted with its network")
 
@@ -127,12 +126,12 @@ def test_default_group_without_a_row_is_tagged(api: Api, kind: str) -> None:
 def test_subnet_that_is_made_again_has_no_tags(api: Api) -> None:
     network = api.make("/networks", "network", name="one")
     body = {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.1.0/24"}
-    api.make("/subnets", "subnet", **body)
+    url = f"/subnets/{api.make('/subnets', 'subnet', **body)['id']}"
     assert api("PUT", f"/networks/{network['id']}/tags", {"tags": ["network"]}).status_code == 200
-    assert api("PUT", f"/subnets/{network['id']}/tags", {"tags": ["subnet"]}).status_code == 200
+    assert api("PUT", f"{url}/tags", {"tags": ["subnet"]}).status_code == 200
     assert api.get(f"/networks/{network['id']}/tags") == {"tags": ["network"]}
-    assert api("DELETE", f"/subnets/{network['id']}").status_code == 204
-    api.refused("PUT", f"/subnets/{network['id']}/tags", {"tags": []}, 404, "SubnetNotFound", network["id"])
+    assert api("DELETE", url).status_code == 204
+    api.refused("PUT", f"{url}/tags", {"tags": []}, 404, "SubnetNotFound", url.rpartition("/")[2])
     assert api.make("/subnets", "subnet", **body)["tags"] == []
     assert api.get(f"/networks/{network['id']}/tags") == {"tags": ["network"]}
 
@@ -152,7 +151,9 @@ def test_revision_grows_with_each_change(api: Api, kind: str) -> None:
 def test_pool_has_the_time_of_its_creation(api: Api) -> None:
     shown = api.get(f"/networks/{api.pool.id}")["network"]
     assert (
-        shown["created_at"] == shown["updated_at"] == api.get(f"/subnets/{api.pool.id}", ADMIN)["subnet"]["created_at"]
+        shown["created_at"]
+        == shown["updated_at"]
+        == api.get(f"/subnets/{api.subnet_of(api.pool.id)}", ADMIN)["subnet"]["created_at"]
     )
     assert shown["created_at"].endswith("Z") and shown["revision_number"] == 1
 

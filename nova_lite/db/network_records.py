@@ -202,6 +202,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
             if vni is None:
                 raise
             continue  # somebody else was faster
+        if network.project_id is None and context.project_id:
+            rbac.share(uow, "network", row.id, context.project_id)
         return rows.to_object(NetworkRecord, row)
     raise exceptions.NetworkExists(name=network.name)
 
@@ -267,10 +269,8 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     shared = changes.pop("shared", None)
     if shared and row.project_id is not None:
         rbac.share(uow, "network", row.id, row.project_id)
-    elif shared is False and row.project_id is not None:
-        rbac.unshare(uow, "network", row.id)
     elif shared is False:
-        _keep_for(uow, context, row)
+        _unshare(uow, context, row)
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.refiltered_projects.update(_projects_on(uow, row.id))
     segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
@@ -296,19 +296,13 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     return _shown(uow, context, [row])[0]
 
 
-def _keep_for(uow: UnitOfWork, context: RequestContext, row: Network) -> None:
-    """Give a network of all projects to the caller's project. Raises `RbacPolicyInUse` while others use it."""
-    if not context.project_id or not row.bridge.startswith(_BRIDGE + row.id[:8]):
-        raise exceptions.Forbidden("The operator has made this network for all projects.")
-    links = networks.with_segments(uow, [row.id])
-    owner = sa.func.coalesce(Port.project_id, Instance.project_id)
-    others = sa.select(Port.id).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
-    others = others.where(Port.network_id.in_(links), owner != context.project_id)
-    if uow.session.scalars(others.limit(1)).first() is not None:
-        raise exceptions.RbacPolicyInUse(object_id=row.id)
-    check_quota(uow, uow.conf, context.project_id)
-    for link in uow.session.scalars(sa.select(Network).where(Network.id.in_(links))):
-        link.project_id = context.project_id
+def _unshare(uow: UnitOfWork, context: RequestContext, row: Network) -> None:
+    """End that all projects use a network. One without a policy, as of older versions, becomes the caller's."""
+    if row.project_id is None and not rbac.is_shared(uow, "network", row.id, None):
+        if not context.project_id or not row.bridge.startswith(_BRIDGE + row.id[:8]):
+            raise exceptions.Forbidden("The operator has made this network for all projects.")
+        rbac.share(uow, "network", row.id, context.project_id)
+    rbac.unshare(uow, "network", row.id)
 
 
 def _check_mtu(links: Sequence[Network], mtu: int) -> None:

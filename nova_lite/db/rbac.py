@@ -112,7 +112,7 @@ def unshare(uow: UnitOfWork, object_type: str, object_id: str) -> None:
         raise exceptions.InvalidInput(
             reason=f"no RBAC policy shares {object_id} with all projects. Delete those for single projects instead"
         )
-    _check_unused(uow, row)
+    _end(uow, row)
     uow.session.delete(row)
     uow.session.flush()
 
@@ -178,7 +178,7 @@ def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: di
         check_everybody(context, target)
         check_scope(uow, uow.session.get(MODELS[row.object_type], row.object_id), target)
         if target != EVERYBODY:
-            _check_unused(uow, row)
+            _end(uow, row)
         row.target, row.updated_at = target, uow.now
         rows.insert(uow, row, exceptions.RbacPolicyExists(object_id=row.object_id))
     return rows.to_object(RbacPolicy, row)
@@ -187,7 +187,7 @@ def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: di
 def delete(uow: UnitOfWork, context: RequestContext, policy_id: str) -> None:
     """Delete a policy. Raises `RbacPolicyInUse` while its target uses the resource."""
     row = _locked(uow, context, policy_id)
-    _check_unused(uow, row)
+    _end(uow, row)
     uow.session.delete(row)
     uow.session.flush()
 
@@ -213,9 +213,21 @@ def _locked_object(uow: UnitOfWork, context: RequestContext, policy: RbacPolicy)
     is_segment = isinstance(row, Network) and row.parent_id is not None
     if row is None or is_segment or not (context.is_admin or row.project_id == context.project_id):
         raise exceptions.RbacObjectNotFound(object_type=object_type, object_id=object_id[:64])
-    if row.project_id is None:
+    if row.project_id is None and not is_shared(uow, object_type, object_id, None):
         raise exceptions.InvalidInput(reason=f"all projects share network {object_id} without a policy")
     return row
+
+
+def _end(uow: UnitOfWork, row: Row) -> None:
+    """Prepare the end of a policy. A network that was created for all projects becomes that of the policy's project.
+
+    Raises `RbacPolicyInUse` as `_check_unused`.
+    """
+    _check_unused(uow, row)
+    if row.object_type == "network" and row.target == EVERYBODY and row.action == SHARED:
+        links = sa.or_(Network.id == row.object_id, Network.parent_id == row.object_id)
+        for link in uow.session.scalars(sa.select(Network).where(links, Network.project_id.is_(None))):
+            link.project_id = row.project_id
 
 
 def _check_unused(uow: UnitOfWork, row: Row) -> None:
@@ -236,7 +248,7 @@ def _check_unused(uow: UnitOfWork, row: Row) -> None:
     if EVERYBODY in others:
         return
     find = _users_of_external if is_external else _USERS[row.object_type]
-    users = find(uow, row.object_id) - others - {owner.project_id}
+    users = find(uow, row.object_id) - others - {owner.project_id or row.project_id}
     if users if row.target == EVERYBODY else row.target in users:
         raise exceptions.RbacPolicyInUse(object_id=row.object_id)
 

@@ -45,6 +45,8 @@ def test_networks_and_subnets(cloud: Cloud, demo: Client, admin: Client) -> None
     subnet = demo.one("subnet create --network back --subnet-range 10.64.1.0/24 --dns-nameserver 9.9.9.9 back-v4")
     assert (subnet["cidr"], subnet["gateway_ip"]) == ("10.64.1.0/24", "10.64.1.1")
     assert subnet["allocation_pools"] == [{"start": "10.64.1.2", "end": "10.64.1.254"}]
+    assert subnet["id"] != made["id"] and demo.one(f"subnet show {subnet['id']}")["network_id"] == made["id"]
+    demo(f"subnet show {made['id']}", status=1)
     demo("network set --name rear back")
     second = demo.one("subnet create --network rear --subnet-range 10.64.2.0/24 back-b")
     assert demo.one("network show rear")["subnets"] == [subnet["id"], second["id"]]
@@ -58,6 +60,10 @@ def test_networks_and_subnets(cloud: Cloud, demo: Client, admin: Client) -> None
     demo("network delete private", status=1)
     shared = admin.one("network create --share everybody")
     assert {row["Name"] for row in demo.one("network list --share")} == {"private", "everybody"}
+    (policy,) = [row["ID"] for row in admin.one("network rbac list --long") if row["Object ID"] == shared["id"]]
+    assert admin.one(f"network rbac show {policy}")["action"] == "access_as_shared"
+    admin(f"network rbac delete {policy}")
+    assert {row["Name"] for row in demo.one("network list --share")} == {"private"}
     admin(f"network delete {shared['id']}")
 
 

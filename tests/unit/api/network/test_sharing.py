@@ -87,21 +87,25 @@ def test_rule_of_an_address_group_reaches_hosts_as_rules_of_its_prefixes(api: Ap
     assert api("DELETE", url).status_code == 204
 
 
+def policy_view(policy_id: str, network: str, target: str) -> dict[str, Any]:
+    return {
+        "id": policy_id,
+        "project_id": "demo",
+        "tenant_id": "demo",
+        "object_type": "network",
+        "object_id": network,
+        "action": "access_as_shared",
+        "target_tenant": target,
+    }
+
+
 def test_network_is_shared_with_a_project(api: Api) -> None:
     network = api.make("/networks", "network", name="mine")["id"]
     api.make("/subnets", "subnet", network_id=network, ip_version=4, cidr="10.64.1.0/24")
     body = {"port": {"network_id": network}}
     api.refused("POST", "/ports", body, 404, "NetworkNotFound", network, STRANGER)
     made = policy(api, "network", network)
-    assert made == {
-        "id": made["id"],
-        "project_id": "demo",
-        "tenant_id": "demo",
-        "object_type": "network",
-        "object_id": network,
-        "action": "access_as_shared",
-        "target_tenant": THEIRS,
-    }
+    assert made == policy_view(made["id"], network, THEIRS)
     assert api.get(f"/rbac-policies/{made['id']}") == {"rbac_policy": made}
     assert api.get("/rbac-policies", STRANGER) == {"rbac_policies": []}
     seen = api.get(f"/networks/{network}", STRANGER)["network"]
@@ -143,6 +147,32 @@ def test_network_is_shared_with_everybody_by_an_admin(api: Api) -> None:
     api.refused("POST", "/rbac-policies", everybody, 403, "PolicyNotAuthorized", "create_rbac_policy:target_tenant")
     api.refused("POST", "/rbac-policies", everybody, 409, "DuplicateRbacPolicy", network, ADMIN)
     assert api("DELETE", f"/networks/{network}").status_code == 204
+    assert api.get("/rbac-policies", ADMIN) == {"rbac_policies": []}
+
+
+def test_network_that_is_created_for_all_projects_has_a_policy(api: Api) -> None:
+    network, other = (api.make("/networks", "network", ADMIN, shared=True, name=name)["id"] for name in "ab")
+    api.make("/subnets", "subnet", ADMIN, network_id=network, ip_version=4, cidr="10.64.4.0/24")
+    (shown,) = api.get(f"/rbac-policies?object_id={network}", ADMIN)["rbac_policies"]
+    assert (
+        shown == policy_view(shown["id"], network, "*") and api.get("/rbac-policies", STRANGER)["rbac_policies"] == []
+    )
+    again = {"rbac_policy": {name: shown[name] for name in ("object_type", "object_id", "action", "target_tenant")}}
+    api.refused("POST", "/rbac-policies", again, 409, "DuplicateRbacPolicy", network, ADMIN)
+    path = f"/rbac-policies/{shown['id']}"
+    mine, theirs = api.port(network_id=network), api.make("/ports", "port", STRANGER, network_id=network)
+    api.refused("DELETE", path, None, 409, "RbacPolicyInUse", network, ADMIN)
+    assert api("DELETE", f"/ports/{theirs['id']}", token=STRANGER).status_code == 204
+    assert api("DELETE", path, token=ADMIN).status_code == 204
+    kept = api.get(f"/networks/{network}")["network"]
+    assert (kept["shared"], kept["project_id"], mine["project_id"]) == (False, "demo", "demo")
+    api.refused("GET", f"/networks/{network}", None, 404, "NetworkNotFound", network, STRANGER)
+    (second,) = api.get(f"/rbac-policies?object_id={other}", ADMIN)["rbac_policies"]
+    only = {"rbac_policy": {"target_tenant": THEIRS}}
+    assert api("PUT", f"/rbac-policies/{second['id']}", only, ADMIN).status_code == 200
+    assert api.get(f"/networks/{other}")["network"]["project_id"] == "demo"
+    assert api.get(f"/networks/{other}", STRANGER)["network"]["shared"] is True
+    assert api("DELETE", f"/networks/{other}").status_code == 204
     assert api.get("/rbac-policies", ADMIN) == {"rbac_policies": []}
 
 

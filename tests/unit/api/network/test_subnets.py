@@ -81,7 +81,9 @@ def test_subnet_has_several_pools(api: Api) -> None:
     assert made["allocation_pools"] == [pool(10, 10), pool(20, 20)]
     found = {api.port(network_id=made["network_id"])["fixed_ips"][0]["ip_address"] for _ in range(2)}
     assert found == {"10.64.0.10", "10.64.0.20"}
-    api.refused("POST", "/ports", {"port": {"network_id": made["network_id"]}}, 409, "IpAddressGenerationFailure", "are left")
+    api.refused(
+        "POST", "/ports", {"port": {"network_id": made["network_id"]}}, 409, "IpAddressGenerationFailure", "are left"
+    )
     assert change(api, made, allocation_pools=[pool(30, 30)])["allocation_pools"] == [pool(30, 30)]
     assert api.port(network_id=made["network_id"])["fixed_ips"][0]["ip_address"] == "10.64.0.30"
     middle = subnet(api, cidr="10.64.2.0/24", gateway_ip="10.64.2.100")["allocation_pools"]

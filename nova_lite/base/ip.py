@@ -69,8 +69,10 @@ def is_subnet(inner: Network, outer: Network) -> bool:
 def is_machine(address: Address, network: Network) -> bool:
     """Check whether a machine of a network may have the address. Linux refuses routes through others of the network.
 
-    These are the first address, and the last one of IPv4, for broadcasts.
+    These are the first address, and the last one of IPv4, for broadcasts. Networks of two addresses have no such ones.
     """
+    if network.num_addresses <= 2:
+        return address in network
     others = {network[0], network[-1]} if network.version == 4 else {network[0]}
     return address in network and address not in others
 

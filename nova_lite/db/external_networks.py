@@ -99,9 +99,10 @@ def create_subnet(uow: UnitOfWork, context: RequestContext, subnet: NetworkRecor
     row = _locked(uow, context, subnet.id)
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
-    floating_ips.check_overlap(uow, factory.pool_range(subnet.cidr))
+    addresses = factory.pool_range(subnet.cidr)
+    floating_ips.check_overlap(uow, addresses)
     pools = [] if subnet.no_pools else subnet.pools or None
-    factory.add_subnet(subnet, subnet.cidr, subnet.gateway, None, subnet.start, subnet.end)
+    factory.add_range(subnet, addresses, subnet.gateway, subnet.start, subnet.end)
     factory.set_pools(subnet, pools)
     row.cidr, row.gateway, row.subnet_name = subnet.cidr, subnet.gateway, subnet.subnet_name
     row.ranges, row.subnet_id = factory.pools_of(subnet), str(uuid.uuid4())

@@ -342,6 +342,8 @@ def _revise(uow: UnitOfWork, context: RequestContext, row: Network, settings: di
         network.host_routes = _host_routes(ipv6.subnet_id_of(row), settings["host_routes"])
     if settings.get("enable_dhcp", row.enable_dhcp) != row.enable_dhcp and ipv6.is_assigned(network):
         _require_no_servers(uow, row, "enable_dhcp")  # hosts have one file for both addresses of a server
+    if settings.get("enable_dhcp"):
+        factory.check_dhcp(ip.parse_network4(network.cidr))
     network.enable_dhcp = settings.get("enable_dhcp", network.enable_dhcp)
     for name in ("gateway", "host_address", "start", "end", *SETTINGS):
         setattr(row, name, getattr(network, name))
@@ -359,6 +361,8 @@ def _revise6(uow: UnitOfWork, context: RequestContext, row: Network, changes: di
     subnet = network.subnet6 = msgspec.structs.replace(before, **changes)
     if subnet.gateway is not None:
         subnet.gateway = factory6.machine(network, "gateway", subnet.gateway)
+    if changes.get("enable_dhcp"):
+        factory.check_dhcp(ip.parse_network6(network.cidr6))
     _check_change6(uow, row, before, subnet)
     factory6.set_settings(network, subnet)
     if subnet.gateway is None:

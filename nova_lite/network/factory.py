@@ -122,8 +122,24 @@ def add_subnet(
 ) -> None:
     """Give a network its subnet. The arguments are those of `new_network`. Raises `InvalidInput`."""
     addresses = _cidr(cidr)
-    hosts = (addresses.network_address + 1, addresses.broadcast_address - 1)
-    gateway_address = None if gateway == NO_GATEWAY else _address("gateway", gateway, addresses, default=hosts[0])
+    if network.enable_dhcp:
+        check_dhcp(addresses)
+    if addresses.num_addresses == 1:
+        raise exceptions.InvalidInput(reason=f"{addresses} has one address, which hosts would need for themselves")
+    add_range(network, addresses, gateway, start, end)
+    network.dns = [name_server(text) for text in dns or []]
+    network.host_address = host_address(network)
+
+
+def add_range(
+    network: Network, addresses: ipaddress.IPv4Network, gateway: str | None, start: str | None, end: str | None
+) -> None:
+    """Give a network its range, gateway and pool."""
+    hosts = _machines(addresses)
+    default = addresses[1] if addresses.num_addresses > 1 else None
+    gateway_address = default
+    if gateway is not None:
+        gateway_address = None if gateway == NO_GATEWAY else _gateway(gateway, addresses)
     first_free = hosts[0] + 1 if gateway_address == hosts[0] else hosts[0]
     first = _address("start", start, addresses, default=first_free)
     last = _address("end", end, addresses, default=hosts[1])
@@ -131,15 +147,34 @@ def add_subnet(
         raise exceptions.InvalidInput(reason=f"start {first} comes after end {last}")
     network.cidr = str(addresses)
     network.gateway = None if gateway_address is None else str(gateway_address)
-    network.dns = [name_server(text) for text in dns or []]
     network.start, network.end = str(first), str(last)
-    network.host_address = host_address(network)
+
+
+def check_dhcp(addresses: ip.Network) -> None:
+    """Raise `InvalidInput` for a range that DHCP does not serve, as Neutron does."""
+    if addresses.num_addresses < 4:
+        raise exceptions.InvalidInput(
+            reason=f"Subnet {addresses} has a prefix length that is incompatible with DHCP service enabled. Set "
+            "enable_dhcp to false"
+        )
+
+
+def _machines(addresses: ipaddress.IPv4Network) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+    """Return the first and the last address of machines. A range of two addresses has no others."""
+    return (addresses[1], addresses[-2]) if addresses.num_addresses > 2 else (addresses[0], addresses[-1])
+
+
+def _gateway(text: str, addresses: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+    """Return a gateway. Of two addresses it is the second one: the host's bridge has broadcasts there."""
+    address = _address("gateway", text, addresses, default=addresses[0])
+    if addresses.num_addresses <= 2 and address != addresses[-1]:
+        raise exceptions.InvalidInput(reason=f"gateway {address} is not the second address of {addresses}")
+    return address
 
 
 def gateway(network: Network, text: str) -> str:
     """Return another gateway for a network with a subnet. Raises `InvalidInput`."""
-    addresses = ip.parse_network4(network.cidr)
-    return str(_address("gateway", text, addresses, default=addresses[1]))
+    return str(_gateway(text, ip.parse_network4(network.cidr)))
 
 
 def pools_of(network: Network) -> list[dict[str, str]]:
@@ -170,7 +205,7 @@ def set_pools(network: Network, pools: list[dict[str, str]] | None) -> None:
 def _pool(
     pool: dict[str, str], addresses: ipaddress.IPv4Network
 ) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
-    first, last = (_address(name, pool[name], addresses, default=addresses[1]) for name in ("start", "end"))
+    first, last = (_address(name, pool[name], addresses, default=addresses[0]) for name in ("start", "end"))
     if first > last:
         raise exceptions.InvalidInput(reason=f"start {first} comes after end {last}")
     return first, last
@@ -180,7 +215,7 @@ def _default_pools(
     addresses: ipaddress.IPv4Network, gateway: str | None
 ) -> list[tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]]:
     """Return all addresses of machines, without the gateway."""
-    first, last = addresses[1], addresses[-2]
+    first, last = _machines(addresses)
     if gateway is None:
         return [(first, last)]
     middle = ip.parse4(gateway)
@@ -191,11 +226,13 @@ def _default_pools(
 def host_address(network: Network) -> str | None:
     """Return an address for the hosts' bridges on a network without a gateway; None: they have the gateway's.
 
-    It is the first or the last address, one outside of the pools if there is one.
+    It is the first or the last address, one outside of the pools if there is one. Of two addresses it is the second.
     """
     if network.gateway is not None:
         return None
     addresses = ip.parse_network4(network.cidr)
+    if addresses.num_addresses == 2:
+        return str(addresses[1])
     ends = [addresses[1], addresses[-2]]
     ranges = [(ip.parse4(pool["start"]), ip.parse4(pool["end"])) for pool in pools_of(network)]
     outside = [item for item in ends if not any(first <= item <= last for first, last in ranges)]
@@ -223,8 +260,6 @@ def _cidr(text: str) -> ipaddress.IPv4Network:
         addresses = ip.parse_network4(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
-    if addresses.prefixlen > 30:
-        raise exceptions.InvalidInput(reason=f"{text} is too small for a gateway and a server")
     refuse_reserved(addresses)
     return addresses
 
@@ -248,7 +283,8 @@ def _address(
         address = ip.parse4(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{name} {text!r} is not an IPv4 address") from error
-    if address not in addresses or address in (addresses.network_address, addresses.broadcast_address):
+    first, last = _machines(addresses)
+    if not first <= address <= last:
         raise exceptions.InvalidInput(reason=f"{name} {address} is not a host address of {addresses}")
     return address
 

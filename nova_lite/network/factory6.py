@@ -10,7 +10,7 @@ from nova_lite.network import factory
 from nova_lite.objects import Network, NetworkRecord, Subnet6, ipv6
 
 #: Lengths of prefixes that the DHCP server of hosts serves. Interfaces derive addresses in prefixes of 64 bits only.
-SHORTEST, LONGEST, DERIVED = 64, 126, 64
+SHORTEST, LONGEST, DERIVED = 64, 127, 64
 
 
 def add_subnet(
@@ -21,6 +21,8 @@ def add_subnet(
     """
     addresses = _cidr(cidr)
     check_modes(subnet, addresses)
+    if subnet.enable_dhcp:
+        factory.check_dhcp(addresses)
     if network.mtu < factory.MIN_MTU6:
         raise exceptions.InvalidInput(
             reason=f"IPv6 needs an MTU of at least {factory.MIN_MTU6}, and network {network.id} has {network.mtu}"
@@ -28,10 +30,15 @@ def add_subnet(
     network.cidr6, network.subnet6 = str(addresses), subnet
     subnet.gateway = None
     if gateway != factory.NO_GATEWAY:
-        subnet.gateway = str(addresses[1]) if gateway is None else machine(network, "gateway", gateway)
+        subnet.gateway = str(_first(addresses)) if gateway is None else machine(network, "gateway", gateway)
     if not subnet.pools and not has_no_pools:
         subnet.pools = _default_pools(addresses, None if subnet.gateway is None else ip.parse6(subnet.gateway))
     set_settings(network, subnet)
+
+
+def _first(addresses: IPv6Network) -> IPv6Address:
+    """Return the first address for hosts. Routers have both addresses of a /127."""
+    return addresses[0] if addresses.num_addresses == 2 else addresses[1]
 
 
 def set_settings(network: Network, subnet: Subnet6) -> None:
@@ -75,7 +82,7 @@ def machine(network: Network, name: str, text: str) -> str:
         address = ip.parse6(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{name} {text!r} is not an IPv6 address") from error
-    if address not in addresses or address == addresses.network_address:
+    if address not in addresses or address < _first(addresses):
         raise exceptions.InvalidInput(reason=f"{name} {address} is not a host address of {addresses}")
     return str(address)
 
@@ -105,14 +112,14 @@ def set_pools(cidr: str, subnet: Subnet6) -> None:
 
 
 def _default_pools(addresses: IPv6Network, gateway: IPv6Address | None) -> list[dict[str, str]]:
-    first, last = addresses[1], addresses[-1]
+    first, last = addresses[1] if gateway is None else _first(addresses), addresses[-1]
     parts = [(first, last)] if gateway is None else [(first, gateway - 1), (gateway + 1, last)]
     return [{"start": str(start), "end": str(end)} for start, end in parts if start <= end]
 
 
 def _host_address(addresses: IPv6Network, subnet: Subnet6) -> str:
     """Return an address for the hosts' bridges without a gateway: the first or last one, if possible of no pool."""
-    ends = [addresses[1], addresses[-1]]
+    ends = [_first(addresses), addresses[-1]]
     ranges = [(ip.parse6(pool["start"]), ip.parse6(pool["end"])) for pool in subnet.pools]
     outside = [item for item in ends if not any(first <= item <= last for first, last in ranges)]
     return str((outside or ends)[0])

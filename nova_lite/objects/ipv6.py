@@ -105,7 +105,7 @@ def as_subnet(network: Network) -> Network:
 
 
 def subnet_id_of(link: Link, version: int = 4) -> str:
-    """Return the id of a subnet. Those of older versions have the network's id, for IPv6 one that follows from it."""
+    """Return the id of a subnet. Subnets of older versions have the network's id, or for IPv6 a derived id."""
     if version == 4:
         return link.subnet_id or link.id
     return link.subnet6_id or subnet_id(link.id)

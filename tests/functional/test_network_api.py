@@ -67,6 +67,18 @@ def test_networks_and_subnets(cloud: Cloud, demo: Client, admin: Client) -> None
     admin(f"network delete {shared['id']}")
 
 
+def test_server_on_a_subnet_of_two_addresses(demo: Client) -> None:
+    demo("network create pair")
+    create = "subnet create --network pair --subnet-range 10.64.3.8/31 pair-v4"
+    assert "incompatible with DHCP service enabled" in demo(create, status=1)
+    subnet = demo.one(f"{create} --no-dhcp")
+    assert (subnet["gateway_ip"], subnet["enable_dhcp"]) == ("10.64.3.9", False)
+    server = demo.one("server create --image cirros --flavor m1.nano --network pair --wait vm-pair")
+    assert server["addresses"] == {"pair": ["10.64.3.8"]}
+    demo("server delete --wait vm-pair")
+    demo("network delete pair")
+
+
 def test_a_port_before_its_server_and_after_it(cloud: Cloud, demo: Client, admin: Client) -> None:
     choice = "port create --network private --fixed-ip ip-address=10.99.0.77 mine"
     assert "create_port:fixed_ips:ip_address" in demo(choice, status=1)

@@ -18,7 +18,7 @@ import libvirt
 import msgspec
 import pytest
 
-from nova_lite.objects import VIF, Network, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects import VIF, Network, PortFilters, SecurityGroup, SecurityGroupRule, Subnet6, ipv6
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 from tests.integration.libvirt.conftest import MakeDriver, remove_network
@@ -100,6 +100,47 @@ def place(connection: Any, make_driver: MakeDriver, network: Network) -> Iterato
         made.guest.close()
         made.driver.unplug_vifs(made.instance.uuid)
         remove_network(connection, f"nova-lite-{mine.id}", mine.bridge)
+
+
+@pytest.fixture
+def pair(connection: Any, make_driver: MakeDriver, network: Network) -> Iterator[Place]:
+    """Return a host with a guest on a network of two addresses of each IP version."""
+    token = uuid.uuid4()
+    first = f"10.{180 + token.bytes[0] % 9}.{token.bytes[1]}.8"
+    mine = msgspec.structs.replace(
+        network,
+        id=str(token),
+        cidr=f"{first}/31",
+        gateway=first[:-1] + "9",
+        start=first,
+        end=first,
+        bridge=f"nlt{token.hex[:8]}",
+        enable_dhcp=False,
+        cidr6=f"fd9e:{token.hex[:4]}::/127",
+        subnet6=Subnet6(gateway=f"fd9e:{token.hex[:4]}::", enable_dhcp=False),
+    )
+    made = Place(make_driver("pairs"), mine)
+    made.vif = make_vif(network=mine, address=first, more=ipv6.further_addresses(mine, f"fd9e:{token.hex[:4]}::1"))
+    made.guest = NamespaceGuest(made.vif)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.guest.close()
+        made.driver.unplug_vifs(made.instance.uuid)
+        remove_network(connection, f"nova-lite-{mine.id}", mine.bridge)
+
+
+def test_guest_of_a_network_of_two_addresses_reaches_its_gateways(pair: Place) -> None:
+    for command, address, gateway in (
+        ("-4", f"{pair.vif.address}/31", str(pair.network.gateway)),
+        ("-6", f"{pair.vif.more[0].address}/127", str(ipv6.gateway(pair.network))),
+    ):
+        nodad = ("nodad",) if command == "-6" else ()
+        pair.guest.run("ip", command, "address", "add", address, "dev", "eth0", *nodad)
+        pair.guest.run("ip", command, "route", "add", "default", "via", gateway)
+        pair.guest.run("ping", command, "-c", "1", "-w", "20", gateway)
+    assert pair.bridge_addresses() == [pair.network.gateway]
 
 
 def octets(*texts: str) -> str:

@@ -151,8 +151,8 @@ def test_field_of_a_service_is_shown_or_refused(cloud: EveryApi, route: tuple[st
 
 
 def _things(cloud: EveryApi) -> dict[str, list[str]]:
-    """Return resources by kind. The port is not a server's, and the subnet has the id of its network."""
-    return cloud.things | {"port": cloud.things["own_port"], "subnet": cloud.things["network"]}
+    """Return resources by kind. The port is not a server's."""
+    return cloud.things | {"port": cloud.things["own_port"]}
 
 
 def _send(cloud: EveryApi, route: tuple[str, str, str], given: dict[str, Any], number: int) -> tuple[int, Any]:

@@ -54,7 +54,7 @@ def test_subnet_has_neutrons_defaults(api: Api, network: dict[str, Any]) -> None
         ({"ipv6_ra_mode": "always"}, "is none of slaac, dhcpv6"),
         ({**SLAAC, "enable_dhcp": False}, "cannot be set when enable_dhcp is set to False"),
         ({**SLAAC, "cidr": "fd40:1::/80"}, "requires the prefix to be /64"),
-        ({"cidr": "fd40:1::/48"}, "64 to 126 bits"),
+        ({"cidr": "fd40:1::/48"}, "64 to 127 bits"),
         ({"cidr": "fd41::/64"}, "is not within fd40::/16"),
         ({"cidr": "fe80::/64"}, "single links"),
         ({"cidr": "10.64.2.0/24"}, "does not match the ip_version"),

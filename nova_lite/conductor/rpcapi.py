@@ -42,6 +42,7 @@ from nova_lite.objects import (
     Flavor,
     FloatingIp,
     FloatingIpPool,
+    GuestDevices,
     HostedInstance,
     HostLoad,
     HostReport,
@@ -114,7 +115,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.36"
+VERSION = "1.37"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1553,6 +1554,15 @@ class ConductorRPC(Protocol):
 
         Raises `StaleReport` or `InstanceGone` when the build is no longer needed. `NoMoreFixedIps` and other 4xx abort
         it.
+        """
+
+    @rpc.report(rpc.COMPUTE, own="host", since="1.37", fallback=rpc.result(None))
+    def report_guest_devices(
+        self, context: RequestContext, instance_uuid: str, host: str, generation: int, devices: GuestDevices
+    ) -> None:
+        """Record the places of devices of a guest that starts next, so that its first metadata have them.
+
+        Raises `StaleReport` or `InstanceGone` when the build is no longer needed.
         """
 
     @rpc.report(rpc.COMPUTE, own="result.host", replay_safe=True)

@@ -119,6 +119,7 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     waits for the network. The guest is created paused, and continues when this returns. An error of it is the error of
     the spawn. None: the guest runs at once. ``fence``: the driver calls it right before it creates the domain. It
     raises `exceptions.Fenced` if this generation must not be built any more. ``disks``: those of an evacuated server.
+    ``placed`` is called with the places of a guest's devices before it starts, if its metadata name them.
     ``still_wanted`` is called while the driver waits. It raises like ``fence``.
     """
 
@@ -134,6 +135,7 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     plugged: Callable[[], None] | None = None
     disks: LeftDisks | None = None
     still_wanted: Callable[[], None] = lambda: None
+    placed: Callable[[GuestDevices], None] = lambda devices: None
 
 
 #: Returns the key of an encrypted volume. A driver needs it to open the volume, and stores it nowhere.

@@ -31,6 +31,7 @@ from nova_lite.objects import (
     BuildResult,
     DomainReport,
     ExpectedDomain,
+    GuestDevices,
     HostReport,
     Inventory,
     LeaseRequest,
@@ -201,6 +202,11 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
         {"report": StorageReport(host=VICTIM, epoch=0, identity="", view=StorageView(marks=["0" * 32]))},
     ),
     ("start_build", "1.0", {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1}),
+    (
+        "report_guest_devices",
+        "1.37",
+        {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1, "devices": GuestDevices(devices=[])},
+    ),
     (
         "finish_build",
         "1.0",

@@ -27,6 +27,7 @@ from nova_lite.objects import (
     DomainVerdict,
     ExpectedDomain,
     Flavor,
+    GuestDevices,
     HostReport,
     Image,
     Instance,
@@ -145,6 +146,11 @@ class FakeConductor:
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         self._called("start_build", (instance_uuid, host, generation))
         return BuildNetworks(vifs=self.vifs)
+
+    def report_guest_devices(
+        self, context: RequestContext, instance_uuid: str, host: str, generation: int, devices: GuestDevices
+    ) -> None:
+        self._called("report_guest_devices", (instance_uuid, host, generation, devices))
 
     def site_right_get(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
         self._called("site_right_get", instance_uuid)

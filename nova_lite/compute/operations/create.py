@@ -20,7 +20,7 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
-from nova_lite.objects import VIF, BuildOutcome, BuildRequest, BuildResult, Instance
+from nova_lite.objects import VIF, BuildOutcome, BuildRequest, BuildResult, GuestDevices, Instance, block_device
 from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -223,6 +223,7 @@ class Builder:
                 plugged=interfaces.plugging_wait(host, instance.uuid, vifs, generation),
                 disks=request.disks,
                 still_wanted=lambda: host.fencing.check(instance.uuid, generation),
+                placed=lambda devices: self._report_devices(context, request, devices),
             )
         )
         host.fencing.mark_built(instance.uuid, generation, resources)
@@ -239,6 +240,16 @@ class Builder:
         return reply.vifs
 
     # --- report
+
+    def _report_devices(self, context: RequestContext, request: BuildRequest, devices: GuestDevices) -> None:
+        """Report the places of devices before the guest starts: it may query the metadata service at once."""
+        host, instance, generation = self._host, request.instance, request.generation
+        named = block_device.without_untagged(devices, instance.flavor, instance.block_devices)
+        host.retrier.call(
+            f"Instance {instance.uuid}: report_guest_devices",
+            lambda: host.conductor.report_guest_devices(context, instance.uuid, host.name, generation, named),
+            lambda: host.fencing.check(instance.uuid, generation),
+        )
 
     def _result(
         self,

@@ -26,7 +26,7 @@ from nova_lite.db import actions, block_devices, claims, hosts, instances, netwo
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.network.driver import NetworkCall, NetworkMethod
-from nova_lite.objects import VIF, BuildNetworks, BuildOutcome, BuildResult
+from nova_lite.objects import VIF, BuildNetworks, BuildOutcome, BuildResult, GuestDevices
 from nova_lite.operations import states
 
 LOG = logging.getLogger(__name__)
@@ -145,6 +145,17 @@ class BuildReports:
         begun(ctx)
         actions.extend(uow, self.conf, ctx.action)
         return vifs, ctx.instance.site_role is not None
+
+    def report_guest_devices(
+        self, context: RequestContext, instance_uuid: str, host: str, generation: int, devices: GuestDevices
+    ) -> None:
+        """Record the places of devices before the guest starts. Raises `InstanceGone` or `StaleReport`."""
+
+        def record(uow: UnitOfWork) -> None:
+            ctx = _building(uow, instance_uuid, host, generation)
+            ctx.instance.guest_devices = msgspec.to_builtins(devices)
+
+        self.db.write(record)
 
     # --- result
 

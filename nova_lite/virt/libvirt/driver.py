@@ -369,12 +369,19 @@ class LibvirtDriver(ComputeDriver):
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
     def _name_devices(self, spec: SpawnSpec) -> None:
-        """Make the config drive again with the addresses of devices that have a tag: the domain has them now."""
+        """Report the addresses of devices that metadata name, and make the config drive again with them.
+
+        The domain has them now, and the guest has not read its metadata yet.
+        """
         path = os.path.join(self._records.directory(spec.instance.uuid), CONFIG_DRIVE)
-        has_tag = any(vif.tag for vif in spec.vifs) or any(device.tag for device in spec.instance.block_devices)
-        if has_tag and spec.disks is None and os.path.exists(path):
-            instance = msgspec.structs.replace(spec.instance, guest_devices=self.guest_devices(spec.instance.uuid))
+        is_named = any(vif.tag or vif.vif_details.get("vlan") for vif in spec.vifs)
+        if not is_named and not any(device.tag for device in spec.instance.block_devices):
+            return
+        devices = self.guest_devices(spec.instance.uuid)
+        if spec.disks is None and os.path.exists(path):
+            instance = msgspec.structs.replace(spec.instance, guest_devices=devices)
             self._disks.config_drives.make(path, msgspec.structs.replace(spec, instance=instance))
+        spec.placed(devices)
 
     def guest_devices(self, instance_uuid: str) -> GuestDevices:
         domain, _ = self._domains.get(instance_uuid)

@@ -18,7 +18,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import checks
 from nova_lite.db.models import Instance
-from nova_lite.objects import Image, VolumeVerb, VolumeWork
+from nova_lite.objects import GuestDevices, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import BlockDevice, DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
@@ -141,7 +141,7 @@ def test_guest_without_free_ports_takes_a_device_while_it_is_off(
     driver.unplug_vifs(uuid_)
 
 
-def test_config_drive_has_the_addresses_of_devices_with_tags(
+def test_first_metadata_have_the_addresses_of_devices_with_tags(
     make_driver: MakeDriver, images: Images, new_vif: NewVif, directory: Path
 ) -> None:
     driver, volumes = make_driver("one"), local_volumes(directory)
@@ -151,9 +151,16 @@ def test_config_drive_has_the_addresses_of_devices_with_tags(
     data = device(volume_id, "/dev/vdc", tag="data")
     vif = msgspec.structs.replace(new_vif(), tag="outside")
     spec = guest_spec(images, [vif], block_devices=[root, data], config_drive=True)
-    spec = msgspec.structs.replace(spec, volumes={volume_id: volumes.require(volume_id)})
+    reported: list[tuple[PowerState, GuestDevices]] = []
+    spec = msgspec.structs.replace(
+        spec,
+        volumes={volume_id: volumes.require(volume_id)},
+        placed=lambda devices: reported.append((driver.get_info(uuid_).power_state, devices)),
+    )
     uuid_ = spec.instance.uuid
     boot(driver, spec)
+    assert [state for state, _ in reported] == [PowerState.SHUTDOWN], "before the start"
+    assert reported[0][1].devices == driver.guest_devices(uuid_).devices
     (path,) = Path(driver.conf.state_path).rglob(f"{uuid_}/{CONFIG_DRIVE}")
     drive, data_file = pycdlib.PyCdlib(), io.BytesIO()
     drive.open(str(path))

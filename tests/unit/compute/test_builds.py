@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.compute import manager
 from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.compute.operations.create import is_request_error
-from nova_lite.objects import Image, SettledRecords
+from nova_lite.objects import GuestDevice, GuestDevices, Image, SettledRecords
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from tests.support.compute_host import (
@@ -43,6 +43,38 @@ def test_build_is_started_spawned_and_reported(host: Host) -> None:
     assert host.manager.host.claims.used().memory_mb == 512
     line = f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5"
     assert line in host.manager.get_console_output(host.context, UUID, None)
+
+
+def test_places_of_devices_are_reported_before_the_guest_starts(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conductor is away for a while: the guest does not start before it has the report."""
+    place, untagged = (
+        GuestDevice("fa:16:3e:00:00:01", "pci", "0000:01:00.0"),
+        GuestDevice("root", "pci", "0000:02:00.0"),
+    )
+    original = host.driver.spawn
+    host.conductor.errors["report_guest_devices"] = [exceptions.ServiceUnavailable(reason="away")]
+
+    def spawn(spec: SpawnSpec) -> None:
+        spec.placed(GuestDevices(devices=[place, untagged], free_ports=3))
+        assert not host.conductor.errors["report_guest_devices"]
+        original(spec)
+
+    monkeypatch.setattr(host.driver, "spawn", spawn)
+    host.build()
+    host.settle()
+    expected = (UUID, HOST, 1, GuestDevices(devices=[place], free_ports=3))
+    assert host.conductor.of("report_guest_devices") == [expected]
+    assert host.domains() == {UUID: 1}
+
+
+def test_build_whose_devices_are_unwanted_starts_no_guest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = host.driver.spawn
+    host.conductor.errors["report_guest_devices"] = [exceptions.InstanceGone(instance_id=UUID)]
+    monkeypatch.setattr(host.driver, "spawn", lambda spec: (spec.placed(GuestDevices(devices=[])), original(spec)))
+    host.build()
+    host.settle()
+    assert host.domains() == {}
+    assert host.conductor.of("finish_build") == []
 
 
 def test_build_with_interfaces_in_its_command_queries_none(host: Host) -> None:

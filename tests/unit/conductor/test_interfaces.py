@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from nova_lite.base import exceptions
 from nova_lite.db import models, networks
 from nova_lite.network.fake import FakeNetworks
+from nova_lite.objects import GuestDevice, GuestDevices
 from tests.support import make
 from tests.support.conductor_world import World
 from tests.support.world_interfaces import ATTACH, DETACH, attach, detach, report
@@ -65,6 +66,22 @@ def test_vm_states_that_allow_interface_changes(world: World, vm_state: str) -> 
     with pytest.raises(exceptions.InstanceInvalidState, match="attach_interface"):
         attach(world, uuid)
     assert world.count(models.Port) == 1
+
+
+def test_places_of_devices_are_known_before_the_guest_starts(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    generation = request.generation
+    devices = GuestDevices(devices=[GuestDevice("fa:16:3e:00:00:01", "pci", "0000:01:00.0")], free_ports=12)
+    with pytest.raises(exceptions.StaleReport):
+        world.reports.report_guest_devices(world.context(), uuid, host, generation + 1, devices)
+    with pytest.raises(exceptions.StaleReport):
+        world.reports.report_guest_devices(world.context(), uuid, "another", generation, devices)
+    assert world.instance(uuid).guest_devices is None
+    for _ in range(2):
+        world.reports.report_guest_devices(world.context(), uuid, host, generation, devices)
+    assert (world.instance(uuid).guest_devices, world.instance(uuid).vm_state) == (devices, "building")
 
 
 def report_ports(world: World, uuid: str, free: int | None) -> None:

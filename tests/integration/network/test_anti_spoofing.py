@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VIF, PortFilters, SecurityGroup, ipv6
+from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net import anti_spoofing, names, security_groups
 from nova_lite.virt.libvirt.net.names import tap_name
@@ -470,6 +470,96 @@ def test_address_pairs_are_further_addresses(link: Link) -> None:
         "10.244.3.4": True,
         OTHER: False,
     }
+
+
+#: UDP ports of the rules below: open for members of a group, and for everybody.
+FOR_FRIENDS, FOR_ALL = 5, 9
+
+
+def datagram(address: str) -> bytes:
+    """Return a frame of guest a to guest b with this source, for the port that is open for friends."""
+    return ether(A_MAC, B_MAC, 0x0800, ipv4(address, B, udp(FOR_FRIENDS, FOR_FRIENDS)))
+
+
+@pytest.fixture
+def grouped(link: Link, monkeypatch: pytest.MonkeyPatch) -> Link:
+    """Provide guests whose bridge shows its packets to the groups. Control frames are for a port open for all."""
+    monkeypatch.setattr(
+        *(link, "control"),
+        lambda sender, mark: ether(A_MAC, B_MAC, 0x0800, ipv4(A, B, udp(FOR_ALL, FOR_ALL, mark))),
+    )
+    switches = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")
+    link.room.in_space(link.room.host, "ip", "link", "set", "dev", BRIDGE, "type", "bridge", *switches)
+    return link
+
+
+def filters_of(*members: str) -> PortFilters:
+    """Return filters of guest b: one port is open for ``members`` of its group, another one for everybody."""
+    outward = default_group("p").rules[:2]
+    friends = SecurityGroup(
+        id="friends",
+        name="friends",
+        rules=[
+            *outward,
+            *(
+                SecurityGroupRule(
+                    id="r",
+                    security_group_id="friends",
+                    protocol="udp",
+                    port_range_min=port,
+                    port_range_max=port,
+                    remote_group_id=remote,
+                )
+                for port, remote in ((FOR_FRIENDS, "friends"), (FOR_ALL, None))
+            ),
+        ],
+        members=list(members),
+    )
+    shut = SecurityGroup(id="shut", name="shut", rules=outward)
+    return PortFilters(groups={"friends": friends, "shut": shut}, instances={"a": ["shut"], "b": ["friends"]})
+
+
+def load_groups(link: Link, filters: PortFilters) -> None:
+    ports = {name: [link.guards[name][0]] for name in ("a", "b")}
+    link.room.in_space(link.room.host, "nft", "-f", "-", text=security_groups.ruleset("s", ports, filters))
+
+
+def test_rule_about_a_group_is_not_bypassed_with_the_address_of_a_member(grouped: Link) -> None:
+    load_groups(grouped, filters_of(B, OTHER))
+    assert not grouped.arrives(datagram(A)), "a is no member"
+    assert not grouped.arrives(datagram(OTHER)), "the address of a member is not that of a"
+    grouped.room.in_space(grouped.room.host, "nft", "delete", "table", "bridge", "t")
+    assert grouped.arrives(datagram(OTHER)), "control: the groups alone do not stop it"
+
+
+def test_rule_about_a_group_does_not_include_address_pairs_of_its_members(grouped: Link) -> None:
+    pairs = [{"ip_address": VIRTUAL, "mac_address": A_MAC}]
+    grouped.guards["a"] = [msgspec.structs.replace(grouped.vifs["a"], address_pairs=pairs)]
+    grouped.apply()
+    load_groups(grouped, filters_of(A, B))
+    assert grouped.arrives(datagram(A)), "the guest is a member"
+    assert not grouped.arrives(datagram(VIRTUAL)), "its pair is none"
+    load_groups(grouped, filters_of(A, B, VIRTUAL))
+    assert grouped.arrives(datagram(VIRTUAL)), "control: only the list of members stops it"
+
+
+def test_rule_about_a_group_follows_a_member_that_gets_another_address_or_group(grouped: Link) -> None:
+    before = filters_of(B, OTHER)
+    load_groups(grouped, before)
+    for now, arrives in ((filters_of(A, B), True), (filters_of(B), False), (filters_of(A, B), True)):
+        changes = security_groups.member_changes("s", before, now)
+        assert changes
+        grouped.room.in_space(grouped.room.host, "nft", "-f", "-", text=changes)
+        assert grouped.arrives(datagram(A)) is arrives
+        before = now
+    moved = msgspec.structs.replace(grouped.vifs["a"], address=OTHER)
+    grouped.guards["a"] = [moved]
+    grouped.apply()
+    now = filters_of(B, OTHER)
+    load_groups(grouped, now)
+    grouped.control = lambda sender, mark: ether(A_MAC, B_MAC, 0x0800, ipv4(OTHER, B, udp(FOR_ALL, FOR_ALL, mark)))  # type: ignore[method-assign]
+    assert not grouped.arrives(datagram(A)), "the former address is no member, and not that of a"
+    assert grouped.arrives(datagram(OTHER))
 
 
 def test_pair_of_all_addresses_is_not_the_host_and_not_another_guest_to_the_metadata_service(link: Link) -> None:

@@ -97,8 +97,9 @@ class Sessions:
         """Return the response to a request to ``/session``.
 
         POST logs in, with the body of ``POST /v3/auth/tokens``. Its method ``token`` stands for the session's own
-        token, so that a user can change the project. GET describes the token; without a session it is a 204. DELETE
-        logs out. Responses are those of the identity API, without the token.
+        token, so that a user can change the project. The token that another one replaces is revoked. GET describes the
+        token; without a session it is a 204. DELETE logs out. Responses are those of the identity API, without the
+        token.
         """
         if req.method == "POST":
             return self._begin(req)
@@ -115,12 +116,17 @@ class Sessions:
     def _begin(self, req: webob.Request) -> webob.Response:
         if req.content_length is None or req.content_length > MAX_BODY:
             raise exceptions.InvalidInput(reason=f"a request to log in has a length, of {MAX_BODY} bytes at most.")
-        body, is_token = _with_token(req.body, token_of(req))
+        replaced = token_of(req)
+        body, is_token = _with_token(req.body, replaced)
         if is_token:
             self.check(req, any_project=True)
         response = self._call(req, "POST", "", body)
         token = response.headers.pop(_SUBJECT, "")
         if response.status_code == 201 and token:
+            if self._tokens.open(replaced) is not None:
+                revoked = self._call(req, "DELETE", replaced)
+                if revoked.status_code >= 500:
+                    return revoked
             set_cookie(req, response, token)
         return response
 

@@ -151,6 +151,22 @@ def test_log_out_revokes_the_token_and_removes_the_cookie(page: PageClient) -> N
     assert page("DELETE", "/session").status_code == 204
 
 
+@pytest.mark.parametrize("by_password", [False, True])
+def test_session_that_another_one_replaces_ends(page: PageClient, world: World, by_password: bool) -> None:
+    """Its token would outlive the log-out."""
+    page.log_in()
+    before = page.cookie
+    if by_password:
+        page.log_in()
+    else:
+        assert page("POST", "/session", in_ops(page, world)).status_code == 201
+    now = page.cookie
+    page.cookie = before
+    assert page("GET", "/session").status_code == 401
+    page.cookie = now
+    assert page("GET", "/session").status_code == 200
+
+
 def test_log_in_without_a_length_or_too_long_is_refused(page: PageClient) -> None:
     assert page("POST", "/session", b" " * (sessions.MAX_BODY + 1)).status_code == 400
     assert page("PATCH", "/session").status_code == 405

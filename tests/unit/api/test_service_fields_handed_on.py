@@ -121,7 +121,7 @@ class Judge:
 
     def __init__(self, cloud: EveryApi) -> None:
         self._cloud = cloud
-        things = cloud.things | {"port": cloud.things["own_port"], "subnet": cloud.things["network"]}
+        things = cloud.things | {"port": cloud.things["own_port"]}
         self._requests = extremes.Extremes(things)
         self._known = sorted({item for items in things.values() for item in items})
 

@@ -29,6 +29,10 @@ def generation(running: Cloud, host: str, server_id: str) -> int:
     return int(json.loads(domain.read_text())["generation"])
 
 
+def has_disk(running: Cloud, host: str, server_id: str) -> bool:
+    return (running.path / host / "instances" / f"fake-{host}" / "disks" / server_id / "disk").exists()
+
+
 def state(running: Cloud, host: str) -> str:
     (service,) = running.request("GET", f"/os-services?host={host}").json()["services"]
     return str(service["state"])
@@ -71,11 +75,25 @@ def test_a_lost_host_and_its_return(tidy: Cloud) -> None:
     wait_for("it does not serve with what it cannot destroy", lambda: says("could not be destroyed"))
     assert not says("is ready on host")
     assert state(tidy, lost) == "down"
+    assert (has_disk(tidy, lost, server_id), has_disk(tidy, other, server_id)) == (True, True)
     tidy.control_host(lost)
     wait_for("it serves", lambda: says("is ready on host"))
     tidy.fenced.clear()
     assert tidy.domains() == {server_id: other}
+    assert (has_disk(tidy, lost, server_id), has_disk(tidy, other, server_id)) == (False, True)
     tidy.wait_until_ready()
+
+
+def test_returned_host_keeps_the_disks_of_a_server_that_is_nowhere_else(tidy: Cloud) -> None:
+    """The server is evacuated nowhere. Its disks, the only ones, are still there, and its guest is not a second one."""
+    server_id, lost, other = placed(tidy)
+    lose(tidy, lost)
+    assert tidy.force_down(lost, False).status_code == 200
+    tidy.start(lost)
+    tidy.fenced.clear()
+    tidy.wait_until_ready()
+    assert (has_disk(tidy, lost, server_id), has_disk(tidy, other, server_id)) == (True, False)
+    assert tidy.domains() == {server_id: lost}
 
 
 def test_a_daemon_that_lives_while_its_host_is_forced_down_enters_anew(tidy: Cloud) -> None:

@@ -5,10 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
@@ -43,33 +39,13 @@ class HostConductorClient(ConductorRPC):
         accepted = self._client.finish_builds(context, self._host, results)
         return [None if ok else _stale(result) for ok, result in zip(accepted, results, strict=True)]
 
-    def finish_action(
-        self,
-        context: RequestContext,
-        host: str,
-        action_id: int,
-        power_state: int | None,
-        error: str | None,
-        details: str,
-        sequence: int = 0,
-        answer: dict[str, Any] | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        report = ActionReport(
-            action_id=action_id,
-            power_state=power_state,
-            error=error,
-            details=details,
-            sequence=sequence,
-            answer=answer,
-            request_id=request_id,
-        )
+    def finish_action(self, context: RequestContext, report: ActionReport) -> None:
         self._actions.submit((context, report))
 
     def _finish_actions(self, reports: list[tuple[RequestContext, ActionReport]]) -> list[None]:
         context, report = reports[0]
         if len(reports) == 1:
-            self._client.finish_action(context, self._host, **msgspec.structs.asdict(report))
+            self._client.finish_action(context, report)
         else:
             self._client.finish_actions(context, self._host, [report for _, report in reports])
         return [None] * len(reports)

@@ -16,7 +16,7 @@ from nova_lite.compute.fencing import ActionResult
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import HANDLERS, PLACES_DEVICES, Handler
 from nova_lite.compute.reports import Stopping, exception_message
-from nova_lite.objects import ActionCommand
+from nova_lite.objects import ActionCommand, ActionReport
 from nova_lite.objects.guest_device import DEVICES
 from nova_lite.operations import HostStep
 from nova_lite.operations.states import GUEST_OFF
@@ -100,10 +100,7 @@ class CommandExecutor:
             if refusal is not None:
                 raise refusal
             data = handler_of(step)(self._host, command)
-            if (
-                step.wire_method in PLACES_DEVICES
-                and (devices := self._host.guest_devices(command.instance)) is not None
-            ):
+            if step.method in PLACES_DEVICES and (devices := self._host.guest_devices(command.instance)) is not None:
                 data = {**(data or {}), DEVICES: msgspec.to_builtins(devices)}
             return ActionResult(power_state=self._host.power_state(uuid), answer=data)
         except Stopping:
@@ -148,17 +145,17 @@ class CommandExecutor:
             )
 
     def _finish(self, context: RequestContext, command: ActionCommand, result: ActionResult) -> None:
-        self._host.conductor.finish_action(
-            context,
-            self._host.name,
-            command.action_id,
-            result.power_state,
-            result.error,
-            result.details,
+        report = ActionReport(
+            host=self._host.name,
+            action_id=command.action_id,
+            power_state=result.power_state,
+            error=result.error,
+            details=result.details,
             sequence=command.sequence,
             answer=result.answer,
             request_id=command.request_id,
         )
+        self._host.conductor.finish_action(context, report)
 
 
 def handler_of(step: HostStep) -> Handler:

@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Protocol
+from typing import Protocol
 
 from nova_lite import operations, rpc
-from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort, Diagnostics, Image, VolumeWork
 
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.23"
-#: The version whose hosts ask whether a replicated server may start. Older ones get no such command.
-ASKS_FOR_RIGHT = "1.23"
-
-
-def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
-    """Send the builds one by one. Raises `MessagingUnavailable` if no queue takes the first.
-
-    If no queue takes a later build, the reconciler sends that build again.
-    """
-    for number, request in enumerate(requests):
-        try:
-            compute.build_and_run_instance(context, host, request)
-        except exceptions.MessagingUnavailable as error:
-            if number == 0:
-                raise
-            LOG.warning("%d builds could not be sent to %s: %s", len(requests) - number, host, error.message)
-            return
-
-
-def _terminate_one_by_one(
-    compute: ComputeRPC, context: RequestContext, host: str, commands: list[ActionCommand]
-) -> None:
-    """Send the commands one by one. If no queue takes one, the reconciler sends the others again."""
-    for command in commands:
-        send_command(compute, context, command)
-
-
-def _validated_port(
-    compute: ComputeRPC, context: RequestContext, host: str, instance_uuid: str, port: int, console_type: str
-) -> ConsolePort:
-    """Ask a host whose consoles have no TLS."""
-    is_current = compute.validate_console_port(context, host, instance_uuid, port, console_type)
-    return ConsolePort(is_current=is_current)
+CALLS = "2.0"
 
 
 @rpc.service("compute", version=operations.compute_version(CALLS))
@@ -56,7 +22,7 @@ class ComputeRPC(Protocol):
     @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST)
     def build_and_run_instance(self, context: RequestContext, host: rpc.Receiver, request: BuildRequest) -> None: ...
 
-    @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST, since="1.16", fallback=_build_one_by_one)
+    @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST)
     def build_and_run_instances(
         self, context: RequestContext, host: rpc.Receiver, requests: list[BuildRequest]
     ) -> None:
@@ -68,42 +34,39 @@ class ComputeRPC(Protocol):
         context: RequestContext,
         host: rpc.Receiver,
         method: rpc.MethodName,
-        command: Annotated[ActionCommand, rpc.WireName("ticket")],
-        version: rpc.Version = "1.0",
+        command: ActionCommand,
+        version: rpc.Version = CALLS,
     ) -> None:
         """Execute a step of an operation.
 
-        ``method``: the step's `nova_lite.operations.HostStep.wire_method`. ``version``: the version of this service
+        ``method``: that of the step. ``version``: the version of this service
         that introduced the method.
         """
 
-    @rpc.change(rpc.API, kind=rpc.CAST, since="1.22", fallback=_terminate_one_by_one)
+    @rpc.change(rpc.API, kind=rpc.CAST)
     def terminate_instances(self, context: RequestContext, host: rpc.Receiver, commands: list[ActionCommand]) -> None:
         """Delete several instances, as the command ``terminate_instance`` does."""
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def cache_images(self, context: RequestContext, host: rpc.Receiver, images: list[Image]) -> None: ...
 
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.9")
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Change a volume's file, and report the result with `finish_volume_work`."""
 
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.18")
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def upload_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Upload the data of an unused volume as an image, and report the result with `finish_volume_work`."""
 
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.19")
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def backup_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Copy, delete, look for or restore a backup, and report the result with `finish_volume_work`."""
 
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.21")
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def encrypted_volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
-        """Do any work on an encrypted volume or its backup, and report the result with `finish_volume_work`.
+        """Do any work on an encrypted volume or its backup, and report the result with `finish_volume_work`."""
 
-        Hosts of older versions would write plain files.
-        """
-
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.8")
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:
         """Notify the host that its port filters may have changed. A wake-up: the host also asks from time to time."""
 
@@ -128,7 +91,7 @@ class ComputeRPC(Protocol):
     ) -> str:
         """Return the last ``length`` lines of the guest's console. None: all lines that are stored."""
 
-    @rpc.read(rpc.API, since="1.7")
+    @rpc.read(rpc.API)
     def get_vnc_console(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
     ) -> Console:
@@ -137,19 +100,19 @@ class ComputeRPC(Protocol):
         Raises `ConsoleTypeInvalid` or `ConsoleTypeUnavailable`, and `InstanceInvalidState` unless the guest runs.
         """
 
-    @rpc.read(rpc.API, since="1.7")
+    @rpc.read(rpc.API)
     def get_serial_console(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
     ) -> Console:
         """Return the address of the guest's first serial port. Raises as `get_vnc_console` does."""
 
-    @rpc.read(rpc.CONSOLE, since="1.7")
+    @rpc.read(rpc.CONSOLE)
     def validate_console_port(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
     ) -> bool:
         """Check whether the console of this type is still at this port. `find_console_port` also knows of TLS."""
 
-    @rpc.read(rpc.CONSOLE, since="1.17", fallback=_validated_port)
+    @rpc.read(rpc.CONSOLE)
     def find_console_port(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
     ) -> ConsolePort:
@@ -165,8 +128,5 @@ def send_command(compute: ComputeRPC, context: RequestContext, command: ActionCo
     if command.host is not None and command.build is not None:
         compute.build_and_run_instance(context, command.host, command.build)
     elif command.host is not None:
-        method = command.method or operations.command_method(command.action, command.payload)
-        step = operations.command_methods()[method]
-        asks = operations.asks_for_right(command.action, command.payload, command.instance.site_role)
-        version = ASKS_FOR_RIGHT if asks else step.since
-        compute.run_command(context, command.host, step.wire_method, command, version=version)
+        step = operations.command_methods()[command.method]
+        compute.run_command(context, command.host, step.method, command, version=step.since)

@@ -6,16 +6,13 @@ The methods are grouped by their callers. Each method runs in one transaction. A
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import datetime
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from nova_lite import operations, rpc
-from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import (
     ActionCommand,
@@ -115,107 +112,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.37"
-
-#: Sequence number of a command (`nova_lite.objects.ActionCommand`).
-Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
-
-#: A page of a list, by id. None, and older conductors: all, in the list's own order.
-Page: TypeAlias = Annotated[ListQuery | None, rpc.Since("1.21", optional=True)]
-
-# --- fallbacks for older conductors
-
-
-def _create_alone(
-    conductor: ConductorRPC, context: RequestContext, creates: list[BatchedCreate]
-) -> list[CreateResult | None]:
-    """Accept none of them, so that every caller sends its own `ConductorRPC.create_instances`."""
-    return [None] * len(creates)
-
-
-def _delete_alone(
-    conductor: ConductorRPC, context: RequestContext, deletes: list[BatchedDelete]
-) -> list[ActionCommand | None]:
-    """Accept none of them, so that every caller sends its own `ConductorRPC.accept_action`."""
-    return [None] * len(deletes)
-
-
-def _get_instances(conductor: ConductorRPC, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
-    return _read_one_by_one(conductor.instance_get, context, queries)
-
-
-def _read_one_by_one(
-    read: Callable[[RequestContext, str], T], context: RequestContext, queries: list[InstanceQuery]
-) -> list[T]:
-    """Read the instances one by one, each in the project of its query."""
-    instances = {}
-    for query in queries:
-        of_query = copy.copy(context)
-        of_query.project_id, of_query.is_admin = query.project_id, query.is_admin
-        with contextlib.suppress(exceptions.InstanceNotFound):
-            instances[query.uuid] = read(of_query, query.uuid)
-    return list(instances.values())
-
-
-def _hosted_instance_list(conductor: ConductorRPC, context: RequestContext, hosts: list[str]) -> list[HostedInstance]:
-    """Read the instances host by host, whole."""
-    return [
-        HostedInstance(uuid=item.uuid, host=host, node=item.node or "")
-        for host in hosts
-        for item in conductor.instance_list(
-            context, InstanceFilters(host=host, with_user_data=False), None, None, ["created_at"], ["asc"]
-        )
-    ]
-
-
-def _finish_build(conductor: ConductorRPC, context: RequestContext, result: BuildResult) -> bool:
-    try:
-        conductor.finish_build(context, result)
-    except (exceptions.StaleReport, exceptions.InstanceGone):
-        return False
-    return True
-
-
-def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, report: ActionReport) -> None:
-    conductor.finish_action(
-        context,
-        host,
-        report.action_id,
-        report.power_state,
-        report.error,
-        report.details,
-        sequence=report.sequence,
-        answer=report.answer,
-        request_id=report.request_id,
-    )
-
-
-def _image_page(conductor: ConductorRPC, context: RequestContext, query: ImageQuery) -> list[Image]:
-    """Return a page of all images. The caller applies the filters, too."""
-    found = conductor.image_list(context, None, None, None, None)
-    for key, direction in reversed(list(zip(query.sort_keys, query.sort_dirs, strict=True))):
-        found.sort(key=lambda image, key=key: _sort_value(getattr(image, key)), reverse=direction == "desc")  # type: ignore[misc]
-    ids = [image.id for image in found]
-    if query.marker is not None and query.marker not in ids:
-        raise exceptions.MarkerNotFound(marker=query.marker)
-    start = 0 if query.marker is None else ids.index(query.marker) + 1
-    return found[start : None if query.limit is None else start + query.limit]
-
-
-def _sort_value(value: Any) -> tuple[Any, ...]:
-    return (False,) if value is None else (True, value)
-
-
-def _security_group_rule_list(
-    conductor: ConductorRPC, context: RequestContext, query: ListQuery
-) -> list[SecurityGroupRule]:
-    """Return all rules. The caller filters them, and takes its page."""
-    groups = conductor.security_group_list(context, bool(context.is_admin), None, 0)
-    return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
-
-
-def _get_texts(conductor: ConductorTexts, context: RequestContext, queries: list[InstanceQuery]) -> list[msgspec.Raw]:
-    return _read_one_by_one(conductor.instance_get, context, queries)
+VERSION = "2.0"
 
 
 @rpc.service("conductor", version=VERSION)
@@ -225,10 +122,8 @@ class ConductorTexts(Protocol):
     @rpc.read(rpc.API)
     def instance_get(self, context: RequestContext, instance_uuid: str) -> msgspec.Raw: ...
 
-    @rpc.read(rpc.API, since="1.7", fallback=_get_texts)
-    def instances_get(
-        self, context: RequestContext, queries: Annotated[list[InstanceQuery], rpc.WireName("questions")]
-    ) -> list[msgspec.Raw]: ...
+    @rpc.read(rpc.API)
+    def instances_get(self, context: RequestContext, queries: list[InstanceQuery]) -> list[msgspec.Raw]: ...
 
     @rpc.list_(rpc.API)
     def instance_list(
@@ -252,7 +147,7 @@ class ConductorTexts(Protocol):
         marker: str | None,
         sort_key: str,
         sort_dir: str,
-        name: Annotated[str | None, rpc.Since("1.1")] = None,
+        name: str | None = None,
     ) -> list[msgspec.Raw]: ...
 
     @rpc.read(rpc.API)
@@ -269,7 +164,7 @@ class ConductorRPC(Protocol):
         actions.
         """
 
-    @rpc.change(rpc.API, since="1.18", fallback=_create_alone, wire_name="create_instances_together")
+    @rpc.change(rpc.API)
     def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
@@ -291,7 +186,7 @@ class ConductorRPC(Protocol):
         The caller then sends the returned command to its host.
         """
 
-    @rpc.delete(rpc.API, since="1.31", fallback=_delete_alone)
+    @rpc.delete(rpc.API)
     def delete_instances_batch(
         self, context: RequestContext, deletes: list[BatchedDelete]
     ) -> list[ActionCommand | None]:
@@ -304,10 +199,8 @@ class ConductorRPC(Protocol):
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
         """Return an instance of the context's project, for an admin of any project. Else raise `InstanceNotFound`."""
 
-    @rpc.read(rpc.API, since="1.7", fallback=_get_instances)
-    def instances_get(
-        self, context: RequestContext, queries: Annotated[list[InstanceQuery], rpc.WireName("questions")]
-    ) -> list[Instance]:
+    @rpc.read(rpc.API)
+    def instances_get(self, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
         """Return the existing instances that their queries may see, each once. Serves several requests at once."""
 
     @rpc.list_(rpc.API)
@@ -321,7 +214,7 @@ class ConductorRPC(Protocol):
         sort_dirs: list[str],
     ) -> list[Instance]: ...
 
-    @rpc.list_(rpc.API, since="1.26", fallback=_hosted_instance_list)
+    @rpc.list_(rpc.API)
     def hosted_instance_list(self, context: RequestContext, hosts: list[str]) -> list[HostedInstance]:
         """Return the existing instances of these hosts, oldest first."""
 
@@ -355,7 +248,7 @@ class ConductorRPC(Protocol):
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
         """Delete the password that the guest posted."""
 
-    @rpc.read(rpc.API, since="1.3", from_guests=True)
+    @rpc.read(rpc.API, from_guests=True)
     def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
         """Return the instances with an interface of this address, of all projects: one for each network that has the
         address.
@@ -363,13 +256,13 @@ class ConductorRPC(Protocol):
         For the metadata service.
         """
 
-    @rpc.change(rpc.API, since="1.3", priority=Priority.READ, from_guests=True)
+    @rpc.change(rpc.API, priority=Priority.READ, from_guests=True)
     def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
         """Store the password that the guest posted. Raises `PasswordAlreadySet` if there is one."""
 
     # --- servers, for the metadata service of a compute host
 
-    @rpc.read(rpc.METADATA, own="host", since="1.20", from_guests=True)
+    @rpc.read(rpc.METADATA, own="host", from_guests=True)
     def metadata_instances(
         self, context: RequestContext, host: str, address: str | None, instance_uuid: str | None
     ) -> list[Instance]:
@@ -378,13 +271,13 @@ class ConductorRPC(Protocol):
         An instance is at its host, and at each host where it has a claim, such as the destination of a move.
         """
 
-    @rpc.change(rpc.METADATA, own="host", since="1.20", priority=Priority.READ, from_guests=True)
+    @rpc.change(rpc.METADATA, own="host", priority=Priority.READ, from_guests=True)
     def metadata_password_set(self, context: RequestContext, host: str, instance_uuid: str, password: str) -> None:
         """Store the password that a guest of ``host`` posted, as `instance_password_set` does."""
 
     # --- consoles, for the API and the console proxies
 
-    @rpc.change(rpc.API, since="1.4")
+    @rpc.change(rpc.API)
     def console_token_create(
         self, context: RequestContext, instance_uuid: str, compute_host: str, token_hash: str, console: Console
     ) -> None:
@@ -393,17 +286,17 @@ class ConductorRPC(Protocol):
         Raises `InstanceNotReady` if the instance no longer exists.
         """
 
-    @rpc.read(rpc.API, since="1.4")
+    @rpc.read(rpc.API)
     def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
         """Return the target of a token, of any project. Raises `ConsoleTokenNotFound` for a token that is void."""
 
-    @rpc.report(rpc.CONSOLE, since="1.4", replay_safe=True, wire_name="console_token_take")
+    @rpc.report(rpc.CONSOLE, replay_safe=True)
     def console_token_redeem(
         self,
         context: RequestContext,
         token_hash: str,
         console_types: list[str],
-        page_scheme: Annotated[str | None, rpc.Since("1.19", optional=True)] = None,
+        page_scheme: str | None = None,
     ) -> ConsoleTarget:
         """Return the target of a token, and make the token void. For the console proxies.
 
@@ -433,21 +326,21 @@ class ConductorRPC(Protocol):
     def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
         """Return one action with its events."""
 
-    @rpc.list_(rpc.API, since="1.1")
+    @rpc.list_(rpc.API)
     def migration_list(
         self, context: RequestContext, filters: MigrationFilters, limit: int | None, marker: str | None
     ) -> list[ServerMigration]:
         """Return the moves of all servers, newest first."""
 
-    @rpc.list_(rpc.API, since="1.1")
+    @rpc.list_(rpc.API)
     def migrations_in_progress(self, context: RequestContext, instance_uuid: str) -> list[ServerMigration]:
         """Return the live migrations of a server that have not ended."""
 
-    @rpc.read(rpc.API, since="1.1")
+    @rpc.read(rpc.API)
     def migration_get(self, context: RequestContext, instance_uuid: str, migration_id: int) -> ServerMigration:
         """Return a migration of this server, of any kind and status. Raises `MigrationNotFound`."""
 
-    @rpc.change(rpc.API, since="1.2")
+    @rpc.change(rpc.API)
     def live_migration_abort(
         self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False
     ) -> None:
@@ -456,20 +349,20 @@ class ConductorRPC(Protocol):
         ``early``: also a migration that has not begun to move the guest.
         """
 
-    @rpc.change(rpc.API, since="1.2")
+    @rpc.change(rpc.API)
     def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
         """Let a live migration complete soon, whatever the guest notices of it. Raises a 4xx."""
 
     # --- placement, for the API
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def resource_provider_list(self, context: RequestContext, query: ListQuery) -> list[ResourceProvider]:
         """Return a page of the compute nodes with their inventories, in the order of their uuids.
 
         ``query``: filters by ``uuid`` and ``name``.
         """
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def resource_allocation_list(self, context: RequestContext, query: ListQuery) -> list[ResourceAllocation]:
         """Return a page of the allocations of all projects, oldest first.
 
@@ -489,7 +382,7 @@ class ConductorRPC(Protocol):
         marker: str | None,
         sort_key: str,
         sort_dir: str,
-        name: Annotated[str | None, rpc.Since("1.1")] = None,
+        name: str | None = None,
     ) -> list[Flavor]:
         """Return flavors. ``is_public`` None: public and private ones. ``name``: a regular expression."""
 
@@ -546,22 +439,22 @@ class ConductorRPC(Protocol):
     @rpc.delete(rpc.API)
     def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None: ...
 
-    @rpc.report(rpc.API, since="1.23", replay_safe=True)
+    @rpc.report(rpc.API, replay_safe=True)
     def audit_record(self, context: RequestContext, events: list[AuditEvent]) -> None:
         """Store events of the audit log, each once. They are batched, and no request waits for this call."""
 
-    @rpc.list_(rpc.API, since="1.23")
+    @rpc.list_(rpc.API)
     def audit_list(self, context: RequestContext, query: AuditQuery) -> list[AuditEvent]:
         """Return a page of the audit log of all projects, the newest events first. Raises `MarkerNotFound`."""
 
-    @rpc.report(rpc.API, since="1.22", replay_safe=True)
+    @rpc.report(rpc.API, replay_safe=True)
     def identity_read(self, context: RequestContext, known: int, public_key: str) -> SealedIdentityRecords:
         """Return the records of the identity service that changed after version ``known``, sealed to ``public_key``.
 
         No request can be authenticated without them, so the method has the priority of reports.
         """
 
-    @rpc.change(rpc.API, since="1.22")
+    @rpc.change(rpc.API)
     def identity_change(self, context: RequestContext, known: int | None, sealed: str) -> int:
         """Store records of the identity service, and return the new version. ``sealed``: a list of `IdentityRecord`.
 
@@ -574,7 +467,7 @@ class ConductorRPC(Protocol):
     ) -> list[Image]:
         """Return the images of the built-in backend that the context's project may see."""
 
-    @rpc.list_(rpc.API, since="1.21", fallback=_image_page)
+    @rpc.list_(rpc.API)
     def image_page(self, context: RequestContext, query: ImageQuery) -> list[Image]:
         """Return some of these images. Raises `MarkerNotFound`, or `InvalidSortKey`."""
 
@@ -592,7 +485,7 @@ class ConductorRPC(Protocol):
         image_id: str,
         changes: dict[str, Any],
         expected_status: str | None,
-        tags: Annotated[dict[str, bool] | None, rpc.Since("1.25")] = None,
+        tags: dict[str, bool] | None = None,
     ) -> Image:
         """Set the fields in ``changes``. Properties are merged; a property of None is deleted. ``tags``: those to add
         (true) and to remove, beside which all others stay.
@@ -604,35 +497,35 @@ class ConductorRPC(Protocol):
     @rpc.delete(rpc.API)
     def image_delete(self, context: RequestContext, image_id: str) -> None: ...
 
-    @rpc.list_(rpc.API, since="1.21")
+    @rpc.list_(rpc.API)
     def image_member_list(self, context: RequestContext, image_id: str) -> list[ImageMember]:
         """Return the members of a shared image; a member gets itself alone. Raises `ImageNotFound` or `Forbidden`."""
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def image_member_add(self, context: RequestContext, image_id: str, member_id: str) -> ImageMember:
         """Share an image with another project. Raises a 403, 404, 409 or 413."""
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def image_member_update(self, context: RequestContext, image_id: str, member_id: str, status: str) -> ImageMember:
         """Accept or reject an image, as its member."""
 
-    @rpc.delete(rpc.API, since="1.21")
+    @rpc.delete(rpc.API)
     def image_member_delete(self, context: RequestContext, image_id: str, member_id: str) -> None: ...
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def metadef_list(self, context: RequestContext) -> list[MetadefNamespace]:
         """Return the namespaces of metadata definitions that the context's project may see."""
 
-    @rpc.read(rpc.API, since="1.25")
+    @rpc.read(rpc.API)
     def metadef_get(self, context: RequestContext, namespace: str) -> MetadefNamespace: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def metadef_create(self, context: RequestContext, namespace: MetadefNamespace) -> MetadefNamespace: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def metadef_update(self, context: RequestContext, namespace: str, changes: dict[str, Any]) -> MetadefNamespace: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def metadef_parts_change(
         self,
         context: RequestContext,
@@ -646,29 +539,27 @@ class ConductorRPC(Protocol):
         remove all others. Raises `NotFound`, `Conflict` or `Forbidden`.
         """
 
-    @rpc.delete(rpc.API, since="1.25")
+    @rpc.delete(rpc.API)
     def metadef_delete(self, context: RequestContext, namespace: str) -> None: ...
 
     @rpc.list_(rpc.API)
-    def network_list(
-        self, context: RequestContext, network_id: Annotated[str | None, rpc.Since("1.21", optional=True)] = None
-    ) -> list[Network]:
+    def network_list(self, context: RequestContext, network_id: str | None = None) -> list[Network]:
         """Return the networks of the built-in backend that the context's project may use. ``network_id``: only this
         one, but older conductors return all.
         """
 
-    @rpc.list_(rpc.API, since="1.8")
-    def network_record_list(self, context: RequestContext, query: Page = None) -> list[NetworkRecord]:
+    @rpc.list_(rpc.API)
+    def network_record_list(self, context: RequestContext, query: ListQuery | None = None) -> list[NetworkRecord]:
         """Return all that is stored of these networks, including networks without a subnet.
 
         ``query``: filters by ``id``, ``name``, ``project_id``, ``cidr``, and ``subnet_id``.
         """
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def network_create(self, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
         """Create a network without a subnet, under the id that the API chose. ``project_id`` None: for all projects."""
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
         """Set ``name``, ``description``, ``admin_state_up``, ``shared``, names of the subnet, and its settings.
 
@@ -677,26 +568,26 @@ class ConductorRPC(Protocol):
         refuses them.
         """
 
-    @rpc.delete(rpc.API, since="1.8")
+    @rpc.delete(rpc.API)
     def network_delete(self, context: RequestContext, network_id: str) -> None:
         """Delete a network. Raises `NetworkInUse` while it has a port."""
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> NetworkRecord:
         """Give the network ``subnet.id`` its addresses, with ``subnet6`` its IPv6 addresses.
 
         Raises a 400 for addresses that it cannot have. An older conductor raises it for IPv6.
         """
 
-    @rpc.delete(rpc.API, since="1.8")
+    @rpc.delete(rpc.API)
     def subnet_delete(self, context: RequestContext, network_id: str) -> None:
         """Delete a subnet. Raises `NetworkInUse` while it has a port. ``network_id``: also the id of an IPv6 subnet."""
 
-    @rpc.change(rpc.API, since="1.24")
+    @rpc.change(rpc.API)
     def network_resources_create(self, context: RequestContext, wanted: NetworkResources) -> NetworkResources:
         """Create networks, subnets, ports, routers, security groups and rules in one transaction. Return them."""
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def network_object_list(
         self, context: RequestContext, kind: str, ids: list[str] | None = None
     ) -> list[NetworkObject]:
@@ -706,11 +597,11 @@ class ConductorRPC(Protocol):
         only own policies. Admins get all.
         """
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def network_object_create(self, context: RequestContext, wanted: NetworkObject) -> NetworkObject:
         """Create such a resource under the id that the API chose."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def network_object_update(
         self, context: RequestContext, kind: str, object_id: str, changes: dict[str, Any]
     ) -> NetworkObject:
@@ -719,11 +610,11 @@ class ConductorRPC(Protocol):
         ``add`` and ``remove`` change prefixes and addresses by parts.
         """
 
-    @rpc.delete(rpc.API, since="1.25")
+    @rpc.delete(rpc.API)
     def network_object_delete(self, context: RequestContext, kind: str, object_id: str) -> None:
         """Delete a resource of the caller's own. Raises an error while something uses it."""
 
-    @rpc.change(rpc.API, since="1.24")
+    @rpc.change(rpc.API)
     def network_tags_change(
         self, context: RequestContext, kind: str, resource_id: str, add: list[str], remove: list[str] | None
     ) -> list[str]:
@@ -733,43 +624,45 @@ class ConductorRPC(Protocol):
         ``remove``.
         """
 
-    @rpc.list_(rpc.API, since="1.8")
-    def port_list(self, context: RequestContext, filters: dict[str, list[str]], query: Page = None) -> list[Port]:
+    @rpc.list_(rpc.API)
+    def port_list(
+        self, context: RequestContext, filters: dict[str, list[str]], query: ListQuery | None = None
+    ) -> list[Port]:
         """Return the project's ports, for an admin all projects'.
 
         ``filters``: ``id``, ``network_id``, ``device_id``, ``mac_address``, ``name``, ``project_id``, ``address``,
         ``host``, each with the accepted values.
         """
 
-    @rpc.read(rpc.API, since="1.8")
+    @rpc.read(rpc.API)
     def port_get(self, context: RequestContext, port_id: str) -> Port:
         """Return a port. Like the next methods, raises `NoSuchPort` for a port of another project."""
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def port_create(self, context: RequestContext, port: Port) -> Port:
         """Create a port under the id that the API chose. Chooses ``address`` and ``mac_address`` unless given."""
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def port_update(self, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
         """Set ``name``, ``description``, ``admin_state_up``, ``security_groups``; addresses while the port is free."""
 
-    @rpc.delete(rpc.API, since="1.8")
+    @rpc.delete(rpc.API)
     def port_delete(self, context: RequestContext, port_id: str) -> None:
         """Delete a port. Raises `PortInUse` while a server has it."""
 
-    @rpc.list_(rpc.API, since="1.23")
+    @rpc.list_(rpc.API)
     def router_list(self, context: RequestContext) -> list[Router]:
         """Return the project's routers, for an admin all projects'."""
 
-    @rpc.read(rpc.API, since="1.23")
+    @rpc.read(rpc.API)
     def router_get(self, context: RequestContext, router_id: str) -> Router:
         """Return a router. Like the next methods, raises `RouterNotFound` for a router of another project."""
 
-    @rpc.change(rpc.API, since="1.23")
+    @rpc.change(rpc.API)
     def router_create(self, context: RequestContext, router: Router) -> Router:
         """Create a router under the id that the API chose."""
 
-    @rpc.change(rpc.API, since="1.23")
+    @rpc.change(rpc.API)
     def router_update(self, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
         """Set ``name``, ``description``, ``admin_state_up``, ``pool_id`` (None: no gateway), ``enable_snat``.
 
@@ -777,43 +670,48 @@ class ConductorRPC(Protocol):
         refuses these three.
         """
 
-    @rpc.delete(rpc.API, since="1.23")
+    @rpc.delete(rpc.API)
     def router_delete(self, context: RequestContext, router_id: str) -> None:
         """Delete a router. Raises `RouterInUse` while it has an interface."""
 
-    @rpc.change(rpc.API, since="1.23")
+    @rpc.change(rpc.API)
     def router_interface_add(
         self, context: RequestContext, router_id: str, subnet_id: str | None, port_id: str | None
     ) -> Port:
         """Connect a network, named by its subnet or by a free port. Return the interface's port."""
 
-    @rpc.change(rpc.API, since="1.23")
+    @rpc.change(rpc.API)
     def router_interface_remove(
         self, context: RequestContext, router_id: str, subnet_id: str | None, port_id: str | None
     ) -> Port:
         """Disconnect a network, named by its subnet or by the interface's port, and delete that port. Return it."""
 
-    @rpc.read(rpc.API, since="1.8")
+    @rpc.read(rpc.API)
     def network_limits_get(self, context: RequestContext, project_id: str) -> ProjectLimits:
         """Return the project's limits and use of networks and related resources, in Neutron's terms."""
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def network_limits_list(self, context: RequestContext) -> list[ProjectLimits]:
         """Return the limits of the projects that have own ones, without use. Only an admin gets those of others."""
 
-    @rpc.read(rpc.API, since="1.25")
+    @rpc.read(rpc.API)
     def network_address_counts_get(self, context: RequestContext, network_ids: list[str]) -> dict[str, int]:
         """Return the number of used IPv4 addresses by network, for an admin."""
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def network_limits_update(
         self, context: RequestContext, project_id: str, limits: dict[str, int | None]
     ) -> ProjectLimits:
         """Set these limits (-1: unlimited; None: the default). Return all, as `network_limits_get` does."""
 
-    @rpc.list_(rpc.API, since="1.5")
+    @rpc.list_(rpc.API)
     def security_group_list(
-        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int, query: Page = None
+        self,
+        context: RequestContext,
+        all_projects: bool,
+        limit: int | None,
+        offset: int,
+        query: ListQuery | None = None,
     ) -> list[SecurityGroup]:
         """Return security groups with their rules, by name. ``all_projects``: for an admin, also those of others.
 
@@ -821,7 +719,7 @@ class ConductorRPC(Protocol):
         the project's default group without a row, for an admin too.
         """
 
-    @rpc.list_(rpc.API, since="1.21", fallback=_security_group_rule_list)
+    @rpc.list_(rpc.API)
     def security_group_rule_list(self, context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
         """Return rules of the project's groups, for an admin of all groups.
 
@@ -829,88 +727,88 @@ class ConductorRPC(Protocol):
         ``project_id``.
         """
 
-    @rpc.read(rpc.API, since="1.5")
+    @rpc.read(rpc.API)
     def security_group_get(self, context: RequestContext, group_id: str) -> SecurityGroup:
         """Return the group with this id, or with this name in the context's project.
 
         Raises `SecurityGroupNotFound` for a group of another project.
         """
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def security_group_create(self, context: RequestContext, name: str, description: str | None) -> SecurityGroup: ...
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def security_group_update(
         self, context: RequestContext, group_id: str, name: str | None, description: str | None
     ) -> SecurityGroup:
         """Change name and description. None leaves a value unchanged."""
 
-    @rpc.delete(rpc.API, since="1.5")
+    @rpc.delete(rpc.API)
     def security_group_delete(self, context: RequestContext, group_id: str) -> None:
         """Delete a group. Raises `SecurityGroupInUse` while a server is in it, `SecurityGroupFixed` for the default
         group.
         """
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def security_group_rule_create(self, context: RequestContext, rule: SecurityGroupRule) -> SecurityGroupRule:
         """Add a rule; ``rule.id`` is ignored. Raises `SecurityGroupRuleInvalid`, `SecurityGroupRuleExists`."""
 
-    @rpc.delete(rpc.API, since="1.5")
+    @rpc.delete(rpc.API)
     def security_group_rule_delete(self, context: RequestContext, rule_id: str) -> None: ...
 
-    @rpc.read(rpc.API, since="1.5")
+    @rpc.read(rpc.API)
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
         """Return the groups of a server. A server without interfaces has none."""
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         """Add a server to the group with this name or id. Its host applies the rules as soon as it is notified."""
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None: ...
 
-    @rpc.list_(rpc.API, since="1.5")
+    @rpc.list_(rpc.API)
     def floating_ip_pool_list(self, context: RequestContext) -> list[FloatingIpPool]: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def external_network_create(self, context: RequestContext, pool: FloatingIpPool) -> FloatingIpPool:
         """Create an external network without a subnet, or make the network with this id one. Raises a 4xx."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def external_network_update(self, context: RequestContext, pool_id: str, changes: dict[str, Any]) -> FloatingIpPool:
         """Set ``name``, ``description`` or ``subnet_name``."""
 
-    @rpc.delete(rpc.API, since="1.25")
+    @rpc.delete(rpc.API)
     def external_network_delete(self, context: RequestContext, pool_id: str) -> None:
         """Delete an external network, and its floating addresses without a port. Raises `NetworkInUse`."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def external_subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> FloatingIpPool:
         """Give the external network ``subnet.id`` its range. Raises a 400, or `Conflict` if it has one."""
 
-    @rpc.delete(rpc.API, since="1.25")
+    @rpc.delete(rpc.API)
     def external_subnet_delete(self, context: RequestContext, pool_id: str) -> None:
         """Take the range from an external network. Raises `Conflict` while projects have addresses of it."""
 
-    @rpc.list_(rpc.API, since="1.5")
+    @rpc.list_(rpc.API)
     def floating_ip_list(
-        self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False, query: Page = None
+        self, context: RequestContext, all_projects: bool = False, query: ListQuery | None = None
     ) -> list[FloatingIp]:
         """Return the project's floating addresses. ``all_projects``: for an admin, also those of others.
 
         ``query``: filters by ``id``, ``address``, ``pool_id``, ``port_id``, ``project_id``.
         """
 
-    @rpc.read(rpc.API, since="1.5")
+    @rpc.read(rpc.API)
     def floating_ip_get(self, context: RequestContext, reference: str) -> FloatingIp:
         """Return the floating address with this id or address. Raises `FloatingIpNotFound` for another project's."""
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def floating_ip_create(
         self,
         context: RequestContext,
         pool: str | None,
-        request: Annotated[FloatingIp | None, rpc.Since("1.8"), rpc.WireName("wanted")] = None,
+        request: FloatingIp | None = None,
     ) -> FloatingIp:
         """Allocate a floating address. ``pool``: name or id of its pool; None: the first pool.
 
@@ -918,20 +816,20 @@ class ConductorRPC(Protocol):
         ``fixed_address``.
         """
 
-    @rpc.change(rpc.API, since="1.8")
+    @rpc.change(rpc.API)
     def floating_ip_update(self, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
         """Set ``description``, or the target: ``port_id`` (None: no target), optionally with ``fixed_address``."""
 
-    @rpc.delete(rpc.API, since="1.5")
+    @rpc.delete(rpc.API)
     def floating_ip_delete(self, context: RequestContext, reference: str) -> None: ...
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def floating_ip_associate(
         self, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
     ) -> None:
         """Let the address lead to this interface of the instance. ``fixed_address`` None: to the first interface."""
 
-    @rpc.change(rpc.API, since="1.5")
+    @rpc.change(rpc.API)
     def floating_ip_disassociate(self, context: RequestContext, instance_uuid: str, address: str) -> None: ...
 
     @rpc.read(rpc.API)
@@ -981,7 +879,7 @@ class ConductorRPC(Protocol):
 
     # --- volumes of the built-in backend, for the API
 
-    @rpc.list_(rpc.API, since="1.6")
+    @rpc.list_(rpc.API)
     def volume_list(
         self,
         context: RequestContext,
@@ -993,14 +891,14 @@ class ConductorRPC(Protocol):
         offset: int,
     ) -> list[Volume]: ...
 
-    @rpc.read(rpc.API, since="1.6")
+    @rpc.read(rpc.API)
     def volume_get(self, context: RequestContext, volume_id: str) -> Volume:
         """Return a volume of the context's project, for an admin of any project.
 
         Like the next methods, raises `VolumeNotFound` for a volume of another project.
         """
 
-    @rpc.change(rpc.API, since="1.6")
+    @rpc.change(rpc.API)
     def volume_create(self, context: RequestContext, volume: Volume, images: dict[str, Image]) -> Volume:
         """Accept a volume; a host then creates its file. Raises a 4xx.
 
@@ -1008,38 +906,36 @@ class ConductorRPC(Protocol):
         descriptions by the API, by id.
         """
 
-    @rpc.change(rpc.API, since="1.6")
+    @rpc.change(rpc.API)
     def volume_update(
         self,
         context: RequestContext,
         volume_id: str,
         changes: dict[str, Any],
-        merge: Annotated[bool, rpc.Since("1.25")] = False,
+        merge: bool = False,
     ) -> Volume:
-        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable``, ``volume_type`` (its name or id; since
-        1.21), ``image_metadata`` (all of it; since 1.25) or, for an admin, ``status``.
+        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable``, ``volume_type`` (its name or id),
+        ``image_metadata`` (all of it) or, for an admin, ``status``.
 
         ``merge``: metadata are added to the stored ones, and an item of None is removed. Raises a 4xx for too many.
         """
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_upload(self, context: RequestContext, volume_id: str, image: Image) -> Volume:
         """Accept that the data of an unused volume become a new image of the caller's project. Raises a 4xx."""
 
-    @rpc.delete(rpc.API, since="1.6")
-    def volume_delete(
-        self, context: RequestContext, volume_id: str, cascade: Annotated[bool, rpc.Since("1.22")] = False
-    ) -> None:
+    @rpc.delete(rpc.API)
+    def volume_delete(self, context: RequestContext, volume_id: str, cascade: bool = False) -> None:
         """Accept the deletion of a volume. A host deletes the file, then the conductor deletes the row.
 
         ``cascade``: delete its snapshots first.
         """
 
-    @rpc.change(rpc.API, since="1.6")
+    @rpc.change(rpc.API)
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
         """Accept a new ``size`` in GB. ``attached``: also for a volume that a server has."""
 
-    @rpc.list_(rpc.API, since="1.6")
+    @rpc.list_(rpc.API)
     def snapshot_list(
         self,
         context: RequestContext,
@@ -1051,33 +947,31 @@ class ConductorRPC(Protocol):
         offset: int,
     ) -> list[VolumeSnapshot]: ...
 
-    @rpc.read(rpc.API, since="1.6")
+    @rpc.read(rpc.API)
     def snapshot_get(self, context: RequestContext, snapshot_id: str) -> VolumeSnapshot: ...
 
-    @rpc.change(rpc.API, since="1.6")
-    def snapshot_create(
-        self, context: RequestContext, snapshot: VolumeSnapshot, force: Annotated[bool, rpc.Since("1.11")] = False
-    ) -> VolumeSnapshot:
+    @rpc.change(rpc.API)
+    def snapshot_create(self, context: RequestContext, snapshot: VolumeSnapshot, force: bool = False) -> VolumeSnapshot:
         """Accept a snapshot. ``force``: also of a volume that a server has."""
         ...
 
-    @rpc.change(rpc.API, since="1.6")
+    @rpc.change(rpc.API)
     def snapshot_update(
         self,
         context: RequestContext,
         snapshot_id: str,
         changes: dict[str, Any],
-        merge: Annotated[bool, rpc.Since("1.25")] = False,
+        merge: bool = False,
     ) -> VolumeSnapshot:
         """Set ``name``, ``description``, ``metadata`` or, for an admin, ``status``. ``merge``: as `volume_update`."""
 
-    @rpc.delete(rpc.API, since="1.6")
+    @rpc.delete(rpc.API)
     def snapshot_delete(self, context: RequestContext, snapshot_id: str) -> None: ...
 
-    @rpc.read(rpc.API, since="1.6")
+    @rpc.read(rpc.API)
     def volume_usage(self, context: RequestContext, project_id: str) -> VolumeUse: ...
 
-    @rpc.change(rpc.API, since="1.6")
+    @rpc.change(rpc.API)
     def attachment_update(
         self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
     ) -> None:
@@ -1086,51 +980,51 @@ class ConductorRPC(Protocol):
         Raises `VolumeBDMNotFound` if the server does not have the volume.
         """
 
-    @rpc.list_(rpc.API, since="1.21")
+    @rpc.list_(rpc.API)
     def volume_transfer_list(self, context: RequestContext, all_projects: bool) -> list[VolumeTransfer]: ...
 
-    @rpc.read(rpc.API, since="1.21")
+    @rpc.read(rpc.API)
     def volume_transfer_get(self, context: RequestContext, transfer_id: str) -> VolumeTransfer: ...
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_transfer_create(
         self, context: RequestContext, transfer: VolumeTransfer, salt: str, digest: str
     ) -> VolumeTransfer:
         """Offer a volume. ``digest``: of the key that accepts the offer (`nova_lite.objects.volume`)."""
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_transfer_accept(self, context: RequestContext, transfer_id: str, key: str) -> VolumeTransfer:
         """Take over an offered volume and its snapshots, within the project's quota."""
 
-    @rpc.delete(rpc.API, since="1.21")
+    @rpc.delete(rpc.API)
     def volume_transfer_delete(self, context: RequestContext, transfer_id: str) -> None: ...
 
-    @rpc.list_(rpc.API, since="1.21")
+    @rpc.list_(rpc.API)
     def volume_type_list(self, context: RequestContext) -> list[VolumeType]:
         """Return the default type, and the others that the context's project may use."""
 
-    @rpc.read(rpc.API, since="1.21")
+    @rpc.read(rpc.API)
     def volume_type_get(self, context: RequestContext, reference: str) -> VolumeType:
         """Return a type by its id or name. Raises `VolumeTypeNotFound`, also for a type of other projects."""
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_type_create(self, context: RequestContext, volume_type: VolumeType) -> VolumeType: ...
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_type_update(self, context: RequestContext, type_id: str, changes: dict[str, Any]) -> VolumeType:
         """Set ``name``, ``description``, ``is_public``, or ``extra_specs``, of which a value of None removes one."""
 
-    @rpc.delete(rpc.API, since="1.21")
+    @rpc.delete(rpc.API)
     def volume_type_delete(self, context: RequestContext, type_id: str) -> None: ...
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_type_project_add(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType:
         """Let a project use a private type."""
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_type_project_remove(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_attachment_set(
         self, context: RequestContext, volume_id: str, attachment: VolumeAttachment | None, expected: str | None
     ) -> Volume:
@@ -1138,11 +1032,11 @@ class ConductorRPC(Protocol):
         one, None for a free volume. Raises a 400, 404 or 409.
         """
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_reserve(self, context: RequestContext, volume_id: str, reserved: bool) -> None:
         """Reserve a free volume, or end that. Raises `VolumeNotFound` or `InvalidVolume`."""
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def backup_list(
         self,
         context: RequestContext,
@@ -1154,82 +1048,82 @@ class ConductorRPC(Protocol):
         offset: int,
     ) -> list[VolumeBackup]: ...
 
-    @rpc.read(rpc.API, since="1.25")
+    @rpc.read(rpc.API)
     def backup_get(self, context: RequestContext, backup_id: str) -> VolumeBackup: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def backup_create(self, context: RequestContext, backup: VolumeBackup, force: bool) -> VolumeBackup:
         """Accept a backup of a volume or snapshot. ``force``: also of a volume that a server has. Raises a 4xx."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def backup_update(self, context: RequestContext, backup_id: str, changes: dict[str, Any]) -> VolumeBackup:
         """Set ``name``, ``description``, ``metadata`` (all of it) or, for an admin, ``status``."""
 
-    @rpc.delete(rpc.API, since="1.25")
+    @rpc.delete(rpc.API)
     def backup_delete(self, context: RequestContext, backup_id: str, force: bool) -> None:
         """Accept the deletion of a backup. ``force``: in any state in which no host works on it."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def backup_restore(self, context: RequestContext, backup_id: str, volume_id: str | None, name: str) -> Volume:
         """Accept that a backup is restored into a free volume, or (None) into a new one of this name. Raises a 4xx."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def backup_import(self, context: RequestContext, backup: VolumeBackup) -> VolumeBackup:
         """Accept the record of a backup whose data exist."""
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def volume_qos_list(self, context: RequestContext) -> list[VolumeQosSpecs]: ...
 
-    @rpc.read(rpc.API, since="1.25")
+    @rpc.read(rpc.API)
     def volume_qos_get(self, context: RequestContext, qos_id: str) -> VolumeQosSpecs: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_qos_create(self, context: RequestContext, qos: VolumeQosSpecs) -> VolumeQosSpecs: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_qos_update(self, context: RequestContext, qos_id: str, changes: dict[str, Any]) -> VolumeQosSpecs:
         """Set ``consumer`` or ``specs``, of which a value of None removes one."""
 
-    @rpc.delete(rpc.API, since="1.25")
+    @rpc.delete(rpc.API)
     def volume_qos_delete(self, context: RequestContext, qos_id: str, force: bool) -> None: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_qos_associate(self, context: RequestContext, qos_id: str, type_id: str) -> None:
         """Give the specs to a volume type that has none."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_qos_disassociate(self, context: RequestContext, qos_id: str, type_id: str) -> None: ...
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_qos_disassociate_all(self, context: RequestContext, qos_id: str) -> None: ...
 
-    @rpc.read(rpc.API, since="1.29")
+    @rpc.read(rpc.API)
     def volume_encryption_get(self, context: RequestContext, volume_id: str) -> VolumeEncryption:
         """Return the encryption of a volume that the context may see. Raises `VolumeNotFound`."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_type_encryption_set(
         self, context: RequestContext, type_id: str, encryption: dict[str, Any] | None, is_new: bool
     ) -> VolumeType:
         """Set or remove the encryption of a type that no volume has. ``is_new``: the type must have none."""
 
-    @rpc.list_(rpc.API, since="1.25")
+    @rpc.list_(rpc.API)
     def volume_default_type_list(self, context: RequestContext, project_id: str | None) -> dict[str, str]:
         """Return ids of default types by project, of all projects or of one."""
 
-    @rpc.change(rpc.API, since="1.25")
+    @rpc.change(rpc.API)
     def volume_default_type_set(self, context: RequestContext, project_id: str, type_id: str | None) -> None: ...
 
-    @rpc.change(rpc.API, since="1.21")
+    @rpc.change(rpc.API)
     def volume_quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int]) -> VolumeUse:
-        """Set limits of a project; those of the project "" are the defaults of all others (since 1.25)."""
+        """Set limits of a project; those of the project "" are the defaults of all others."""
 
-    @rpc.delete(rpc.API, since="1.21")
+    @rpc.delete(rpc.API)
     def volume_quota_delete(self, context: RequestContext, project_id: str) -> None: ...
 
     # --- volumes of Cinder's
 
-    @rpc.change(rpc.API, since="1.10", wire_name="volume_made")
+    @rpc.change(rpc.API)
     def volume_created(
         self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
     ) -> bool:
@@ -1238,14 +1132,14 @@ class ConductorRPC(Protocol):
         Return False if the volume is no longer needed.
         """
 
-    @rpc.change(rpc.API, since="1.10")
+    @rpc.change(rpc.API)
     def volume_extended(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
         """Record that Cinder has extended the volume, and notify the guest.
 
         Raises `VolumeBDMNotFound` if the server does not have the volume.
         """
 
-    @rpc.change(rpc.API, since="1.35")
+    @rpc.change(rpc.API)
     def accept_volume_snapshot(
         self, context: RequestContext, volume_id: str, action: str, payload: dict[str, Any]
     ) -> ActionCommand:
@@ -1271,7 +1165,7 @@ class ConductorRPC(Protocol):
     @rpc.delete(rpc.API, rpc.MANAGE)
     def service_delete(self, context: RequestContext, service_id: str) -> None: ...
 
-    @rpc.change(rpc.MANAGE, since="1.3")
+    @rpc.change(rpc.MANAGE)
     def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
         """Release everything that a compute host holds which is forced down and lost.
 
@@ -1352,59 +1246,59 @@ class ConductorRPC(Protocol):
 
     # --- backups of servers by policies
 
-    @rpc.list_(rpc.API, since="1.26")
+    @rpc.list_(rpc.API)
     def backup_policy_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, marker: str | None
     ) -> list[BackupPolicy]:
         """Return the project's policies. ``all_projects``: for an admin, those of all projects."""
 
-    @rpc.read(rpc.API, since="1.26")
+    @rpc.read(rpc.API)
     def backup_policy_get(self, context: RequestContext, policy_id: str) -> BackupPolicy: ...
 
-    @rpc.read(rpc.API, since="1.26")
+    @rpc.read(rpc.API)
     def backup_policy_status_get(self, context: RequestContext, policy_id: str) -> PolicyStatus:
         """Return which servers the policy protects, and whether each has its last due backup."""
 
-    @rpc.change(rpc.API, since="1.26")
+    @rpc.change(rpc.API)
     def backup_policy_create(self, context: RequestContext, policy: BackupPolicy) -> BackupPolicy:
         """Create a policy of the context's project and user, against the limit of policies."""
 
-    @rpc.change(rpc.API, since="1.26")
+    @rpc.change(rpc.API)
     def backup_policy_update(self, context: RequestContext, policy_id: str, changes: dict[str, Any]) -> BackupPolicy:
         """Change the attributes in ``changes``."""
 
-    @rpc.change(rpc.API, since="1.26")
+    @rpc.change(rpc.API)
     def backup_policy_run(self, context: RequestContext, policy_id: str) -> list[ServerBackup]:
         """Plan a backup of each target for now."""
 
-    @rpc.delete(rpc.API, since="1.26")
+    @rpc.delete(rpc.API)
     def backup_policy_delete(self, context: RequestContext, policy_id: str) -> None: ...
 
-    @rpc.list_(rpc.API, since="1.26")
+    @rpc.list_(rpc.API)
     def server_backup_list(self, context: RequestContext, query: BackupQuery) -> list[ServerBackup]:
         """Return the backups of the project's servers, newest first."""
 
-    @rpc.read(rpc.API, since="1.26")
+    @rpc.read(rpc.API)
     def server_backup_get(self, context: RequestContext, backup_id: str) -> ServerBackup: ...
 
-    @rpc.change(rpc.API, since="1.26")
+    @rpc.change(rpc.API)
     def server_backup_hold(self, context: RequestContext, backup_id: str) -> ServerBackup:
         """Return a complete backup, and keep retention from removing it while a server is restored from it.
 
         Raises `ServerBackupNotComplete`, or `ServerBackupInRepository` for a backup without an image.
         """
 
-    @rpc.change(rpc.API, since="1.28")
+    @rpc.change(rpc.API)
     def server_backup_want_image(self, context: RequestContext, backup_id: str) -> ServerBackup:
         """Request an image of a complete backup in a repository. Raises `ServerBackupNotComplete`."""
 
-    @rpc.delete(rpc.API, since="1.26")
+    @rpc.delete(rpc.API)
     def server_backup_delete(self, context: RequestContext, backup_id: str) -> None:
         """Delete a backup. Its image is removed soon. Raises `ServerBackupRunning`."""
 
     # --- balancing
 
-    @rpc.change(rpc.MANAGE, since="1.30")
+    @rpc.change(rpc.MANAGE)
     def balance_hosts(self, context: RequestContext, run: bool) -> BalancePlan:
         """Plan moves that relieve hosts under pressure, with an explanation of each server there.
 
@@ -1413,30 +1307,30 @@ class ConductorRPC(Protocol):
 
     # --- hosts that join
 
-    @rpc.change(rpc.API, since="1.26", replay_safe=True)
+    @rpc.change(rpc.API, replay_safe=True)
     def host_join(self, context: RequestContext, request: JoinRequest) -> JoinState:
         """Accept the request of a machine with a token, or return what became of it. May be repeated.
 
         Raises `JoinTokenInvalid`, `JoinRefused`, `JoinedHostExists`, `InvalidInput`.
         """
 
-    @rpc.read(rpc.API, rpc.MANAGE, since="1.26")
+    @rpc.read(rpc.API, rpc.MANAGE)
     def trust_get(self, context: RequestContext) -> TrustList | None:
         """Return the signed list of trusted keys. None: the registrar has published none yet."""
 
-    @rpc.read(rpc.MANAGE, since="1.26")
+    @rpc.read(rpc.MANAGE)
     def join_list(self, context: RequestContext) -> list[PendingJoin]:
         """Return the hosts that the registrar has to admit or to remove."""
 
-    @rpc.change(rpc.MANAGE, since="1.26", replay_safe=True)
+    @rpc.change(rpc.MANAGE, replay_safe=True)
     def join_finish(self, context: RequestContext, work: PendingJoin, reply: str, signature: str, problem: str) -> None:
         """Record what the registrar did, or why it cannot. Nothing is recorded for work that has changed since."""
 
-    @rpc.change(rpc.MANAGE, since="1.26", replay_safe=True)
+    @rpc.change(rpc.MANAGE, replay_safe=True)
     def trust_publish(self, context: RequestContext, trust: TrustList) -> None:
         """Store the signed list of trusted keys, unless a newer one is there."""
 
-    @rpc.read(rpc.API, since="1.27")
+    @rpc.read(rpc.API)
     def host_image_get(self, context: RequestContext, host: str, image_id: str) -> Image:
         """Return an image that this host makes. Raises `ImageNotFound` for any other."""
 
@@ -1454,7 +1348,7 @@ class ConductorRPC(Protocol):
         context: RequestContext,
         after: int = 0,
         limit: int | None = None,
-        ids: Annotated[list[int] | None, rpc.Since("1.32")] = None,
+        ids: list[int] | None = None,
         timeout: rpc.Timeout = None,
     ) -> list[HostState]:
         """Return the state of every host, for the scheduler's resync. ``timeout``: seconds.
@@ -1463,11 +1357,11 @@ class ConductorRPC(Protocol):
         ``ids``.
         """
 
-    @rpc.report(rpc.SCHEDULER, since="1.32", replay_safe=True, fallback=rpc.result([]))
+    @rpc.report(rpc.SCHEDULER, replay_safe=True)
     def host_versions_get(
         self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: rpc.Timeout = None
     ) -> list[HostVersion]:
-        """Return the version of every host, in pages like `host_states_get`. An older conductor has none."""
+        """Return the version of every host, in pages like `host_states_get`."""
 
     # --- for compute
 
@@ -1479,13 +1373,13 @@ class ConductorRPC(Protocol):
         not serve.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.5", replay_safe=True)
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def port_filters_get(
         self,
         context: RequestContext,
         host: str,
         instance_uuids: list[str],
-        known: Annotated[dict[str, str] | None, rpc.Since("1.20", optional=True)] = None,
+        known: dict[str, str] | None = None,
     ) -> PortFilters:
         """Return the current security group rules for these instances, and floating addresses and routers of the
         host's own.
@@ -1501,12 +1395,12 @@ class ConductorRPC(Protocol):
 
         Raises `HostNotAdmitted` when the host is forced down, or was since it registered.
 
-        A report may carry a digest of the host's ``domains`` (since 1.18). True: they match the host's rows and no
+        A report may carry a digest of the host's ``domains``. True: they match the host's rows and no
         operation is running on them, so that `reconcile_domains` and `domains_expected` would change nothing. False:
         they may differ. None: the report has no digest.
         """
 
-    @rpc.report(rpc.COMPUTE, own="request.host", since="1.27", replay_safe=True)
+    @rpc.report(rpc.COMPUTE, own="request.host", replay_safe=True)
     def renew_lease(self, context: RequestContext, request: LeaseRequest, timeout: rpc.Timeout = None) -> Lease:
         """Record the promise of a host that fences itself, and return its lease. ``timeout``: seconds.
 
@@ -1514,34 +1408,32 @@ class ConductorRPC(Protocol):
         newest one.
         """
 
-    @rpc.report(rpc.COMPUTE, own="report.host", since="1.28", fallback=rpc.result([]))
+    @rpc.report(rpc.COMPUTE, own="report.host")
     def report_storage(self, context: RequestContext, report: StorageReport) -> list[str]:
         """Record what a host sees in its directory of disks. Return the hosts that share it.
 
         Raises `HostNotAdmitted` when the host has to register again.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.30")
+    @rpc.report(rpc.COMPUTE, own="host")
     def report_load(self, context: RequestContext, host: str, load: HostLoad | None) -> LoadRequest:
         """Store the load of a host, if it was measured. Return what the conductor needs next."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.16")
+    @rpc.report(rpc.COMPUTE, own="host")
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
         """Let the network service connect the instance's interfaces at this host. Return how.
 
         A repeated call returns the same. Raises `StaleReport` for an instance that does not concern the host.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.16", replay_safe=True)
-    def interfaces_active(
-        self, context: RequestContext, instance_uuid: str, host: str, refresh: Annotated[bool, rpc.WireName("ask")]
-    ) -> bool:
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
+    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, refresh: bool) -> bool:
         """Check whether the network service has connected all interfaces of an instance.
 
         ``refresh``: query the network service; else the last known state counts.
         """
 
-    @rpc.report(rpc.API, since="1.16")
+    @rpc.report(rpc.API)
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
         """Record an event of the network service about a port (Nova's ``network-…`` names).
 
@@ -1556,7 +1448,7 @@ class ConductorRPC(Protocol):
         it.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.37", fallback=rpc.result(None))
+    @rpc.report(rpc.COMPUTE, own="host")
     def report_guest_devices(
         self, context: RequestContext, instance_uuid: str, host: str, generation: int, devices: GuestDevices
     ) -> None:
@@ -1572,54 +1464,35 @@ class ConductorRPC(Protocol):
         `StaleReport` or `InstanceGone` after BUILT: the host has to destroy the domain.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host")
-    def finish_action(
-        self,
-        context: RequestContext,
-        host: str,
-        action_id: int,
-        power_state: int | None,
-        error: str | None,
-        details: str,
-        sequence: Annotated[int, rpc.Since("1.1"), rpc.WireName("position")] = 0,
-        answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
-        request_id: Annotated[str | None, rpc.Since("1.4", optional=True)] = None,
-    ) -> None:
-        """Report a command as done (``error`` None) or failed. Repeated reports are harmless.
+    @rpc.report(rpc.COMPUTE, own="report.host")
+    def finish_action(self, context: RequestContext, report: ActionReport) -> None:
+        """Report a command as done or failed. Repeated reports are harmless."""
 
-        ``sequence`` and ``request_id``: of the command. ``answer``: data for later steps; their commands carry it in
-        the payload, under ``answers`` and the step's name.
-        """
-
-    @rpc.report(
-        rpc.COMPUTE, own="host", since="1.14", replay_safe=True, fallback=rpc.one_by_one("results", _finish_build)
-    )
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
         """Report several `finish_build` results in one transaction.
 
         Return False for a build that is no longer needed.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.14", fallback=rpc.one_by_one("reports", _finish_action))
+    @rpc.report(rpc.COMPUTE, own="host")
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
         """Report several `finish_action` results in one transaction."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.1", replay_safe=True, wire_name="order_is_wanted")
-    def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: Sequence) -> bool:
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
+    def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: int) -> bool:
         """Check whether the conductor still waits for this command.
 
         A host asks before it makes a guest from the disks of another host.
         """
 
-    @rpc.report(
-        rpc.COMPUTE, own="host", since="1.4", replay_safe=True, fallback=rpc.result(False), wire_name="order_is_open"
-    )
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def is_command_open(
         self,
         context: RequestContext,
         host: str,
         action_id: int,
-        sequence: Annotated[int | None, rpc.WireName("position")],
+        sequence: int | None,
         request_id: str,
     ) -> bool:
         """Check whether the conductor waits for this command, although the host has seen a later action.
@@ -1627,50 +1500,50 @@ class ConductorRPC(Protocol):
         A database that lost its last commits assigns their ids again. ``sequence`` None: any command of the action.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.34", replay_safe=True)
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def site_right_get(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
         """Check whether a replicated server may run at this site now. Raises `SiteJournalUnavailable`.
 
         A host asks before it executes a command that may start the server's guest.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.2")
+    @rpc.report(rpc.COMPUTE, own="host")
     def live_migration_progress(
         self,
         context: RequestContext,
         host: str,
         action_id: int,
-        sequence: Sequence,
+        sequence: int,
         progress: MigrationProgress,
     ) -> MigrationControl:
         """Report the progress of a live migration from ``host``. Return whether to go on."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.1", fallback=rpc.result(True))
+    @rpc.report(rpc.COMPUTE, own="host")
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         """Report the task state that the host has reached in its command.
 
         Return False if the action is over, and its result no longer needed.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.6")
+    @rpc.report(rpc.COMPUTE, own="host")
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
         """Report work on a volume's file as done (``error`` None) or failed. Repeated reports are harmless."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.26", replay_safe=True, fallback=rpc.result(True))
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         """Check whether the conductor waits for this work on a volume.
 
         A late command of ended work must neither change what a guest has written since, nor make what was deleted.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.36", replay_safe=True, fallback=rpc.result(True))
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def is_volume_data_needed(self, context: RequestContext, host: str, verb: VolumeVerb, made_id: str) -> bool:
         """Check whether the volume, snapshot or backup whose data the host has just made still exists.
 
         Return False if it is deleted or being deleted, perhaps before its data had their name.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.29", replay_safe=True)
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def volume_key_get(self, context: RequestContext, host: str, volume_id: str, public_key: str) -> str:
         """Return the key of an encrypted volume (`nova_lite.objects.VolumeKey`), sealed to ``public_key``.
 
@@ -1678,7 +1551,7 @@ class ConductorRPC(Protocol):
         `MasterKeysUnreadable`.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.10")
+    @rpc.report(rpc.COMPUTE, own="host")
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
     ) -> VolumeConnection:
@@ -1696,7 +1569,7 @@ class ConductorRPC(Protocol):
         host: str,
         domains: list[DomainReport],
         leftovers: list[str],
-        number: Annotated[ReportNumber | None, rpc.Since("1.33", optional=True)] = None,
+        number: ReportNumber | None = None,
     ) -> list[DomainVerdict]:
         """Return a verdict for each of a host's domains, and (DESTROY) the leftovers without a domain to remove.
 
@@ -1704,14 +1577,14 @@ class ConductorRPC(Protocol):
         ``number`` of the report shows that it is late.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
         """Return the domains that the host has to have now, except those with a running operation.
 
         The host looks again for missing ones, and reports them.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.4")
+    @rpc.report(rpc.COMPUTE, own="host")
     def domain_lost(self, context: RequestContext, host: str, expected: ExpectedDomain) -> None:
         """Report an expected domain that is missing, and that no running operation creates. Repeated reports are
         harmless.
@@ -1719,6 +1592,6 @@ class ConductorRPC(Protocol):
         The instance goes to ERROR if the domain is still expected.
         """
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.19", replay_safe=True, fallback=rpc.result(SettledRecords()))
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def fencing_records_settled(self, context: RequestContext, host: str, instance_uuids: list[str]) -> SettledRecords:
         """Return those of these instances whose fencing record the host may remove."""

@@ -9,13 +9,13 @@ from oslo_config import cfg, types
 
 SERVICES = ("conductor", "scheduler", "compute")
 
-_VERSION = types.String(regex=re.compile(r"^1\.[0-9]+$"))
+_VERSION = types.String(regex=re.compile(r"^2\.[0-9]+$"))
 
 OPTS = [
     cfg.Opt(
         service,
         type=_VERSION,
-        help=f"Newest version of messages to the {service} service, as 1.N. Newer methods are refused clearly. "
+        help=f"Newest version of messages to the {service} service, as 2.N. Newer methods are refused clearly. "
         "Set it while daemons of several versions run side by side. Default: no limit.",
     )
     for service in SERVICES

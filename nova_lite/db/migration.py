@@ -13,6 +13,7 @@ import os
 import pkgutil
 import re
 from collections.abc import Iterator, Sequence
+from importlib.machinery import FileFinder
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
@@ -30,17 +31,20 @@ if TYPE_CHECKING:
 
 SCRIPTS = "nova_lite.db:migrations"
 
-#: The last migration that older code does not run on.
-BASE = "0048b"
+#: The first migration: the schema of version 1.0.
+BASE = "0001"
 
+_REVISION = re.compile(r'^revision = "(\w+)"$', re.MULTILINE)
 _FOLLOWS = re.compile(r'^down_revision = "(\w+)"$', re.MULTILINE)
 
-#: Table with the schema's version, in which Alembic counts from `BASE` on.
+#: Table with the schema's version, in which Alembic counts.
 CURRENT = "schema_version"
 
-#: Table with the newest migration of the oldest code that runs on the schema. Alembic counts in it up to `BASE`. Code
-#: of `BASE` and older runs on exactly the schema that this table names.
-OLDEST = "alembic_version"
+#: Table with the newest migration of the oldest code that runs on the schema.
+OLDEST = "schema_serves_from"
+
+#: Table in which versions before 1.0 counted. Their rows are carried over by a backup.
+_BEFORE_1_0 = "alembic_version"
 
 
 class Schema(NamedTuple):
@@ -89,13 +93,9 @@ def _upgrade(connection: sa.Connection, before: Schema | None) -> None:
 
     config = _config()
     config.attributes["connection"] = connection
-    if not _has_row(connection, CURRENT):
-        config.attributes["version_table"] = OLDEST
-        command.upgrade(config, BASE)
-        _set(connection, CURRENT, BASE)
-    config.attributes["version_table"] = CURRENT
     command.upgrade(config, "head")
     if before is None:
+        _set(connection, OLDEST, BASE)
         _contract(connection, BASE)
 
 
@@ -224,9 +224,12 @@ def _order() -> Sequence[str]:
     """Return the versions that this program knows, oldest first. Their numbers need not be in order."""
     next_of: dict[str | None, str] = {}
     for module in pkgutil.iter_modules(versions.__path__):
-        text = pkgutil.get_data(versions.__name__, f"{module.name}.py") or b""
-        follows = _FOLLOWS.search(text.decode())
-        next_of[follows and follows[1]] = module.name.partition("_")[0]
+        assert isinstance(module.module_finder, FileFinder)
+        with open(os.path.join(module.module_finder.path, f"{module.name}.py"), encoding="utf-8") as script:
+            text = script.read()
+        found, follows = _REVISION.search(text), _FOLLOWS.search(text)
+        assert found, module.name
+        next_of[follows and follows[1]] = found[1]
     order, last = [], next_of.get(None)
     while last is not None:
         order.append(last)
@@ -297,9 +300,12 @@ def _require_served(found: Schema) -> None:
 
 
 def _read(connection: sa.Connection) -> Schema | None:
-    oldest = _value(connection, OLDEST)
-    current = _value(connection, CURRENT) or oldest
-    return None if current is None else Schema(current, oldest or current)
+    current, oldest = _value(connection, CURRENT), _value(connection, OLDEST)
+    if _value(connection, _BEFORE_1_0) is not None:
+        raise exceptions.ConfigurationError(
+            reason='the database is of a version before 1.0. The page "Upgrade" says how to carry it over.'
+        )
+    return None if current is None or oldest is None else Schema(current, oldest)
 
 
 def _value(connection: sa.Connection, name: str) -> str | None:
@@ -307,10 +313,6 @@ def _value(connection: sa.Connection, name: str) -> str | None:
         return None
     table = _table(name)
     return connection.scalar(sa.select(table.c.version_num))
-
-
-def _has_row(connection: sa.Connection, name: str) -> bool:
-    return _value(connection, name) is not None
 
 
 def _set(connection: sa.Connection, name: str, value: str) -> None:
@@ -332,6 +334,7 @@ def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", SCRIPTS)
     config.set_main_option("path_separator", "os")
+    config.set_main_option("version_locations", os.pathsep.join(versions.__path__))
     return config
 
 

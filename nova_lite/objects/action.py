@@ -42,15 +42,17 @@ class InstanceAction(msgspec.Struct, kw_only=True):
 class ActionReport(msgspec.Struct, kw_only=True):
     """Report of a host about a command.
 
-    ``error`` is None if the command was carried out. ``sequence`` and ``request_id`` are those of the command.
-    ``answer``: data that later steps need.
+    ``host``: the sender. ``error`` is None if the command was carried out. ``sequence`` and ``request_id`` are those of
+    the command. ``answer``: data for later steps; their commands carry it in the payload, under ``answers`` and the
+    step's name.
     """
 
+    host: str
     action_id: int
-    power_state: int | None
-    error: str | None
-    details: str
-    sequence: int = msgspec.field(default=0, name="position")
+    power_state: int | None = None
+    error: str | None = None
+    details: str = ""
+    sequence: int = 0
     answer: dict[str, Any] | None = None
     request_id: str | None = None
 
@@ -74,5 +76,5 @@ class ActionCommand(msgspec.Struct, kw_only=True):
     request_id: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
     method: str = ""
-    sequence: int = msgspec.field(default=0, name="position")
+    sequence: int = 0
     build: BuildRequest | None = None

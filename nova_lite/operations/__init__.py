@@ -221,7 +221,6 @@ __all__ = [
     "SnapshotStep",
     "Source",
     "Step",
-    "command_method",
     "command_methods",
     "compute_version",
     "first_applicable",
@@ -261,12 +260,6 @@ def asks_for_right(kind: str, payload: Mapping[str, Any], site_role: str | None)
 def command_methods() -> Mapping[str, HostStep]:
     """Return the RPC methods of commands to hosts, each with a step that it carries out. See `OperationTable`."""
     return OPERATIONS.command_methods
-
-
-def command_method(kind: str, payload: Mapping[str, Any]) -> str:
-    """Return the RPC method of the operation's last command. Commands of older conductors name no method."""
-    steps = [step for step in get(kind, payload).steps if isinstance(step, HostStep) and step.name != BUILD]
-    return steps[-1].wire_method
 
 
 def compute_version(calls: str) -> str:

@@ -35,7 +35,6 @@ CREATE_IMAGE_OF_VOLUMES = Operation(
             task=states.IMAGE_SNAPSHOT_PENDING,
             tasks=(states.IMAGE_SNAPSHOT,),
             event="compute_snapshot_instance",
-            since="1.13",
             deadline="snapshot_deadline",
             undo=(DISCARD_STEP,),
         ),
@@ -68,7 +67,6 @@ CREATE_BACKUP_OF_DISK = Operation(
     steps=(
         dataclasses.replace(
             snapshot_step("backup_disk", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
-            since="1.20",
         ),
         PUBLISH_STEP,
     ),
@@ -99,7 +97,6 @@ SHELVE_VOLUME_BACKED = Operation(
             event="compute_shelve_offload_instance",
             becomes=states.SHELVED_OFFLOADED,
             fences=True,
-            since="1.13",
         ),
         ReleaseStep(RELEASE),
     ),
@@ -129,7 +126,7 @@ SHELVE_OFFLOAD = Operation(
     deduplicates=True,
     needs_host=False,
     steps=(
-        by_host("shelve_offload", states.SHELVING_OFFLOADING, states.SHELVED_OFFLOADED, fences=True, since="1.3"),
+        by_host("shelve_offload", states.SHELVING_OFFLOADING, states.SHELVED_OFFLOADED, fences=True),
         ReleaseStep(RELEASE),
     ),
 )
@@ -155,6 +152,6 @@ UNSHELVE = Operation(
     notification=Notification("unshelve"),
     allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
     needs_host=False,
-    steps=(by_host("unshelve", states.UNSHELVING, states.ACTIVE, since="1.3"), _DISCARD_SHELVED),
+    steps=(by_host("unshelve", states.UNSHELVING, states.ACTIVE), _DISCARD_SHELVED),
     variants=(("offloaded", True, UNSHELVE_OFFLOADED),),
 )

@@ -8,7 +8,7 @@ from nova_lite.operations.steps import DISCONNECT, PERFORM, TAKE_BACK
 from nova_lite.operations.types import HostStep, NetworkStep, Operation
 
 
-def _interface(kind: str, task: str, undo: str, undo_wire_name: str, attaches: bool) -> Operation:
+def _interface(kind: str, task: str, undo: str, attaches: bool) -> Operation:
     """Return an operation on one interface.
 
     A host that has begun and not reported the end has to undo it, because no other server may use the port before.
@@ -24,9 +24,8 @@ def _interface(kind: str, task: str, undo: str, undo_wire_name: str, attaches: b
                 kind,
                 task=task,
                 event=f"compute_{kind}",
-                since="1.8",
                 undo=(
-                    HostStep(TAKE_BACK, undo, wire_name=undo_wire_name, retry_forever=True, since="1.8"),
+                    HostStep(TAKE_BACK, undo, retry_forever=True),
                     *(disconnect if attaches else ()),
                 ),
             ),
@@ -36,8 +35,8 @@ def _interface(kind: str, task: str, undo: str, undo_wire_name: str, attaches: b
 
 
 ATTACH_INTERFACE = _interface(
-    "attach_interface", states.ATTACHING_INTERFACE, "rollback_attach_interface", "take_back_interface", attaches=True
+    "attach_interface", states.ATTACHING_INTERFACE, "rollback_attach_interface", attaches=True
 )
 DETACH_INTERFACE = _interface(
-    "detach_interface", states.DETACHING_INTERFACE, "rollback_detach_interface", "give_back_interface", attaches=False
+    "detach_interface", states.DETACHING_INTERFACE, "rollback_detach_interface", attaches=False
 )

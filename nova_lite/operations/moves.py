@@ -59,7 +59,6 @@ _DROP = HostStep(
     fences=True,
     retry_forever=True,
     may_complete_late=True,
-    since="1.4",
 )
 
 #: Restores the guest at the source.
@@ -69,7 +68,6 @@ _RETURN = HostStep(
     task=states.RESIZE_REVERTING,
     at=HostRole.SOURCE,
     retry_forever=True,
-    since="1.4",
 )
 
 _MOVE = (
@@ -89,7 +87,6 @@ _MOVE = (
         at=HostRole.SOURCE,
         undo=(_RETURN,),
         notification=Notification("resize", phases=OF_STEP),
-        since="1.4",
     ),
     HostStep(
         ARRIVE,
@@ -103,7 +100,6 @@ _MOVE = (
         undo=(_DROP,),
         commits=True,
         notification=Notification("resize_finish", phases=OF_STEP),
-        since="1.4",
     ),
 )
 
@@ -115,7 +111,7 @@ RESIZE_SAME_HOST = Operation(
     "resize",
     allowed=(states.ACTIVE, states.STOPPED),
     steps=tuple(
-        dataclasses.replace(step, method="resize_instance_same_host", wire_name="set_aside_instance", since="1.6")
+        dataclasses.replace(step, method="resize_instance_same_host")
         if isinstance(step, HostStep) and step.name == LEAVE
         else step
         for step in _MOVE
@@ -158,7 +154,6 @@ CONFIRM_RESIZE = Operation(
             becomes=states.ACTIVE,
             fences=True,
             retry_forever=True,
-            since="1.4",
         ),
         ReleaseStep(RELEASE, at=HostRole.SOURCE),
     ),
@@ -190,16 +185,13 @@ REVERT_RESIZE = Operation(
 
 def _live(name: str, method: str, at: HostRole, event: str | None = None, **fields: Any) -> HostStep:
     """Return a step of a live migration, or an undo, which has no event."""
-    return HostStep(
-        name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, since="1.5", **fields
-    )
+    return HostStep(name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, **fields)
 
 
 #: Asks the destination whether the guest has arrived, because the source cannot report it any more.
 _FIND = dataclasses.replace(
     _live(FIND, "find_live_migrated_instance", HostRole.DESTINATION, retry_forever=True, may_complete_late=True),
     only_if=LOST_SOURCE,
-    since="1.6",
 )
 
 #: The guest runs all the time. Until the source has reported, only its hypervisor knows where the guest is. If no

@@ -85,9 +85,7 @@ def snapshot_step(method: str, task: str, *tasks: str) -> HostStep:
     """Return the step in which the host makes an image file of the server's disk and uploads it."""
     event = f"compute_{method}"
     deadline = "snapshot_deadline"
-    return HostStep(
-        PERFORM, method, task=task, tasks=tasks, event=event, since="1.3", deadline=deadline, undo=(DISCARD_STEP,)
-    )
+    return HostStep(PERFORM, method, task=task, tasks=tasks, event=event, deadline=deadline, undo=(DISCARD_STEP,))
 
 
 WITH_DISK = (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED)

@@ -11,19 +11,18 @@ from nova_lite.operations.types import HostStep, Operation
 class OperationTable(Mapping[str, Operation]):
     """Definitions by kind. It cannot change, so that what is derived from it is computed once.
 
-    ``command_methods``: by RPC method of the compute service, a step that this method carries out. A renamed method is
-    there under both names. Builds and fences are not among them, because their methods take other arguments.
+    ``command_methods``: by RPC method of the compute service, a step that this method carries out. Builds and fences
+    are not among them, because their methods take other arguments.
     """
 
     def __init__(self, definitions: Iterable[Operation]) -> None:
         self._by_kind = {definition.kind: definition for definition in definitions}
         self.command_methods: Mapping[str, HostStep] = types.MappingProxyType(
             {
-                name: step
+                step.method: step
                 for definition in self.with_variants()
                 for step in definition.all_steps()
                 if isinstance(step, HostStep) and step.is_sequenced
-                for name in (step.method, step.wire_method)
             }
         )
 

@@ -119,19 +119,17 @@ class HostStep(Step):
     - ``self_compensating``: a host that reports a failure has undone its own part, so the step's undo there is skipped
     - ``minimal``: the command carries the instance without its interfaces and tags
     - ``may_complete_late``: for an undo; the host may find that the step succeeded after all, and then leaves it done
-    - ``wire_name``: the name that clients still send of a renamed method; hosts answer to both names
     """
 
     method: str
     _: dataclasses.KW_ONLY
-    wire_name: str = ""
     at: HostRole = HostRole.CURRENT
     begun: str | None = None
     tasks: tuple[str, ...] = ()
     driver: str | None = None
     fences: bool = False
     retry_forever: bool = False
-    since: str = "1.0"
+    since: str = "2.0"
     offline_step: str | None = None
     self_compensating: bool = False
     minimal: bool = False
@@ -141,11 +139,6 @@ class HostStep(Step):
     def is_sequenced(self) -> bool:
         """True unless hosts recognise the command by its generation, as they do builds and fences."""
         return self.name not in (BUILD, COMPENSATE)
-
-    @property
-    def wire_method(self) -> str:
-        """The name of the method on the wire."""
-        return self.wire_name or self.method
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,12 +22,7 @@ ATTACH_VOLUME = Operation(
             task=states.ATTACHING_VOLUME,
             event="compute_attach_volume",
             self_compensating=True,
-            undo=(
-                HostStep(
-                    DETACH, "rollback_attach_volume", task=states.DETACHING_VOLUME, retry_forever=True, since="1.9"
-                ),
-            ),
-            since="1.9",
+            undo=(HostStep(DETACH, "rollback_attach_volume", task=states.DETACHING_VOLUME, retry_forever=True),),
         ),
     ),
 )
@@ -39,9 +34,7 @@ DETACH_VOLUME = Operation(
     allowed=WITH_GUEST,
     needs_host=False,
     variants=(("offloaded", True, Operation("detach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
-    steps=(
-        HostStep(PERFORM, "detach_volume", task=states.DETACHING_VOLUME, event="compute_detach_volume", since="1.9"),
-    ),
+    steps=(HostStep(PERFORM, "detach_volume", task=states.DETACHING_VOLUME, event="compute_detach_volume"),),
 )
 
 #: The server has both volumes until its host has reported which one the guest has. While the host copies, the guest has
@@ -65,10 +58,8 @@ SWAP_VOLUME = Operation(
                     task=states.COPYING_VOLUME,
                     retry_forever=True,
                     may_complete_late=True,
-                    since="1.13",
                 ),
             ),
-            since="1.13",
         ),
     ),
     rule="os_compute_api:os-volumes-attachments:swap",
@@ -82,9 +73,7 @@ def _on_file(method: str, task: str, deadline: str | None, well: str, badly: str
     ``well``, ``badly``: the status of the snapshot for Cinder afterwards. The undo asks the host whether it was done
     after all: what Cinder believes must be what the guest has.
     """
-    rollback = HostStep(
-        TAKE_BACK, f"rollback_{method}", task=task, retry_forever=True, may_complete_late=True, since="1.24"
-    )
+    rollback = HostStep(TAKE_BACK, f"rollback_{method}", task=task, retry_forever=True, may_complete_late=True)
     step = HostStep(
         PERFORM,
         method,
@@ -93,7 +82,6 @@ def _on_file(method: str, task: str, deadline: str | None, well: str, badly: str
         deadline=deadline,
         self_compensating=True,
         undo=(rollback, SnapshotStep(REPORT_ERROR, status=badly)),
-        since="1.24",
     )
     return Operation(
         method,

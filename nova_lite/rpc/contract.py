@@ -2,12 +2,12 @@
 
 ::
 
-    @rpc.service("conductor", version="1.18")
+    @rpc.service("conductor", version="2.1")
     class ConductorRPC(Protocol):
         @rpc.read(rpc.API)
         def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor: ...
 
-        @rpc.report(rpc.COMPUTE, own="host", since="1.6")
+        @rpc.report(rpc.COMPUTE, own="host", since="2.1")
         def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None: ...
 
 `method` declares everything about one RPC method. `read`, `list_`, `change`, `delete` and `report` are `method` with
@@ -30,7 +30,7 @@ from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.keys import ROLES
 from nova_lite.rpc.permissions import AccessRule
 
-FIRST_VERSION = "1.0"
+FIRST_VERSION = "2.0"
 
 T = TypeVar("T")
 
@@ -376,7 +376,7 @@ def _check_fallback(name: str, fallback: Fallback | None, signature: inspect.Sig
 
 
 def newer(version: str, than: str) -> bool:
-    """Check whether one version, ``1.n``, is newer than another."""
+    """Check whether one version, ``2.n``, is newer than another."""
     return numbers(version) > numbers(than)
 
 

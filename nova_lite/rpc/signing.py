@@ -38,6 +38,7 @@ from nova_lite.base.context import DaemonIdentity
 from nova_lite.base.futures import ResponseFuture, wait_for
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
+from nova_lite.rpc.contract import FIRST_VERSION
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.keys import ROLES, Keyring, TrustedKey
 from nova_lite.rpc.permissions import AccessRule
@@ -303,7 +304,7 @@ class Signing:
             sent, message_id, to = float(header["time"]), str(header["id"]), header["server"]
             content = incoming.message
             values = {key: value for key, value in incoming.ctxt.items() if key not in _ADDED}
-            method, version = content.get("method"), content.get("version", "1.0")
+            method, version = content.get("method"), content.get("version", FIRST_VERSION)
             data = _covered(topic, to, method, version, content.get("args", {}), values, message_id, header["time"])
             entry = self._verified(header, data)
             packed = bytes.fromhex(message_id)

@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from nova_lite import rpc
-from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import Destination, HostState, Placement, RequestSpec
 
 
-def _place(scheduler: SchedulerRPC, context: RequestContext, spec: RequestSpec) -> Placement:
-    try:
-        return Placement(destinations=scheduler.select_destinations(context, spec))
-    except exceptions.NoValidHost as error:
-        return Placement(reason=error.message, details=str(error.kwargs.get("details", "")))
-
-
-@rpc.service("scheduler", version="1.2")
+@rpc.service("scheduler", version="2.0")
 class SchedulerRPC(Protocol):
     @rpc.report(rpc.CONDUCTOR)
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
@@ -26,12 +18,12 @@ class SchedulerRPC(Protocol):
         Raises `NoValidHost` if there are fewer hosts: all instances get a place, or none.
         """
 
-    @rpc.report(rpc.CONDUCTOR, since="1.1", fallback=rpc.one_by_one("specs", _place), wire_name="select_for_several")
+    @rpc.report(rpc.CONDUCTOR)
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         """Return for each spec what `select_destinations` would. Each decision sees the places of the earlier ones;
         alike specs are decided together."""
 
-    @rpc.report(rpc.CONDUCTOR, since="1.2", replay_safe=True)
+    @rpc.report(rpc.CONDUCTOR, replay_safe=True)
     def fitting_hosts(self, context: RequestContext, specs: list[RequestSpec]) -> list[list[str]]:
         """Return for each spec the hosts that pass all filters now. No place is taken."""
 

@@ -305,14 +305,14 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Point
         return {}
     if step.begun is not None:
         return join(
-            {sender: around(f"send/{step.wire_method}")},
+            {sender: around(f"send/{step.method}")},
             {
                 CONDUCTOR: around(
                     *([] if claimed else ["handle/start_build", f"commit/{START_BUILD}"]),
                     *("handle/finish_build", f"commit/{FINISH_BUILD}"),
                 ),
                 COMPUTE: around(
-                    f"handle/{step.wire_method}",
+                    f"handle/{step.method}",
                     *([] if claimed else ["send/start_build"]),
                     *("domain/spawn", "fence", "send/finish_build"),
                 ),
@@ -320,11 +320,11 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Point
         )
     destroyed = ["domain/destroy"] if step.fences else []
     return join(
-        {sender: around(f"send/{step.wire_method}")},
+        {sender: around(f"send/{step.method}")},
         _of_tasks(step) if step.tasks else {},
         {
             CONDUCTOR: around("handle/finish_action", f"commit/{FINISH}"),
-            COMPUTE: around(f"handle/{step.wire_method}", "fence", *destroyed, "send/finish_action"),
+            COMPUTE: around(f"handle/{step.method}", "fence", *destroyed, "send/finish_action"),
         },
     )
 
@@ -347,8 +347,8 @@ def _of_undo(step: operations.Step) -> Points:
     if not isinstance(step, operations.HostStep):
         return {}
     return {
-        CONDUCTOR: around(f"commit/{SWEEP}", f"send/{step.wire_method}", f"commit/{UNDONE}"),
-        COMPUTE: around(f"handle/{step.wire_method}", "fence"),
+        CONDUCTOR: around(f"commit/{SWEEP}", f"send/{step.method}", f"commit/{UNDONE}"),
+        COMPUTE: around(f"handle/{step.method}", "fence"),
     }
 
 

@@ -364,7 +364,7 @@ def _interfaces() -> Iterator[Scenario]:
         (operations.ATTACH_INTERFACE, "attach_interface_after", one_active, not_attached),
         (operations.DETACH_INTERFACE, "detach_interface_after", one_with_two_interfaces, not_detached),
     ):
-        undone = around(f"handle/{row.steps[0].undo[0].wire_method}")  # type: ignore[attr-defined]
+        undone = around(f"handle/{row.steps[0].undo[0].method}")  # type: ignore[attr-defined]
         yield Scenario(f"{row.kind}, it fails", failing_to(step, prepare), run, {COMPUTE: undone}, effects=STOPS)
 
 
@@ -737,7 +737,7 @@ STOPS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICAT
 AT_DEADLINE: Points = {CONDUCTOR: around(f"commit/{points.SWEEP}")}
 UNDONE = points.of_undos(operations.CREATE)
 _BUILD_UNDOS = (undo for undo in operations.CREATE.undos("build") if isinstance(undo, operations.HostStep))
-FENCE = f"send/{next(_BUILD_UNDOS).wire_method}"
+FENCE = f"send/{next(_BUILD_UNDOS).method}"
 
 
 REVIVED: Points = {

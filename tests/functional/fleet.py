@@ -40,7 +40,15 @@ from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.objects import BuildOutcome, BuildResult, DomainReport, HostReport, Inventory, digest_of_domains  # noqa: E402
+from nova_lite.objects import (  # noqa: E402
+    ActionReport,
+    BuildOutcome,
+    BuildResult,
+    DomainReport,
+    HostReport,
+    Inventory,
+    digest_of_domains,
+)
 from nova_lite.operations.states import PowerState  # noqa: E402
 from nova_lite.rpc import keys  # noqa: E402
 
@@ -179,25 +187,25 @@ class Host:
         with contextlib.suppress(exceptions.InstanceGone, exceptions.StaleReport):
             self.conductor.finish_build(get_admin_context(), result)
 
-    def obey(self, method: str, ticket: dict[str, Any]) -> None:
-        server = ticket["instance"]["uuid"]
+    def obey(self, method: str, command: dict[str, Any]) -> None:
+        server = command["instance"]["uuid"]
         power = POWER.get(method, PowerState.RUNNING)
         if method == "terminate_instance":
             self.domains.pop(server, None)
             self.projects.pop(server, None)
             power = PowerState.NOSTATE
         else:
-            self.domains[server] = (ticket["generation"], power)
-        self.conductor.finish_action(
-            get_admin_context(),
-            self.name,
-            ticket["action_id"],
-            int(power),
-            None,
-            "",
-            sequence=ticket.get("position", 0),
-            request_id=ticket.get("request_id"),
+            self.domains[server] = (command["generation"], power)
+        report = ActionReport(
+            host=self.name,
+            action_id=command["action_id"],
+            power_state=int(power),
+            error=None,
+            details="",
+            sequence=command["sequence"],
+            request_id=command["request_id"],
         )
+        self.conductor.finish_action(get_admin_context(), report)
 
 
 class Fleet:
@@ -355,7 +363,7 @@ class Fleet:
             host.plugged = None
             self._ask_filters(host)
         elif method not in NUDGES:
-            self._do("order", lambda: host.obey(method, arguments["ticket"]))
+            self._do("order", lambda: host.obey(method, arguments["command"]))
 
     def _ask_filters(self, host: Host) -> None:
         if not host.asks_filters:

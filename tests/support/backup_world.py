@@ -13,7 +13,7 @@ from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.db import backup_policies, images, models, server_backups
 from nova_lite.image import store
-from nova_lite.objects import BackupPolicy, BackupQuery, BackupStatus, ServerBackup
+from nova_lite.objects import ActionReport, BackupPolicy, BackupQuery, BackupStatus, ServerBackup
 from nova_lite.objects.backup import Every
 from nova_lite.virt.fake import QCOW2_HEADER
 from tests.support import make
@@ -78,7 +78,10 @@ class Backups(World):
             Path(store.prepare_below(self.store, store.UPLOADS, str(command.host)), image).write_bytes(DATA)
             changes = {"status": "saving", "size": len(DATA), "checksum": "c"}
             self.db.write(images.update, self.context(admin=True), image, changes)
-        self.reports.finish_action(self.context(), str(command.host), command.action_id, 1, error, "")
+        self.reports.finish_action(
+            self.context(),
+            ActionReport(host=str(command.host), action_id=command.action_id, power_state=1, error=error),
+        )
 
     def finish_if_begun(self) -> None:
         """Carry out the last command, if its action waits for the host."""

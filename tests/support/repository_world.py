@@ -20,7 +20,7 @@ from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.conductor.stored_backups import StoredBackups
 from nova_lite.db import backup_policies, block_devices, images, instances, models, server_backups
 from nova_lite.image import qcow2, store
-from nova_lite.objects import BackupStatus, BlockDevice, ImageQuery, ServerBackup
+from nova_lite.objects import ActionReport, BackupStatus, BlockDevice, ImageQuery, ServerBackup
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from tests.support.backup_world import HOUR, Backups
@@ -139,7 +139,10 @@ class InRepository(Backups):
             Path(store.prepare_below(self.store, store.UPLOADS, str(command.host)), image).write_bytes(data)
             self.db.write(images.update, self.context(admin=True), image, {"status": "saving", "size": len(data)})
         power = int(self.power_state)
-        self.reports.finish_action(self.context(), str(command.host), command.action_id, power, error, "")
+        self.reports.finish_action(
+            self.context(),
+            ActionReport(host=str(command.host), action_id=command.action_id, power_state=power, error=error),
+        )
 
     def attach(self, volume_id: str, content: bytes, boot_index: int | None = None, encrypted: bool = False) -> None:
         """Attach a volume with this content to the server."""

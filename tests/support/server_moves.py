@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
 from nova_lite.db import audit, flavors, models, quotas, services
-from nova_lite.objects import MigrationControl, MigrationProgress
+from nova_lite.objects import ActionReport, MigrationControl, MigrationProgress
 from nova_lite.operations import states
 from tests.support.conductor_world import World
 
@@ -60,7 +60,15 @@ class Moving(World):
         """Report the newest command from its host."""
         command = self.command
         self.reports.finish_action(
-            self.context(), command.host, command.action_id, power_state, error, "", command.sequence, answer
+            self.context(),
+            ActionReport(
+                host=command.host,
+                action_id=command.action_id,
+                power_state=power_state,
+                error=error,
+                sequence=command.sequence,
+                answer=answer,
+            ),
         )
 
     def look(self, power_state: int, action_id: int, sequence: int) -> None:

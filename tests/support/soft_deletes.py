@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from nova_lite import objects
 from nova_lite.db import models
+from nova_lite.objects import ActionReport
 from tests.support.conductor_world import World
 
 
@@ -17,7 +18,10 @@ def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.Action
 
 
 def finish(world: World, command: objects.ActionCommand, power_state: int | None = 4, error: str | None = None) -> None:
-    world.reports.finish_action(world.context(), str(command.host), command.action_id, power_state, error, "")
+    world.reports.finish_action(
+        world.context(),
+        ActionReport(host=str(command.host), action_id=command.action_id, power_state=power_state, error=error),
+    )
 
 
 def soft_deleted(world: World) -> tuple[str, str]:

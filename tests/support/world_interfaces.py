@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from nova_lite import objects
-from nova_lite.objects import NetworkRequest
+from nova_lite.objects import ActionReport, NetworkRequest
 from tests.support.conductor_world import World
 
 ATTACH, DETACH = "attach_interface", "detach_interface"
@@ -24,5 +24,8 @@ def detach(world: World, uuid: str, port_id: str) -> objects.ActionCommand:
 
 def report(world: World, command: objects.ActionCommand, error: str | None = None) -> None:
     world.reports.finish_action(
-        world.context(), str(command.host), command.action_id, 1, error, "", sequence=command.sequence
+        world.context(),
+        ActionReport(
+            host=str(command.host), action_id=command.action_id, power_state=1, error=error, sequence=command.sequence
+        ),
     )

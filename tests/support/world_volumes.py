@@ -13,7 +13,7 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import models, volumes
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeWork
+from nova_lite.objects import ActionReport, BlockDevice, DeviceState, Volume, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from tests.support.conductor_world import Compute, World
 
@@ -81,7 +81,10 @@ class Volumes(World):
         return self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
 
     def finish(self, command: objects.ActionCommand, error: str | None = None, sequence: int = 0) -> None:
-        self.reports.finish_action(self.context(), self.host, command.action_id, 1, error, "", sequence)
+        self.reports.finish_action(
+            self.context(),
+            ActionReport(host=self.host, action_id=command.action_id, power_state=1, error=error, sequence=sequence),
+        )
 
     def attached(self) -> str:
         volume_id = self.make()

@@ -33,8 +33,6 @@ oslo.messaging makes them again from ``args`` and ``kwargs``. So a subclass only
 is raised with the keywords that the format names.
 """
 
-import sys
-
 from nova_lite.base.exceptions.api import (
     IdempotencyKeyReused,
     InvalidAPIVersionString,
@@ -590,9 +588,8 @@ __all__ = [
     "VolumeTypeNotFound",
 ]
 
-#: The module name of every error on the bus. Daemons of the previous minor version import errors from there.
-WIRE_MODULE = "nova_lite.exception"
+#: The module name of every error on the bus, whichever module defines it.
+WIRE_MODULE = __name__
 
-sys.modules[WIRE_MODULE] = sys.modules[__name__]
 for _name in __all__:
     globals()[_name].__module__ = WIRE_MODULE

@@ -212,7 +212,7 @@ def messages() -> str:
                     names.setdefault(step.method, set()).add(form.kind)
     steps = {step.method: step for step in operations.command_methods().values()}
     rows = [
-        f"| {_with_wire_name(method, step.wire_method)} | cast | {step.since} | {', '.join(sorted(names[method]))} |"
+        f"| `{method}` | cast | {step.since} | {', '.join(sorted(names[method]))} |"
         for method, step in sorted(steps.items())
     ]
     head = "| method | kind | since | operations |\n|---|---|---|---|\n"

@@ -100,7 +100,7 @@ class CommandProgress:
         self._context: RequestContext = get_admin_context()
         definition = operations.get(command.action, command.payload)
         steps = [step for step in definition.steps if isinstance(step, operations.HostStep)]
-        step = next(step for step in steps if command.method in (step.method, step.wire_method))
+        step = next(step for step in steps if command.method == step.method)
         self.tasks = step.tasks
         self._task = step.task or ""
         self._reported_at = time.monotonic()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from nova_lite import operations
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.accept import DeleteRequest
@@ -35,31 +37,11 @@ class ActionEndpoints:
         requests = [DeleteRequest(RequestContext.from_rpc(item.context), item.instance_uuid) for item in deletes]
         return [None if isinstance(result, Exception) else result for result in self._accept_deletes(requests)]
 
-    def finish_action(
-        self,
-        context: RequestContext,
-        host: str,
-        action_id: int,
-        power_state: int | None,
-        error: str | None,
-        details: str,
-        sequence: int = 0,
-        answer: dict[str, Any] | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        report = ActionReport(
-            action_id=action_id,
-            power_state=power_state,
-            error=error,
-            details=details,
-            sequence=sequence,
-            answer=answer,
-            request_id=request_id,
-        )
-        self._reports.finish(host, report)
+    def finish_action(self, context: RequestContext, report: ActionReport) -> None:
+        self._reports.finish(report)
 
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
-        self._reports.finish_all(host, reports)
+        self._reports.finish_all([msgspec.structs.replace(report, host=host) for report in reports])
 
     def is_command_open(
         self, context: RequestContext, host: str, action_id: int, sequence: int | None, request_id: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import NamedTuple
 
 import msgspec
 from oslo_config import cfg
@@ -25,11 +24,6 @@ MAX_BATCH = 64
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 
 
-class _HostReport(NamedTuple):
-    host: str
-    report: ActionReport
-
-
 class CommandReports:
     """Records reports. A report about a closed action, an earlier step, or another host's action changes nothing."""
 
@@ -37,23 +31,23 @@ class CommandReports:
         self.db = db
         self.conf = conf
         self.transitions = transitions
-        self._batcher: Batcher[list[_HostReport], list[Exception | None]] = Batcher(self._finish_messages, LIMITS)
+        self._batcher: Batcher[list[ActionReport], list[Exception | None]] = Batcher(self._finish_messages, LIMITS)
 
-    def finish(self, host: str, report: ActionReport) -> None:
+    def finish(self, report: ActionReport) -> None:
         """Record how a command has ended. Reports that arrive meanwhile, of any host, share one transaction."""
-        self.finish_all(host, [report])
+        self.finish_all([report])
 
-    def finish_all(self, host: str, reports: list[ActionReport]) -> None:
+    def finish_all(self, reports: list[ActionReport]) -> None:
         """Record how these commands have ended. Raises the error of a report that cannot be recorded."""
-        failure = next(filter(None, self._batcher.submit([_HostReport(host, report) for report in reports])), None)
+        failure = next(filter(None, self._batcher.submit(reports)), None)
         if failure is not None:
             raise failure
 
-    def _finish_messages(self, messages: list[list[_HostReport]]) -> list[list[Exception | None]]:
+    def _finish_messages(self, messages: list[list[ActionReport]]) -> list[list[Exception | None]]:
         """Record the reports of several messages, in transactions of at most `MAX_BATCH` reports."""
         reports = list(itertools.chain.from_iterable(messages))
         # Every conductor locks actions in the same order, so that two transactions do not wait for each other.
-        order = sorted(range(len(reports)), key=lambda number: reports[number].report.action_id)
+        order = sorted(range(len(reports)), key=lambda number: reports[number].action_id)
         failures: dict[int, Exception | None] = {}
         for start in range(0, len(order), MAX_BATCH):
             batch = order[start : start + MAX_BATCH]
@@ -61,17 +55,17 @@ class CommandReports:
         numbers = iter(range(len(reports)))
         return [[failures[number] for number in itertools.islice(numbers, len(message))] for message in messages]
 
-    def _finish_batch(self, reports: list[_HostReport]) -> list[Exception | None]:
-        def finish_action(uow: UnitOfWork, batch: list[_HostReport]) -> list[Exception | None]:
+    def _finish_batch(self, reports: list[ActionReport]) -> list[Exception | None]:
+        def finish_action(uow: UnitOfWork, batch: list[ActionReport]) -> list[Exception | None]:
             if len(batch) == 1:
-                self._finish_action(uow, *batch[0])
+                self._finish_action(uow, batch[0])
                 return [None]
-            locked = actions.lock_of(uow, [report.action_id for _, report in batch])
+            locked = actions.lock_of(uow, [report.action_id for report in batch])
             with releases.together(uow):
-                for host, report in batch:
+                for report in batch:
                     if report.action_id in locked:
                         ctx = ActionContext(uow, *locked[report.action_id])
-                        self._record(if_waiting(ctx, host, report.sequence, report.request_id), report)
+                        self._record(if_waiting(ctx, report.host, report.sequence, report.request_id), report)
             return [None] * len(batch)
 
         return self.db.write_each(finish_action, reports)
@@ -84,8 +78,8 @@ class CommandReports:
         """Record that the host has reached a task state of its step. Returns False if the action is over."""
         return self.db.write(self._report_task, host, action_id, task_state)
 
-    def _finish_action(self, uow: UnitOfWork, host: str, report: ActionReport) -> None:
-        self._record(action_for_command(uow, host, report.action_id, report.sequence, report.request_id), report)
+    def _finish_action(self, uow: UnitOfWork, report: ActionReport) -> None:
+        self._record(action_for_command(uow, report.host, report.action_id, report.sequence, report.request_id), report)
 
     def _record(self, ctx: ActionContext | None, report: ActionReport) -> None:
         if ctx is None:

@@ -125,7 +125,7 @@ def command_of(ctx: ActionContext) -> ActionCommand:
     return ActionCommand(
         action_id=action.id,
         action=action.action,
-        method="" if at_host is None else at_host.wire_method,
+        method="" if at_host is None else at_host.method,
         instance=described,
         generation=action.generation,
         host=action.host if is_sequenced or builds else None,

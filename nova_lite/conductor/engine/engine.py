@@ -116,8 +116,7 @@ class ActionEngine:
         try:
             send_command(self.compute, context, command)
         except exceptions.ServiceTooOld as error:
-            report = ActionReport(action_id=command.action_id, power_state=None, error=error.message, details="")
-            self.reports.finish(str(command.host), report)
+            self.reports.finish(ActionReport(host=str(command.host), action_id=command.action_id, error=error.message))
         except exceptions.MessagingUnavailable as error:
             LOG.warning("%s of %s could not be sent: %s", command.action, command.instance.uuid, error.message)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from alembic import context
 
-from nova_lite.db.migration import OLDEST
+from nova_lite.db.migration import CURRENT
 from nova_lite.db.models import Base
 
 context.configure(
     connection=context.config.attributes["connection"],
-    version_table=context.config.attributes.get("version_table", OLDEST),
+    version_table=CURRENT,
     target_metadata=Base.metadata,
 )
 with context.begin_transaction():

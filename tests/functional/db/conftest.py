@@ -14,6 +14,7 @@ from nova_lite.db.models import Base
 from tests.functional.conftest import database_url
 from tests.support import make
 from tests.support.database import bus, conductor, manager  # noqa: F401
+from tests.support.made_up_schemas import next_migration  # noqa: F401
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import make
-from tests.support.contracts import contracts
+from tests.support.made_up_schemas import contracts, next_migration
 from tests.support.manage import Tool
 from tests.support.migrated import migrate
 
-__all__ = ["contracts", "tool"]
+__all__ = ["contracts", "next_migration", "tool"]
 
 
 @pytest.fixture

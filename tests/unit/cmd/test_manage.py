@@ -22,7 +22,7 @@ from nova_lite.db import services as db_services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import ComputeNode, Instance, InstanceAction, PurgedInstance
 from tests.support import make
-from tests.support.contracts import make_base, set_versions
+from tests.support.made_up_schemas import make_base, set_versions
 from tests.support.manage import Tool, placed, report
 
 
@@ -134,7 +134,7 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "check") == f"The schema is {migration.head()}, as it has to be."
 
 
-def test_sync_of_an_older_database_says_which_conductors_still_run_on_it(tool: Tool) -> None:
+def test_sync_of_an_older_database_says_which_conductors_still_run_on_it(tool: Tool, next_migration: str) -> None:
     (tool.path / "db.sqlite").unlink()
     make_base(make.conf(tool.database))
     assert tool("db", "sync").splitlines() == [
@@ -150,7 +150,7 @@ def test_check_of_a_newer_schema_that_serves_this_program_succeeds(tool: Tool) -
 
 
 def test_contract_waits_for_daemons_of_other_versions(tool: Tool, contracts: Path) -> None:
-    title = "Remove key_pairs, which code before 0051 reads."
+    title = "Remove key_pairs, which code before made_up reads."
     database = tool.database_of()
     database.write(db_services.report, "h1", "nova-conductor", "conductor", version.VERSION)
     database.write(db_services.report, "h2", "nova-conductor", "conductor", "0.0.9")

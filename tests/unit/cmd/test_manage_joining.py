@@ -16,9 +16,9 @@ from nova_lite.cmd.manage.app import App
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import joins, services
 from tests.support import make
-from tests.support.contracts import set_versions
 from tests.support.fake_clients import FakeClient, fake_client
 from tests.support.joining import NewHost, make_token
+from tests.support.made_up_schemas import set_versions
 from tests.support.manage import Tool, placed, report
 
 

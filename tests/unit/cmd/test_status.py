@@ -20,7 +20,7 @@ from nova_lite.db.engine import Database
 from nova_lite.rpc import keys
 from tests.support import keys as made_keys
 from tests.support import make
-from tests.support.contracts import set_versions
+from tests.support.made_up_schemas import set_versions
 from tests.support.manage import Tool
 
 
@@ -70,7 +70,7 @@ def test_result_is_novas_table(check: Status) -> None:
     assert text.count("Result: Success") == len(upgrade_checks.CHECKS)
 
 
-def test_schema_that_db_sync_expands_is_a_warning(check: Status, tool: Tool, db: Database) -> None:
+def test_schema_that_db_sync_expands_is_a_warning(check: Status, tool: Tool, db: Database, next_migration: str) -> None:
     set_versions(make.conf(tool.database), migration.BASE, migration.BASE)
     with db.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE services DROP COLUMN version_since")

@@ -129,5 +129,5 @@ def test_single_action_report_is_a_message_of_its_own(request_id: str | None) ->
     conductor = Conductor()
     conductor.release()
     more: dict[str, Any] = {} if request_id is None else {"request_id": request_id}
-    connect(conductor).finish_action(get_admin_context(), "h1", 7, 1, None, "", sequence=0, answer=None, **more)
+    connect(conductor).finish_action(get_admin_context(), ActionReport(host="h1", action_id=7, power_state=1, **more))
     assert conductor.messages == [["7"]]

@@ -28,7 +28,7 @@ from nova_lite.conductor.engine.cinder import CinderDriver as Driver
 from nova_lite.conf import cinder as options
 from nova_lite.db import claims, instances, models
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BlockDevice, BuildOutcome, DeviceState, VolumeConnection, VolumeVerb
+from nova_lite.objects import ActionReport, BlockDevice, BuildOutcome, DeviceState, VolumeConnection, VolumeVerb
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations import states
 from nova_lite.volume.cinder_client import MADE_FOR, CinderClient
@@ -96,7 +96,10 @@ class Cloud(World):
         )
 
     def finish(self, command: objects.ActionCommand, error: str | None = None) -> None:
-        self.reports.finish_action(self.context(), str(command.host), command.action_id, 1, error, "", 0)
+        self.reports.finish_action(
+            self.context(),
+            ActionReport(host=str(command.host), action_id=command.action_id, power_state=1, error=error),
+        )
 
     def attached(self, **values: Any) -> str:
         volume_id = self.cinder.volume(**values)
@@ -672,7 +675,7 @@ def test_report_to_cinder_is_repeated_beside_the_servers_next_operation(world: C
     world.finish(snapshot(world, volume_id, snapshot_id))
     assert task_of(world) is None
     stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
-    world.reports.finish_action(world.context(), world.host, stop.action_id, 4, None, "", 0)
+    world.reports.finish_action(world.context(), ActionReport(host=world.host, action_id=stop.action_id, power_state=4))
     world.let_time_pass(60)
     world.reconciler.sweep()
     assert world.cinder.snapshots[snapshot_id]["progress"] == "90%"
@@ -699,7 +702,10 @@ def test_silent_host_is_asked_whether_the_guest_has_the_new_file(world: Cloud, d
     assert (undo.method, task_of(world)) == ("rollback_volume_snapshot_create", states.SNAPSHOTTING_VOLUME)
     assert world.cinder.reports == []
     world.reports.finish_action(
-        world.context(), world.host, undo.action_id, 1, None, "", undo.sequence, answer={"done": done}
+        world.context(),
+        ActionReport(
+            host=world.host, action_id=undo.action_id, power_state=1, sequence=undo.sequence, answer={"done": done}
+        ),
     )
     assert world.cinder.reports == [(snapshot_id, "creating" if done else "error")]
     assert (task_of(world), world.open_actions()) == (None, [])

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nova_lite.conductor.hosts.crashes import CRASHED, EVENT, WATCHDOG, CrashRestarter
 from nova_lite.db import crash_restarts, models, restarts
-from nova_lite.objects import DomainReport, Incident, IncidentKind
+from nova_lite.objects import ActionReport, DomainReport, Incident, IncidentKind
 from tests.support.fencing_world import ALWAYS, HOST, Fencing
 
 SHUTDOWN, RUNNING, PAUSED = 4, 1, 3
@@ -62,13 +62,17 @@ class Crashes(Fencing):
         self.let_time_pass(3)
         self.reconciler.sweep()
         command = self.compute.commands[-1]
-        self.reports.finish_action(self.context(), command.host, command.action_id, step, error, "")
+        self.reports.finish_action(
+            self.context(), ActionReport(host=command.host, action_id=command.action_id, power_state=step, error=error)
+        )
 
     def start_and_stop(self, uuid: str) -> None:
         """Let the owner start the server, and stop it."""
         for kind in ("start", "stop"):
             command = self.lifecycle.accept_action(self.context(), uuid, kind, {})
-            self.reports.finish_action(self.context(), HOST, command.action_id, 1, None, "")
+            self.reports.finish_action(
+                self.context(), ActionReport(host=HOST, action_id=command.action_id, power_state=1)
+            )
         assert self.instance(uuid).vm_state == "stopped"
 
     def history(self, uuid: str) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import audit, hosts, models, server_migrations, services
-from nova_lite.objects import BuildOutcome, DomainReport, Verdict
+from nova_lite.objects import ActionReport, BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support.conductor_world import BUILT, World
 from tests.support.server_moves import evacuate, force_down, service_uuid
@@ -183,7 +183,7 @@ def test_stopped_server_is_stopped_by_its_new_host(world: World, before: str, st
     assert world.open_actions() == [("evacuate", "perform")]
     (command,) = world.compute.commands
     assert (command.action, command.host, command.generation) == ("evacuate", target, request.generation)
-    world.reports.finish_action(world.context(), target, command.action_id, 4, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=target, action_id=command.action_id, power_state=4))
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
     assert world.open_actions() == []
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.db import models
-from nova_lite.objects import DomainReport, Verdict
+from nova_lite.objects import ActionReport, DomainReport, Verdict
 from tests.support.conductor_world import World
 
 
@@ -35,7 +35,7 @@ def test_server_that_ran_is_started_again_after_a_power_loss(world: World) -> No
     world.reconciler.sweep()
     (command,) = world.compute.commands
     assert (command.method, command.host) == ("start_instance", host)
-    world.reports.finish_action(world.context(), host, command.action_id, 1, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id, power_state=1))
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
 
 

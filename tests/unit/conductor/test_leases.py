@@ -17,7 +17,7 @@ from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.evacuation import EVENT
 from nova_lite.conductor.hosts.fencing import LONGEST_GAP, HostFencer, LeaseWatch, wait_of
 from nova_lite.db import action_log, hosts, leases, models, restarts
-from nova_lite.objects import DomainReport
+from nova_lite.objects import ActionReport, DomainReport
 from nova_lite.operations import states
 from tests.support.conductor_world import AtOnce, heartbeat
 from tests.support.fencing_world import ALWAYS, HOST, PAST, SECONDS, Fencing
@@ -325,7 +325,9 @@ def finish_command(world: Fencing, power_state: int, error: str | None = None) -
     world.let_time_pass(3)
     world.reconciler.sweep()
     action = world.compute.commands[-1].action_id
-    world.reports.finish_action(world.context(), HOST, action, power_state, error, "")
+    world.reports.finish_action(
+        world.context(), ActionReport(host=HOST, action_id=action, power_state=power_state, error=error)
+    )
     assert world.open_actions() == []
 
 

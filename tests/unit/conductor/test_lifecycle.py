@@ -33,7 +33,7 @@ from nova_lite.db import (
     server_groups,
 )
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BuildOutcome, CreateRequest, Selection, Verdict, security_group
+from nova_lite.objects import ActionReport, BuildOutcome, CreateRequest, Selection, Verdict, security_group
 from nova_lite.operations import states
 from tests.support.conductor_world import BUILT, World
 
@@ -412,7 +412,7 @@ def test_delete_during_a_build_stops_it_and_releases_everything(world: World) ->
     assert (command.host, command.generation) == ("host1", 1)
     with pytest.raises(exceptions.InstanceGone):
         world.report(uuid, "host1", 1, BUILT)
-    world.reports.finish_action(world.context(), "host1", command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host="host1", action_id=command.action_id))
     assert world.instance(uuid).deleted
     assert world.used() == {"host1": 0, "host2": 0}
     assert (world.count(models.Port), world.count(models.Allocation), world.instances_used()) == (0, 0, 0)
@@ -430,7 +430,7 @@ def test_delete_while_the_host_is_down_is_done_for_its_owner_and_cleaned_up_late
     world.is_heard(host)
     world.reconciler.sweep()
     assert [sent.action_id for sent in world.compute.commands] == [command.action_id]
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
     assert world.used() == {"host1": 0, "host2": 0}
     assert world.open_actions() == []
 
@@ -438,7 +438,9 @@ def test_delete_while_the_host_is_down_is_done_for_its_owner_and_cleaned_up_late
 def test_a_delete_that_fails_on_its_host_is_tried_again(world: World) -> None:
     uuid, host, _ = world.built()
     command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, command.action_id, None, "the disk is busy", "")
+    world.reports.finish_action(
+        world.context(), ActionReport(host=host, action_id=command.action_id, error="the disk is busy")
+    )
     assert world.open_actions() == [("delete", "perform")]
     world.let_time_pass(3)
     world.reconciler.sweep()
@@ -454,9 +456,11 @@ def test_definition_decides_which_states_allow_an_action(world: World) -> None:
     stop = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
     with pytest.raises(exceptions.InstanceInvalidState, match="task_state powering-off"):
         world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "SOFT"})
-    world.reports.finish_action(world.context(), host, stop.action_id, 4, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=stop.action_id, power_state=4))
     assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("stopped", 4)
-    world.reports.finish_action(world.context(), host, stop.action_id, 1, "a late failure", "")
+    world.reports.finish_action(
+        world.context(), ActionReport(host=host, action_id=stop.action_id, power_state=1, error="a late failure")
+    )
     assert world.instance(uuid).vm_state == "stopped"
 
 
@@ -494,7 +498,9 @@ def test_operation_follows_its_definition(world: World, row: operations.Operatio
         with pytest.raises(exceptions.InstanceInvalidState, match=f"task_state {step.task}"):
             world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
         power_state = states.EXPECTED_POWER_STATES[step.becomes][0]
-        world.reports.finish_action(world.context(), host, command.action_id, power_state, None, "")
+        world.reports.finish_action(
+            world.context(), ActionReport(host=host, action_id=command.action_id, power_state=power_state)
+        )
         found = world.instance(uuid)
         assert (found.vm_state, found.task_state, found.power_state) == (step.becomes, None, power_state)
 
@@ -517,7 +523,9 @@ def test_an_operation_past_its_deadline_leaves_the_server_as_it_is(world: World,
 def test_a_failed_action_leaves_the_instance_as_its_guest_is(world: World) -> None:
     uuid, host, _ = world.built()
     command = world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "HARD"})
-    world.reports.finish_action(world.context(), host, command.action_id, 4, "it did not come up", "")
+    world.reports.finish_action(
+        world.context(), ActionReport(host=host, action_id=command.action_id, power_state=4, error="it did not come up")
+    )
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
 
 
@@ -601,7 +609,7 @@ def test_a_delete_past_its_deadline_shows_and_still_ends(world: World) -> None:
     instance = world.instance(uuid)
     assert (instance.vm_state, instance.task_state) == ("error", "deleting")
     assert world.lifecycle.accept_action(world.context(), uuid, "delete", {}).action_id == command.action_id
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
     assert world.instance(uuid).deleted
     assert world.used() == {"host1": 0, "host2": 0}
     assert world.open_actions() == []
@@ -622,7 +630,7 @@ def test_domains_are_judged_by_host_and_generation(world: World) -> None:
     uuid, host, generation = world.built()
     gone, _, _ = world.built()
     command = world.lifecycle.accept_action(world.context(), gone, "delete", {})
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
 
     def judge(reporter: str, found: str, number: int) -> list[str]:
         report = objects.DomainReport(uuid=found, generation=number, power_state=1)
@@ -673,14 +681,14 @@ def test_delete_goes_to_both_hosts_and_waits_for_both(world: World) -> None:
     assert world.used() == {"host1": 1, "host2": 1}
     command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     assert (command.host, command.generation) == (host, 1)
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
     assert not world.instance(uuid).deleted
     assert world.used() == {"host1": 0, "host2": 1}
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
     assert not world.instance(uuid).deleted, "the first one's answer again is none of the second's"
     world.reconciler.sweep()
     assert [(sent.host, sent.generation) for sent in world.compute.commands] == [("host2", 7)]
-    world.reports.finish_action(world.context(), "host2", command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host="host2", action_id=command.action_id))
     assert world.instance(uuid).deleted
     assert (world.used(), world.open_actions()) == ({"host1": 0, "host2": 0}, [])
 
@@ -691,7 +699,7 @@ def test_delete_begins_at_the_host_that_is_up(world: World) -> None:
     world.silence(host)
     command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     assert command.host == "host2"
-    world.reports.finish_action(world.context(), "host2", command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host="host2", action_id=command.action_id))
     assert (world.instance(uuid).deleted, world.open_actions()) == (True, [("delete", "cleanup")])
     assert world.used() == {"host1": 1, "host2": 0}
 
@@ -706,7 +714,7 @@ def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
 def test_domain_report_from_before_a_command_is_ignored(world: World) -> None:
     uuid, host, generation = world.built()
     command = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
-    world.reports.finish_action(world.context(), host, command.action_id, 4, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id, power_state=4))
 
     def tell(last_action_id: int | None) -> str:
         report = objects.DomainReport(uuid=uuid, generation=generation, power_state=1, last_action_id=last_action_id)
@@ -857,7 +865,7 @@ def test_a_deleted_member_makes_room(world: World) -> None:
     world.scheduler.hosts = ["host1"]
     uuid, host, _ = world.built(scheduler_hints=hints)
     command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
     assert world.built(scheduler_hints=hints)[1] == "host1"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import sqlite3
 import stat
@@ -19,11 +18,11 @@ from alembic.script import ScriptDirectory
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import action_log, migration, migrations, models
+from nova_lite.db import migration, models
 from nova_lite.db.engine import Database
 from nova_lite.db.models import Base
 from tests.support import make, schema_shape
-from tests.support.contracts import set_versions
+from tests.support.made_up_schemas import NEXT, make_base, set_versions
 
 
 def differs(context: Any, shown: Any, column: Any, default: str | None, *_: Any) -> bool | None:
@@ -90,9 +89,6 @@ def test_version_without_alembic_is_that_of_alembic() -> None:
     ("current", "oldest", "message"),
     [
         ("9999", "9998", "is newer than this program's .*, and serves programs from 9998 on: upgrade the program"),
-        ("0000", None, "is newer"),
-        (migration.BASE, migration.BASE, f"has the old schema {migration.BASE}: run nova-lite-manage db sync"),
-        (None, migration.BASE, f"has the old schema {migration.BASE}: run nova-lite-manage db sync"),
         (None, None, "is empty: run nova-lite-manage db sync"),
     ],
 )
@@ -102,6 +98,21 @@ def test_schema_that_does_not_serve_this_program_is_reported(
     set_versions(conf, current, oldest)
     with pytest.raises(exceptions.ConfigurationError, match=message):
         migration.check(conf)
+
+
+def test_older_schema_is_reported(conf: cfg.ConfigOpts, next_migration: str) -> None:
+    set_versions(conf, migration.BASE, migration.BASE)
+    with pytest.raises(exceptions.ConfigurationError, match=f"has the old schema {migration.BASE}: run nova"):
+        migration.check(conf)
+
+
+def test_schema_before_1_0_is_reported(conf: cfg.ConfigOpts, db: Database) -> None:
+    with db.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('0048b')")
+    for attempt in (migration.check, migration.sync):
+        with pytest.raises(exceptions.ConfigurationError, match="is of a version before 1\\.0"):
+            attempt(conf)
 
 
 @pytest.mark.parametrize("oldest", [migration.BASE, migration.head()])
@@ -121,14 +132,6 @@ def test_newer_schema_that_does_not_serve_this_program_is_not_synced(conf: cfg.C
         migration.sync(conf)
 
 
-def test_expanded_schema_still_has_the_version_that_older_code_compares(conf: cfg.ConfigOpts, db: Database) -> None:
-    """Code of `BASE` starts only if ``alembic_version`` has exactly its own version."""
-    assert migration.head() != migration.BASE
-    with db.engine.connect() as connection:
-        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == migration.BASE
-        assert connection.scalar(sa.text("SELECT version_num FROM schema_version")) == migration.head()
-
-
 # --- what may follow BASE
 
 
@@ -142,7 +145,7 @@ def shape_after(path: Path, revision: str) -> Any:
     return found
 
 
-def test_migrations_only_expand_the_schema(tmp_path: Path) -> None:
+def test_migrations_only_expand_the_schema(tmp_path: Path, next_migration: str) -> None:
     """Each of them: a program of the step before runs on the schema after it."""
     order = migration._order()
     steps = order[order.index(migration.BASE) :]
@@ -198,12 +201,12 @@ def test_column_that_older_code_leaves_out_is_found(db: Database) -> None:
 
 
 def test_contract_removes_what_older_code_needs(contracts: Path, conf: cfg.ConfigOpts) -> None:
-    title = "Remove key_pairs, which code before 0051 reads."
+    title = "Remove key_pairs, which code before made_up reads."
     synced = migration.sync(conf)
     assert synced.schema == (migration.head(), migration.BASE), "it is left to db contract"
     assert migration.pending(synced.schema) == [title]
     assert migration.contract(conf) == [title]
-    assert migration.check(conf) == (migration.head(), "0051")
+    assert migration.check(conf) == (migration.head(), NEXT)
     assert migration.contract(conf) == migration.pending(migration.check(conf)) == []
     database = Database(conf)
     with database.engine.connect() as connection:
@@ -213,17 +216,18 @@ def test_contract_removes_what_older_code_needs(contracts: Path, conf: cfg.Confi
 
 def test_contract_that_was_interrupted_is_repeated(contracts: Path, conf: cfg.ConfigOpts) -> None:
     """MariaDB commits each change at once: the table is gone, and nothing says so yet."""
+    migration.sync(conf)
     database = Database(conf)
     with database.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE key_pairs")
     database.close()
     assert len(migration.contract(conf)) == 1
-    assert migration.check(conf).oldest == "0051"
+    assert migration.check(conf).oldest == NEXT
 
 
 def test_new_database_is_contracted_at_once(contracts: Path, tmp_path: Path) -> None:
     conf = make.conf(f"sqlite:///{tmp_path}/new.sqlite")
-    assert migration.sync(conf).schema == (migration.head(), "0051")
+    assert migration.sync(conf).schema == (migration.head(), NEXT)
     database = Database(conf)
     with database.engine.connect() as connection:
         assert not sa.inspect(connection).has_table("key_pairs")
@@ -261,41 +265,6 @@ def test_wrong_url_is_a_configuration_error(url: str) -> None:
         migration.check(make.conf(url))
 
 
-def test_events_of_open_actions_move_to_the_action(tmp_path: Path) -> None:
-    """Closed actions keep their own events. Both are read."""
-    columns = ("block_devices", "disks_at", "guest_devices", "network_info", "numa", "site_role")
-    conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
-    migrate(conf, "0012")
-    database = Database(conf)
-    with database.engine.begin() as connection:
-        for column in columns:
-            connection.execute(sa.text(f"ALTER TABLE instances ADD COLUMN {column} JSON"))
-    uuid = database.write(make.instance)
-    number = database.write(lambda uow: make.action(uow, uuid).id)
-    before = ScriptDirectory(os.path.dirname(migrations.__file__)).get_revision("0012").down_revision
-    with database.engine.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE instance_actions DROP COLUMN events"))
-        for column in columns:
-            connection.execute(sa.text(f"ALTER TABLE instances DROP COLUMN {column}"))
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = :before"), {"before": before})
-        for event, end in (("e0", "2026-01-02 03:04:06.000000"), ("e1", None)):
-            connection.execute(
-                sa.text(
-                    "INSERT INTO instance_action_events (action_id, event, host, start_time, finish_time) "
-                    "VALUES (:number, :event, 'h1', '2026-01-02 03:04:05.000000', :end)"
-                ),
-                {"number": number, "event": event, "end": end},
-            )
-    migration.sync(conf)
-    action = database.read(action_log.get, make.context(), uuid, "req-1")
-    assert [(event.event, event.finish_time is None) for event in action.events] == [("e0", False), ("e1", True)]
-    assert action.events[1].start_time == datetime.datetime(2026, 1, 2, 3, 4, 5)
-    with database.engine.connect() as connection:
-        left = connection.execute(sa.text("SELECT event FROM instance_action_events")).scalars().all()
-    assert left == ["e0"]
-    database.close()
-
-
 def migrate(conf: cfg.ConfigOpts, revision: str) -> None:
     """Migrate a database without a schema to an older version."""
     database = Database(conf)
@@ -311,44 +280,20 @@ def tables_with_autoincrement(connection: sa.Connection) -> set[str]:
     return {row[0] for row in found}
 
 
-def test_published_ids_are_not_assigned_again(tmp_path: Path) -> None:
-    """Rows, references and indexes of an older database are kept."""
-    conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
-    migrate(conf, "0010")
-    database = Database(conf)
-    with database.engine.begin() as connection:
-        for number in (1, 2):
-            connection.exec_driver_sql(
-                "INSERT INTO instance_actions (id, action, instance_uuid, request_id, payload, generation, step, "
-                "lease_expires_at, attempts, deadline, start_time) "
-                f"VALUES ({number}, 'stop', 'u', 'r', '{{}}', 1, 'x', '2026-01-01', 0, '2026-01-01', '2026-01-01')"
-            )
-        connection.exec_driver_sql(
-            "INSERT INTO instance_action_events (action_id, event, start_time, finish_time) "
-            "VALUES (2, 'e', '2026-01-01 00:00:00.000000', '2026-01-01 00:00:01.000000')"
-        )
-        indexes = {index["name"] for index in sa.inspect(connection).get_indexes("instance_actions")}
-    migration.sync(conf)
-    with database.engine.begin() as connection:
-        assert {index["name"] for index in sa.inspect(connection).get_indexes("instance_actions")} == indexes
+def test_published_ids_are_not_assigned_again(db: Database) -> None:
+    with db.engine.begin() as connection:
         assert tables_with_autoincrement(connection) == {
             table.name for table in Base.metadata.tables.values() if table.kwargs.get("sqlite_autoincrement")
         }
-        assert connection.exec_driver_sql("SELECT action_id FROM instance_action_events").all() == [(2,)]
-    database.close()
-    database = Database(conf)
-    instance_uuid = database.write(make.instance)
-    third = database.write(lambda uow: make.action(uow, instance_uuid).id)
-    database.write(lambda uow: uow.change(sa.delete(models.InstanceAction).where(models.InstanceAction.id == third)))
-    assert (third, database.write(lambda uow: make.action(uow, instance_uuid).id)) == (3, 4)
-    with pytest.raises(sa.exc.IntegrityError):
-        database.write(lambda uow: uow.change(sa.delete(models.InstanceAction)))
-    database.close()
+    instance_uuid = db.write(make.instance)
+    first = db.write(lambda uow: make.action(uow, instance_uuid).id)
+    db.write(lambda uow: uow.change(sa.delete(models.InstanceAction).where(models.InstanceAction.id == first)))
+    assert db.write(lambda uow: make.action(uow, instance_uuid).id) == first + 1
 
 
-def test_broken_reference_ends_the_migration(tmp_path: Path) -> None:
+def test_broken_reference_ends_the_migration(tmp_path: Path, next_migration: str) -> None:
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
-    migrate(conf, "0010")
+    make_base(conf)
     with contextlib.closing(sqlite3.connect(tmp_path / "db.sqlite")) as connection, connection:
         connection.execute(
             "INSERT INTO instance_action_events (action_id, event, start_time, finish_time) "
@@ -356,7 +301,7 @@ def test_broken_reference_ends_the_migration(tmp_path: Path) -> None:
         )
     with pytest.raises(exceptions.ConfigurationError, match="instance_action_events refers to a row of instance_act"):
         migration.sync(conf)
-    assert migration.version(conf) == "0010"
+    assert migration.version(conf) == migration.BASE
 
 
 def test_created_schema_is_the_migrated_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import models
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.network.fake import FakeNetworks
-from nova_lite.objects import BuildOutcome
+from nova_lite.objects import ActionReport, BuildOutcome
 from tests.support.conductor_world import World
 
 
@@ -62,7 +62,7 @@ def placed(world: World) -> tuple[str, str, int]:
 
 def delete(world: World, uuid: str, host: str) -> None:
     command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
 
 
 def test_interfaces_live_as_long_as_the_server(world: World, service: Service) -> None:

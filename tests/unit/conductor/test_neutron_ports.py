@@ -15,7 +15,7 @@ from nova_lite.conductor.endpoints.interfaces import PortEndpoints
 from nova_lite.db import instances
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, NetworkMethod
-from nova_lite.objects import VIF, BuildOutcome, Instance, NetworkRequest
+from nova_lite.objects import VIF, ActionReport, BuildOutcome, Instance, NetworkRequest
 from tests.support.conductor_world import World
 from tests.support.neutron import FakeNeutron
 from tests.support.neutron_backend import backend_of
@@ -41,7 +41,7 @@ def instance(world: World, uuid: str) -> Instance:
 
 def delete(world: World, uuid: str, host: str) -> None:
     command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
 
 
 def test_ports_live_as_long_as_the_server(world: World, neutron: FakeNeutron) -> None:
@@ -146,11 +146,11 @@ def test_attach_and_detach_make_and_delete_a_port(world: World, neutron: FakeNeu
     uuid, host, _ = world.built()
     action_id, vif = attach(world, uuid, network)
     assert (vif.state, vif.position, len(neutron.ports)) == ("attaching", 1, 2)
-    world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=action_id))
     assert [item.state for item in instance(world, uuid).vifs] == [None, None]
     command = world.lifecycle.accept_action(world.context(), uuid, "detach_interface", {"port_id": vif.id})
     assert len(neutron.ports) == 2
-    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id))
     assert [port["id"] for port in neutron.ports] == [item.id for item in instance(world, uuid).vifs]
     assert (len(neutron.ports), world.open_actions()) == (1, [])
 
@@ -159,8 +159,8 @@ def test_attach_that_fails_on_its_host_leaves_no_port(world: World, neutron: Fak
     network = neutron.network()
     uuid, host, _ = world.built()
     action_id, _ = attach(world, uuid, network)
-    world.reports.finish_action(world.context(), host, action_id, None, "no slot is left", "")
-    world.reports.finish_action(world.context(), host, action_id, None, None, "", 1)
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=action_id, error="no slot is left"))
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=action_id, sequence=1))
     assert (len(neutron.ports), len(instance(world, uuid).vifs), world.open_actions()) == (1, 1, [])
 
 
@@ -193,7 +193,7 @@ def test_attach_whose_reply_was_lost_leaves_no_port(world: World, neutron: FakeN
     assert [port["id"] for port in neutron.ports] == before
     assert world.attacher.due() == []
     action_id, _ = attach(world, uuid, network)
-    world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=action_id))
     assert (len(instance(world, uuid).vifs), world.attacher.due()) == (2, [])
 
 
@@ -214,7 +214,7 @@ def test_repeated_attach_gets_its_first_port_unless_that_is_being_deleted(world:
         action_id, vif = attach(world, uuid, network, request_id=request_id)
         assert (vif.id == made) is not is_late
         assert attach(world, uuid, network, request_id=request_id) == (action_id, vif)
-        world.reports.finish_action(world.context(), host, action_id, None, None, "")
+        world.reports.finish_action(world.context(), ActionReport(host=host, action_id=action_id))
     assert {port["id"] for port in neutron.ports} == {item.id for item in instance(world, uuid).vifs}
 
 
@@ -251,7 +251,7 @@ def test_users_port_of_an_unsettled_attach_is_refused(
     world.let_time_pass(100)
     world.reconciler.sweep()
     action_id, vif = attach(world, uuid, port_id=port["id"])
-    world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=action_id))
     world.let_time_pass(100)
     world.reconciler.sweep()
     assert (vif.id, port["device_id"], world.attacher.due()) == (port["id"], uuid, [])

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import images, models
+from nova_lite.objects import ActionReport
 from tests.support.conductor_world import World
 
 AGENT = {"hw_qemu_guest_agent": "yes"}
@@ -42,7 +43,9 @@ def test_password_is_sent_to_the_host_and_deleted_after_the_action(
     uuid = command.instance.uuid
     assert (command.method, command.payload) == ("set_admin_password", {"user": user, "admin_password": "s3cret"})
     assert world.instance(uuid).task_state == "updating_password"
-    world.reports.finish_action(world.context(), str(command.host), command.action_id, 1, error, "")
+    world.reports.finish_action(
+        world.context(), ActionReport(host=str(command.host), action_id=command.action_id, power_state=1, error=error)
+    )
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("active", None)
     tables = (models.InstanceAction.payload, models.Instance.request, models.InstanceAction.events)
     rows = world.db.read(lambda uow: [uow.session.scalars(sa.select(column)).all() for column in tables])
@@ -71,7 +74,9 @@ def test_a_crash_dump_changes_no_state(world: World, vm_state: str, error: str |
     command = accept(world, "trigger_crash_dump", {}, vm_state)
     uuid = command.instance.uuid
     assert (command.method, world.instance(uuid).task_state) == ("trigger_crash_dump", None)
-    world.reports.finish_action(world.context(), str(command.host), command.action_id, 1, error, "")
+    world.reports.finish_action(
+        world.context(), ActionReport(host=str(command.host), action_id=command.action_id, power_state=1, error=error)
+    )
     assert (world.instance(uuid).vm_state, world.open_actions()) == (vm_state, [])
 
 

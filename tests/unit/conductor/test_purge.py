@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.db import claims, hosts, models, purge, server_migrations, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, Verdict
+from nova_lite.objects import ActionReport, BuildOutcome, BuildResult, CreateRequest, Verdict
 from nova_lite.operations import states
 from tests.support import make
 from tests.support.conductor_world import heartbeat
@@ -74,7 +74,9 @@ def test_purge_runs_in_batches_up_to_its_limit(world: PurgingWorld, batch_size: 
     for _ in range(4):
         uuid, _, _ = world.built()
         command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-        world.reports.finish_action(world.context(), command.host, command.action_id, None, None, "", command.sequence)
+        world.reports.finish_action(
+            world.context(), ActionReport(host=command.host, action_id=command.action_id, sequence=command.sequence)
+        )
     assert world.count(models.Instance) == 5
     told: list[int] = []
     world.purge(batch_size, max_rows=1, tell=lambda rows: told.append(rows.total()))
@@ -97,7 +99,9 @@ def test_delete_that_a_silent_host_has_not_confirmed_stays(world: PurgingWorld) 
     assert world.listed("host1") == [(world.uuid, Verdict.DESTROY)]
     world.is_heard("host1")
     command = world.compute.commands[-1]
-    world.reports.finish_action(world.context(), "host1", command.action_id, None, None, "", command.sequence)
+    world.reports.finish_action(
+        world.context(), ActionReport(host="host1", action_id=command.action_id, sequence=command.sequence)
+    )
     assert world.purge()["instances"] == 1
 
 
@@ -156,7 +160,9 @@ def test_late_reports_change_nothing(world: PurgingWorld) -> None:
     world.delete()
     command = world.compute.commands[-1]
     world.purge()
-    world.reports.finish_action(world.context(), command.host, command.action_id, None, None, "", command.sequence)
+    world.reports.finish_action(
+        world.context(), ActionReport(host=command.host, action_id=command.action_id, sequence=command.sequence)
+    )
     result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=BuildOutcome.BUILT)
     with pytest.raises(exceptions.InstanceGone):
         world.reports.finish_build(world.context(), result)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import images, instances, models
-from nova_lite.objects import BuildOutcome, DomainReport, Verdict
+from nova_lite.objects import ActionReport, BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support.conductor_world import BUILT, World
 from tests.support.server_rebuilds import KERNEL, NEW, begin, rebuild
@@ -145,7 +145,7 @@ def test_stopped_server_is_stopped_after_the_rebuild(world: World) -> None:
     assert world.open_actions() == [("rebuild", "perform")]
     (command,) = world.compute.commands
     assert (command.method, command.host, command.generation) == ("stop_instance", host, request.generation)
-    world.reports.finish_action(world.context(), host, command.action_id, 4, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=host, action_id=command.action_id, power_state=4))
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
 
 

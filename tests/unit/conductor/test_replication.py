@@ -22,7 +22,7 @@ from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.replication import Replication, SiteRights
 from nova_lite.db import backup_policies, models, replicated_servers, server_backups
 from nova_lite.image import store
-from nova_lite.objects import BackupStatus, BuildOutcome, BuildResult, DomainReport, ServerBackup
+from nova_lite.objects import ActionReport, BackupStatus, BuildOutcome, BuildResult, DomainReport, ServerBackup
 from nova_lite.objects.replication import ReplicatedServer, SiteRole
 from nova_lite.operations.states import PowerState
 from tests.support import make
@@ -160,7 +160,10 @@ class Site(InRepository):
             self.obeyed += 1
             error = None
             if command.instance.generation != self.disk_generation:
-                self.reports.finish_action(self.context(), str(command.host), command.action_id, None, "No domain.", "")
+                self.reports.finish_action(
+                    self.context(),
+                    ActionReport(host=str(command.host), action_id=command.action_id, error="No domain."),
+                )
                 continue
             if operations.asks_for_right(command.action, command.payload, command.instance.site_role):
                 may = self.rights.site_right_get(self.context(), str(command.host), self.uuid)
@@ -171,7 +174,10 @@ class Site(InRepository):
             if error is None and command.method in ("start_instance", "stop_instance"):
                 self.guest = command.method == "start_instance"
             power = int(self.power_state)
-            self.reports.finish_action(self.context(), str(command.host), command.action_id, power, error, "")
+            self.reports.finish_action(
+                self.context(),
+                ActionReport(host=str(command.host), action_id=command.action_id, power_state=power, error=error),
+            )
         while self.built_number < len(self.compute.builds):
             host, request = self.compute.builds[self.built_number]
             self.built_number += 1

@@ -23,7 +23,7 @@ from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import fencing, hosts, models, services
-from nova_lite.objects import BuildOutcome, BuildResult, HostReport, LeaseRequest, digest_of_domains
+from nova_lite.objects import ActionReport, BuildOutcome, BuildResult, HostReport, LeaseRequest, digest_of_domains
 from tests.support.conductor_world import BUILT, World, heartbeat
 from tests.support.server_moves import force_down
 
@@ -206,7 +206,7 @@ def story(recorder: Recorder) -> Iterator[str]:
         command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
         yield "a server is to be deleted"
         if command.host is not None:
-            world.reports.finish_action(world.context(), command.host, command.action_id, None, None, "")
+            world.reports.finish_action(world.context(), ActionReport(host=command.host, action_id=command.action_id))
             yield "and is"
     assert world.used() == {"host1": 0, "host2": 0}
 

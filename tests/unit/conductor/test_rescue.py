@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import images, models
-from nova_lite.objects import DomainReport
+from nova_lite.objects import ActionReport, DomainReport
 from tests.support.conductor_world import World
 
 OWN = objects.Image(id="old", name="old")
@@ -32,7 +32,10 @@ def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.Action
 
 
 def finish(world: World, command: objects.ActionCommand, power_state: int | None, error: str | None = None) -> None:
-    world.reports.finish_action(world.context(), str(command.host), command.action_id, power_state, error, "")
+    world.reports.finish_action(
+        world.context(),
+        ActionReport(host=str(command.host), action_id=command.action_id, power_state=power_state, error=error),
+    )
 
 
 def payloads(world: World) -> list[Any]:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import actions, audit, flavors, models, server_migrations
-from nova_lite.objects import DomainReport, Verdict
+from nova_lite.objects import ActionReport, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support.server_moves import DISKS, RUNNING, SHUTDOWN, Moving, force_down
 
@@ -199,7 +199,12 @@ def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
     leave = world.command
     world.answer(error="the domain does not stop")
     assert world.command.sequence > leave.sequence
-    world.reports.finish_action(world.context(), "host1", leave.action_id, SHUTDOWN, None, "", leave.sequence, DISKS)
+    world.reports.finish_action(
+        world.context(),
+        ActionReport(
+            host="host1", action_id=leave.action_id, power_state=SHUTDOWN, sequence=leave.sequence, answer=DISKS
+        ),
+    )
     assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
 
 

@@ -16,7 +16,7 @@ from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.db import backup_policies, images, models, server_backups, services
 from nova_lite.db.server_backups import Waiting
 from nova_lite.image.driver import ImageCall
-from nova_lite.objects import BackupPolicy, BackupStatus, Image, ServerBackup
+from nova_lite.objects import ActionReport, BackupPolicy, BackupStatus, Image, ServerBackup
 from nova_lite.objects.backup import Every
 from nova_lite.operations import states
 from tests.support.backup_world import DATA, HOUR, Backups, Killed
@@ -75,7 +75,7 @@ def test_busy_server_is_tried_again_until_its_window_has_passed(world: Backups) 
     assert (world.row.status, world.row.attempts) == ("pending", 1)
     assert "task_state powering-off" in str(world.row.reason)
     assert world.row.due_at > world.db.read(lambda uow: uow.now)
-    world.reports.finish_action(world.context(), world.host, stop.action_id, 4, None, "")
+    world.reports.finish_action(world.context(), ActionReport(host=world.host, action_id=stop.action_id, power_state=4))
     world.age(due_at=HOUR)
     world.backups.run()
     assert (world.row.status, world.row.attempts, world.row.reason) == ("running", 2, None)

@@ -17,6 +17,7 @@ from nova_lite.conductor.engine.context import lock_action
 from nova_lite.db import images, instances, models
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image import store
+from nova_lite.objects import ActionReport
 from nova_lite.operations import states
 from nova_lite.virt.fake import QCOW2_HEADER
 from tests.support.conductor_world import World
@@ -49,7 +50,10 @@ class Snapshots(World):
         return path
 
     def finish(self, command: objects.ActionCommand, error: str | None = None, power_state: int = 1) -> None:
-        self.reports.finish_action(self.context(), self.host, command.action_id, power_state, error, "")
+        self.reports.finish_action(
+            self.context(),
+            ActionReport(host=self.host, action_id=command.action_id, power_state=power_state, error=error),
+        )
 
     def image(self, image_id: str = IMAGE) -> objects.Image | None:
         return self.db.read(images.by_id, image_id)

@@ -119,7 +119,9 @@ def test_statements_of_a_boot_and_a_delete(
     assert conductor.instance_get(ME, uuid).vm_state == "active"
     with counting() as delete:
         command = conductor.accept_action(make.context(), uuid, "delete", {})
-        conductor.finish_action(make.ADMIN, "h1", command.action_id, 0, None, "", command.sequence)
+        conductor.finish_action(
+            make.ADMIN, ActionReport(host="h1", action_id=command.action_id, power_state=0, sequence=command.sequence)
+        )
     assert [item.uuid for item in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
     assert (boot.transactions, len(boot.statements)) == (4, BOOT), boot.statements
     assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements
@@ -220,5 +222,8 @@ def test_deletes_of_a_batch_are_accepted_by_one_transaction_with_shared_statemen
         counts.append((accepted.transactions, len(others)))
         assert [command and command.instance.uuid for command in commands] == uuids
         for command in filter(None, commands):
-            conductor.finish_action(make.ADMIN, "h1", command.action_id, 0, None, "", command.sequence)
+            conductor.finish_action(
+                make.ADMIN,
+                ActionReport(host="h1", action_id=command.action_id, power_state=0, sequence=command.sequence),
+            )
     assert counts == [(1, ACCEPTED_DELETES)] * 2, accepted.statements

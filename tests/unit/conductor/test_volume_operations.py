@@ -15,7 +15,7 @@ from nova_lite import objects, operations
 from nova_lite.base import exceptions
 from nova_lite.db import audit, flavors, images, models, volumes
 from nova_lite.image import snapshots
-from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
+from nova_lite.objects import ActionReport, Image, VolumeSnapshot, VolumeVerb
 from nova_lite.operations import states
 from tests.support.conductor_world import BUILT
 from tests.support.world_volumes import Volumes, blank, boot, volume
@@ -391,7 +391,10 @@ def test_failed_swap_is_rolled_back_or_found_to_be_done(world: Booted, done: boo
     undo = world.compute.commands[-1]
     assert (undo.method, world.instance(world.uuid).task_state) == ("rollback_swap_volume", states.COPYING_VOLUME)
     world.reports.finish_action(
-        world.context(), world.host, undo.action_id, 1, None, "", undo.sequence, answer={"done": done}
+        world.context(),
+        ActionReport(
+            host=world.host, action_id=undo.action_id, power_state=1, sequence=undo.sequence, answer={"done": done}
+        ),
     )
     kept, given_back = (new, world.data) if done else (world.data, new)
     assert [world.status(item) for item in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]

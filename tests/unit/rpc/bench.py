@@ -22,7 +22,7 @@ CONTEXT = RequestContext(user_id="u", project_id="p", request_id="req-1", overwr
 ASK = Message("conductor", "ask", CONTEXT, arguments={"what": {"a": 1}})
 
 
-@rpc.service("conductor", version="1.1")
+@rpc.service("conductor", version="2.1")
 class ThingRPC(Protocol):
     @rpc.method(rpc.API, rpc.COMPUTE)
     def ask(self, context: RequestContext, what: dict[str, Any]) -> dict[str, Any]: ...

@@ -19,7 +19,7 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.guests import make_instance
 
 
-@rpc.service("thing", version="1.2")
+@rpc.service("thing", version="2.2")
 class ThingRPC(Protocol):
     def get(self, context: RequestContext, name: str, timeout: rpc.Timeout = None) -> int: ...
 
@@ -45,7 +45,7 @@ def turn(context: RequestContext, ticket: str) -> None: ...
 
 def test_endpoint_serves_fitting_functions() -> None:
     endpoint: Any = rpc.Endpoint(ThingRPC, Things(), commands={"turn": turn})
-    assert (endpoint.topic, endpoint.target.version) == ("thing", "1.2")
+    assert (endpoint.topic, endpoint.target.version) == ("thing", "2.2")
     assert endpoint.get(RequestContext(), name="four") == 4
     assert endpoint.turn(RequestContext(), ticket="t") is None
     assert not hasattr(endpoint, "helper")
@@ -54,7 +54,7 @@ def test_endpoint_serves_fitting_functions() -> None:
 SERVER = "11111111-2222-3333-4444-555555555555"
 
 
-@rpc.service("guest", version="1.0")
+@rpc.service("guest", version="2.0")
 class GuestRPC(Protocol):
     def look(self, context: RequestContext, instance_uuid: str) -> str: ...
 
@@ -129,26 +129,26 @@ def test_partial_endpoint_serves_some_methods() -> None:
 
 def protocol_of(function: Any) -> Any:
     """Return a Protocol at version 1.1 with this method."""
-    return rpc.service("thing", version="1.1")(type("OneRPC", (), {"get": function, "__module__": __name__}))
+    return rpc.service("thing", version="2.1")(type("OneRPC", (), {"get": function, "__module__": __name__}))
 
 
 def test_method_newer_than_its_protocol_is_refused() -> None:
-    @rpc.method(since="1.2")
+    @rpc.method(since="2.2")
     def get(self: Any, context: RequestContext) -> int: ...  # type: ignore[empty-body]
 
-    with pytest.raises(TypeError, match=r"get was introduced in 1\.2; the Protocol is at 1\.1"):
+    with pytest.raises(TypeError, match=r"get was introduced in 2\.2; the Protocol is at 2\.1"):
         rpc.contract_of(protocol_of(get))
 
 
 def test_later_argument_without_a_default_is_refused() -> None:
-    def get(self: Any, context: RequestContext, name: Annotated[str, rpc.Since("1.1")]) -> int: ...  # type: ignore
+    def get(self: Any, context: RequestContext, name: Annotated[str, rpc.Since("2.1")]) -> int: ...  # type: ignore
 
-    with pytest.raises(TypeError, match=r"name, which was added in 1\.1, needs a default"):
+    with pytest.raises(TypeError, match=r"name, which was added in 2\.1, needs a default"):
         rpc.contract_of(protocol_of(get))
 
 
 def test_method_without_roles_beside_one_with_roles_is_refused() -> None:
-    @rpc.service("thing", version="1.0")
+    @rpc.service("thing", version="2.0")
     class MixedRPC(Protocol):
         @rpc.read(rpc.API)
         def get(self, context: RequestContext) -> int: ...
@@ -184,7 +184,7 @@ def test_own_argument_with_two_names_is_refused() -> None:
 
 
 def test_wire_name_of_another_method_is_refused() -> None:
-    @rpc.service("thing", version="1.0")
+    @rpc.service("thing", version="2.0")
     class TwiceRPC(Protocol):
         def get(self, context: RequestContext) -> int: ...
 

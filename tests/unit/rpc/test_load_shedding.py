@@ -242,7 +242,7 @@ def test_throttled_client_without_replies_does_not_report_overload() -> None:
     assert all("not answer" in each for each in said), said
 
 
-@rpc.service("compute", version="1.0")
+@rpc.service("compute", version="2.0")
 class BusyRPC(Protocol):
     def work(self, context: RequestContext, host: rpc.Receiver) -> str: ...
 

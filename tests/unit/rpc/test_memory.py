@@ -20,7 +20,7 @@ from tests.support import make
 CONTEXT = get_admin_context()
 
 
-@rpc.service("compute", version="1.0")
+@rpc.service("compute", version="2.0")
 class WorkerRPC(Protocol):
     def double(self, context: RequestContext, host: rpc.Receiver, flavor: Flavor) -> list[Flavor]: ...
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 CONTEXT = RequestContext(user_id="u", project_id="p", auth_token="secret", request_id="req-1")
 
 
-@rpc.service("scheduler", version="1.2")
+@rpc.service("scheduler", version="2.2")
 class NewRPC(Protocol):
     def echo_flavor(
         self, context: RequestContext, flavor: objects.Flavor, when: datetime.datetime | None = None
@@ -37,13 +37,13 @@ class NewRPC(Protocol):
 
     @rpc.method(kind=rpc.CAST)
     def tell(
-        self, context: RequestContext, host: rpc.Receiver, what: str, how: Annotated[str, rpc.Since("1.1")] = "loud"
+        self, context: RequestContext, host: rpc.Receiver, what: str, how: Annotated[str, rpc.Since("2.1")] = "loud"
     ) -> None: ...
 
-    @rpc.method(since="1.2")
+    @rpc.method(since="2.2")
     def ask(self, context: RequestContext, host: rpc.Receiver, timeout: rpc.Timeout = None) -> str: ...
 
-    @rpc.method(kind=rpc.CAST, since="1.2")
+    @rpc.method(kind=rpc.CAST, since="2.2")
     def whisper(self, context: RequestContext, host: rpc.Receiver, what: str) -> None: ...
 
     @rpc.method(kind=rpc.FANOUT)
@@ -56,7 +56,7 @@ class NewRPC(Protocol):
         host: rpc.Receiver,
         method: rpc.MethodName,
         ticket: int,
-        version: rpc.Version = "1.0",
+        version: rpc.Version = "2.0",
     ) -> None: ...
 
 
@@ -103,7 +103,7 @@ class New:
         self.heard.append(ticket)
 
 
-@rpc.service("scheduler", version="1.0")
+@rpc.service("scheduler", version="2.0")
 class OldRPC(Protocol):
     """The Protocol of an older daemon."""
 
@@ -129,7 +129,7 @@ def translate(error: Exception) -> Exception:
 
 
 class Bus:
-    """Host "new" at version 1.2 and host "old" at 1.0, over one transport or the other."""
+    """Host "new" at version 2.2 and host "old" at 2.0, over one transport or the other."""
 
     def __init__(self, conf: cfg.ConfigOpts, kind: str) -> None:
         self.new, self.old = New(), Old()
@@ -249,7 +249,7 @@ def test_call_that_a_server_is_too_old_for_raises(bus: Bus) -> None:
         bus.client.ask(CONTEXT, "old", timeout=5)
     assert caught.value.code == 503
     assert "scheduler service on host old is too old for ask" in caught.value.message
-    assert "1.2 is needed; upgrade it" in caught.value.message
+    assert "2.2 is needed; upgrade it" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_call_that_a_server_is_too_old_for_raises(bus: Bus) -> None:
     [
         lambda client: client.whisper(CONTEXT, "old", "psst"),
         lambda client: client.tell(CONTEXT, "old", "hello", how="low"),
-        lambda client: client.order(CONTEXT, "old", "turn", 7, version="1.2"),
+        lambda client: client.order(CONTEXT, "old", "turn", 7, version="2.2"),
     ],
 )
 def test_cast_that_a_server_is_too_old_for_raises(bus: Bus, send: Any) -> None:
@@ -278,7 +278,7 @@ def test_version_of_a_server_is_probed_once(bus: Bus, monkeypatch: pytest.Monkey
 
 
 def test_pinned_client_sends_nothing_newer(tmp_path: Path) -> None:
-    bus = Bus(make_conf(tmp_path, "[upgrade_levels]\nscheduler = 1.1\n"), "in process")
+    bus = Bus(make_conf(tmp_path, "[upgrade_levels]\nscheduler = 2.1\n"), "in process")
     bus.client.tell(CONTEXT, "new", "hello", how="low")
     assert bus.new.heard == [("hello", "low")]
     for refused in (bus.client.ask, lambda *where: bus.client.whisper(*where, "psst")):
@@ -303,11 +303,11 @@ def test_additions_of_a_newer_sender_are_ignored(protocol: Any) -> None:
 
 
 def test_reply_with_additional_fields_is_read(conf: cfg.ConfigOpts) -> None:
-    @rpc.service("scheduler", version="1.0")
+    @rpc.service("scheduler", version="2.0")
     class PlainRPC(Protocol):
         def get(self, context: RequestContext) -> dict[str, Any]: ...
 
-    @rpc.service("scheduler", version="1.0")
+    @rpc.service("scheduler", version="2.0")
     class TypedRPC(Protocol):
         def get(self, context: RequestContext) -> objects.Flavor: ...
 

@@ -15,7 +15,7 @@ from nova_lite.rpc import self_check
 from nova_lite.rpc.self_check import SelfCheckingServer
 
 
-@rpc.service("compute", version="1.0")
+@rpc.service("compute", version="2.0")
 class SlowRPC(Protocol):
     def work(self, context: RequestContext, host: rpc.Receiver) -> str: ...
 

@@ -64,7 +64,7 @@ def test_method_that_is_not_served_is_too_old(bench: Bench, caplog: pytest.LogCa
     with pytest.raises(exceptions.ServiceTooOld):
         sender.call(Message("conductor", "fly", CONTEXT))
     with pytest.raises(exceptions.ServiceTooOld):
-        sender.call(Message("conductor", "ask", CONTEXT, version="1.9", arguments={"what": {}}))
+        sender.call(Message("conductor", "ask", CONTEXT, version="2.9", arguments={"what": {}}))
     assert "Traceback" not in caplog.text
 
 
@@ -152,7 +152,7 @@ def test_message_is_refused_when_the_shared_cache_is_unavailable(bench: Bench) -
     [
         {"arguments": {"what": {"a": 2}}},
         {"method": "tell", "arguments": {"what": {"a": 1}}},
-        {"version": "1.1"},
+        {"version": "2.1"},
     ],
 )
 def test_altered_message_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:

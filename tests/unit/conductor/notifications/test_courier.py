@@ -19,6 +19,7 @@ from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.db import models, outbox
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.outbox import Waiting
+from nova_lite.objects import ActionReport
 from tests.support.conductor_world import World
 
 #: Attempts follow each other at once, and nothing is trimmed after the first look.
@@ -258,7 +259,10 @@ def test_slow_consumer_delays_neither_operations_nor_other_channels(world: World
     try:
         command = world.lifecycle.accept_action(world.context(), uuid, "pause", {})
         assert begun.wait(30)
-        world.reports.finish_action(world.context(), host, command.action_id, 3, None, "", command.sequence)
+        world.reports.finish_action(
+            world.context(),
+            ActionReport(host=host, action_id=command.action_id, power_state=3, sequence=command.sequence),
+        )
         assert world.instance(uuid).vm_state == "paused"
         assert notified.wait(30)
         assert slow.got == []

@@ -1,9 +1,10 @@
-"""Schemas of other versions: a contracting script that only tests have, and versions that are set by hand."""
+"""Schemas of other versions: a migration and a contracting script that only tests have, and versions set by hand."""
 
 from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,27 @@ from oslo_config import cfg
 from nova_lite.db import engine, migration
 from nova_lite.db.engine import Database
 
-SCRIPT = '''"""Remove key_pairs, which code before 0051 reads."""
+#: The migration that follows all others in tests.
+NEXT = "made_up"
+
+_MIGRATION = '''"""Add a column that only newer code reads."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{revision}"
+down_revision = "{follows}"
+
+
+def upgrade() -> None:
+    op.add_column("flavors", sa.Column("made_up", sa.String(9)))
+'''
+
+_CONTRACT = '''"""Remove key_pairs, which code before made_up reads."""
 
 from alembic import op
 
-serves_from = "0051"
+serves_from = "made_up"
 
 
 def upgrade() -> None:
@@ -27,15 +44,27 @@ def upgrade() -> None:
 
 
 @pytest.fixture
-def contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def next_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Let this program be newer by one migration. Provides its revision."""
+    made = tmp_path / "versions"
+    made.mkdir()
+    (made / f"{NEXT}_column.py").write_text(_MIGRATION.format(revision=NEXT, follows=migration.head()))
+    monkeypatch.setattr(migration.versions, "__path__", [*migration.versions.__path__, str(made)])
+    migration._order.cache_clear()
+    yield NEXT
+    migration._order.cache_clear()
+
+
+@pytest.fixture
+def contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_migration: str) -> Path:
     """Provide a directory with one contracting script: code of `BASE` needs ``key_pairs``, and newer code does not."""
     made = tmp_path / "contracts"
     made.mkdir()
-    (made / "c0051_key_pairs.py").write_text(SCRIPT)
+    (made / "key_pairs.py").write_text(_CONTRACT)
     package = types.ModuleType("contracts_of_a_test")
     package.__path__ = [str(made)]
     monkeypatch.setitem(sys.modules, package.__name__, package)
-    monkeypatch.delitem(sys.modules, f"{package.__name__}.c0051_key_pairs", raising=False)
+    monkeypatch.delitem(sys.modules, f"{package.__name__}.key_pairs", raising=False)
     monkeypatch.setattr(migration, "contracts", package)
     return made
 
@@ -56,6 +85,7 @@ def make_base(conf: cfg.ConfigOpts) -> None:
     database = engine.create_engine(conf)
     with database.begin() as connection:
         config = migration._config()
-        config.attributes |= {"connection": connection, "version_table": migration.OLDEST}
+        config.attributes["connection"] = connection
         command.upgrade(config, migration.BASE)
+        migration._set(connection, migration.OLDEST, migration.BASE)
     database.dispose()

@@ -390,9 +390,6 @@ class ComputeManager:
     def get_serial_console(self, context: RequestContext, instance_uuid: str, console_type: str) -> Console:
         return consoles.serial(self.host, instance_uuid, console_type)
 
-    def validate_console_port(self, context: RequestContext, instance_uuid: str, port: int, console_type: str) -> bool:
-        return consoles.find_port(self.host, instance_uuid, port, console_type).is_current
-
     def find_console_port(
         self, context: RequestContext, instance_uuid: str, port: int, console_type: str
     ) -> ConsolePort:

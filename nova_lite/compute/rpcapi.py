@@ -107,12 +107,6 @@ class ComputeRPC(Protocol):
         """Return the address of the guest's first serial port. Raises as `get_vnc_console` does."""
 
     @rpc.read(rpc.CONSOLE)
-    def validate_console_port(
-        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
-    ) -> bool:
-        """Check whether the console of this type is still at this port. `find_console_port` also knows of TLS."""
-
-    @rpc.read(rpc.CONSOLE)
     def find_console_port(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
     ) -> ConsolePort:

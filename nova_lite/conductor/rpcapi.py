@@ -462,14 +462,10 @@ class ConductorRPC(Protocol):
         """
 
     @rpc.list_(rpc.API)
-    def image_list(
-        self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
-    ) -> list[Image]:
-        """Return the images of the built-in backend that the context's project may see."""
-
-    @rpc.list_(rpc.API)
-    def image_page(self, context: RequestContext, query: ImageQuery) -> list[Image]:
-        """Return some of these images. Raises `MarkerNotFound`, or `InvalidSortKey`."""
+    def image_list(self, context: RequestContext, query: ImageQuery) -> list[Image]:
+        """Return the images of the built-in backend that the context's project may see, as far as the query selects
+        them. Raises `MarkerNotFound`, or `InvalidSortKey`.
+        """
 
     @rpc.read(rpc.API, rpc.COMPUTE, priority=Priority.CHANGE)
     def image_get(self, context: RequestContext, image_id: str) -> Image: ...

@@ -31,21 +31,7 @@ def to_object(row: models.Image) -> Image:
     return rows.to_object(Image, row, properties=properties, tags=row.tags or [])
 
 
-def list_(
-    uow: UnitOfWork,
-    context: RequestContext,
-    name: str | None = None,
-    status: str | None = None,
-    limit: int | None = None,
-    marker: str | None = None,
-) -> list[Image]:
-    """Return the images that the context's project may see, newest first."""
-    given = {"name": name, "status": status}
-    filters = {field: [value] for field, value in given.items() if value is not None}
-    return page(uow, context, ImageQuery(filters=filters, limit=limit, marker=marker))
-
-
-#: Fields by which `page` filters and sorts.
+#: Fields by which `list_` filters and sorts.
 _FIELDS = {
     name: getattr(models.Image, name)
     for name in (
@@ -55,7 +41,7 @@ _FIELDS = {
 }
 
 
-def page(uow: UnitOfWork, context: RequestContext, query: ImageQuery) -> list[Image]:
+def list_(uow: UnitOfWork, context: RequestContext, query: ImageQuery) -> list[Image]:
     """Return those of the images that the context's project may see. Raises `MarkerNotFound` or `InvalidSortKey`."""
     order = paging.Order(_FIELDS, query.sort_keys, query.sort_dirs, tie_breaker=models.Image.id)
     start = paging.start(query.marker, lambda image_id: _find(uow, context, image_id))

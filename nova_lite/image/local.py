@@ -51,8 +51,8 @@ class LocalImages(ImageBackend):
     def list_images(self, context: RequestContext, name: str | None, marker: str | None = None) -> Iterator[Image]:
         query = ImageQuery(filters={} if name is None else {"name": [name]}, marker=marker, limit=PAGE)
         while True:
-            images = self.conductor.image_page(context, query)
-            yield from (image for image in images if name in (None, image.name) and _is_listed(image))
+            images = self.conductor.image_list(context, query)
+            yield from filter(_is_listed, images)
             if len(images) < PAGE:
                 return
             query = msgspec.structs.replace(query, marker=images[-1].id)

@@ -20,6 +20,7 @@ from nova_lite.image import local
 from nova_lite.objects import (
     VIF,
     ActionCommand,
+    ActionReport,
     BuildNetworks,
     BuildRequest,
     BuildResult,
@@ -167,20 +168,9 @@ class FakeConductor:
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
         self._called("finish_build", result)
 
-    def finish_action(
-        self,
-        context: RequestContext,
-        host: str,
-        action_id: int,
-        power_state: int | None,
-        error: str | None,
-        details: str,
-        sequence: int = 0,
-        answer: dict[str, Any] | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        self.answers.append(answer)
-        self._called("finish_action", (action_id, power_state, error))
+    def finish_action(self, context: RequestContext, report: ActionReport) -> None:
+        self.answers.append(report.answer)
+        self._called("finish_action", (report.action_id, report.power_state, report.error))
 
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         self._called("report_task", (action_id, task_state))

@@ -6,6 +6,7 @@ import atexit
 import copy
 import datetime
 import functools
+import operator
 import shutil
 import tempfile
 import uuid
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import rpc
+from nova_lite import operations, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
@@ -52,7 +53,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
-from nova_lite.rpc.contract import Method, contract_of
+from nova_lite.rpc.contract import Method
 from tests.support import make
 from tests.support.fake_clients import FakeClient
 
@@ -232,9 +233,11 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
     ) -> ActionCommand:
         instance = self._get(context, instance_uuid)
+        steps = [step for step in operations.get(action, payload).steps if isinstance(step, operations.HostStep)]
         return ActionCommand(
             action_id=1,
             action=action,
+            method=steps[-1].method if steps else "",
             instance=instance,
             generation=1,
             host=instance.host,
@@ -374,17 +377,16 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
 
     # --- catalogue
 
-    def image_list(
-        self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
-    ) -> list[Image]:
-        return list(self.images.values())
-
-    def image_page(self, context: RequestContext, query: ImageQuery) -> list[Image]:
-        """Return what the client gets of a conductor without this method: a page of all images."""
-        fallback = contract_of(ConductorRPC).methods["image_page"].fallback
-        assert fallback is not None
-        found: list[Image] = fallback(self, context, query)
-        return found
+    def image_list(self, context: RequestContext, query: ImageQuery) -> list[Image]:
+        """Return a page of all images. The API applies the filters that are no columns; here it applies all."""
+        found = list(self.images.values())
+        for key, direction in reversed(list(zip(query.sort_keys, query.sort_dirs, strict=True))):
+            found.sort(key=operator.attrgetter(key), reverse=direction == "desc")
+        ids = [image.id for image in found]
+        if query.marker is not None and query.marker not in ids:
+            raise exceptions.MarkerNotFound(marker=query.marker)
+        start = 0 if query.marker is None else ids.index(query.marker) + 1
+        return found[start : None if query.limit is None else start + query.limit]
 
     def image_get(self, context: RequestContext, image_id: str) -> Image:
         if image_id not in self.images:

@@ -208,7 +208,7 @@ class InRepository(Backups):
 
     def delete_images(self) -> None:
         """Delete the images that were made of backups, as their owner does."""
-        for image in self.db.read(images.page, self.context(), ImageQuery(limit=1000)):
+        for image in self.db.read(images.list_, self.context(), ImageQuery(limit=1000)):
             self.db.write(images.drop, [image.id])
         for name in self.files():
             Path(self.store, name).unlink()

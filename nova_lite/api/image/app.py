@@ -121,7 +121,7 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
 
     def index(self, req: ServiceRequest) -> Response:
         def fetch(query: ImageQuery) -> list[Image]:
-            return self.conductor.image_page(req.context, query)
+            return self.conductor.image_list(req.context, query)
 
         return Response(listing.page(req, fetch, self.conf.api.max_limit))
 
@@ -358,7 +358,7 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         """Show what the caller's project uses of its quota, with Glance's names. Sizes are in MiB."""
         options, project_id = self.conf.image, req.context.project_id
         query = ImageQuery(filters={"owner": [project_id]} if project_id else {"id": []})
-        own = self.conductor.image_page(req.context, query)
+        own = self.conductor.image_list(req.context, query)
         staged = [image for image in own if image.status == imports.STAGED]
         arriving = [image for image in own if image.status in ("saving", imports.STAGED)]
         used = {

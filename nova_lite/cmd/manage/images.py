@@ -14,7 +14,7 @@ from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.db import images
 from nova_lite.image import formats, store
 from nova_lite.image.store import file_path
-from nova_lite.objects import Image
+from nova_lite.objects import Image, ImageQuery
 
 
 def register(commands: Commands) -> None:
@@ -61,7 +61,7 @@ def list_(app: App, args: argparse.Namespace) -> None:
         ("ID", "Name", "Status", "Disk Format", "Container Format", "Size", "Visibility", "Owner"),
         map(
             attrgetter("id", "name", "status", "disk_format", "container_format", "size", "visibility", "owner"),
-            app.db.read(images.list_, app.context),
+            app.db.read(images.list_, app.context, ImageQuery()),
         ),
     )
 

@@ -91,7 +91,6 @@ READS: dict[str, Function] = {
     "host_versions_get": hosts.page_of_versions,
     "image_list": images.list_,
     "image_member_list": image_members.list_,
-    "image_page": images.page,
     "metadef_get": metadefs.get,
     "metadef_list": metadefs.list_,
     "instance_get": instances.get,

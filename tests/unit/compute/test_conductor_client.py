@@ -57,9 +57,9 @@ class Conductor:
         self._receive(*(result.instance_uuid for result in results))
         return [result.instance_uuid not in self.stale for result in results]
 
-    def finish_action(self, context: Any, host: str, action_id: int, *arguments: Any, **more: Any) -> None:
-        assert host == "h1"
-        self._receive(str(action_id))
+    def finish_action(self, context: Any, report: ActionReport) -> None:
+        assert report.host == "h1"
+        self._receive(str(report.action_id))
 
     def finish_actions(self, context: Any, host: str, reports: list[ActionReport]) -> None:
         assert host == "h1"
@@ -114,7 +114,7 @@ def test_waiting_action_reports_are_one_message() -> None:
     with ThreadPoolExecutor(4) as pool:
         futures = []
         for action_id in range(1, 5):
-            arguments = (get_admin_context(), "h1", action_id, 1, None, "")
+            arguments = (get_admin_context(), ActionReport(host="h1", action_id=action_id, power_state=1))
             futures.append(pool.submit(client.finish_action, *arguments))
             if action_id <= IN_FLIGHT:
                 conductor.wait_for(action_id)

@@ -35,7 +35,6 @@ HARMLESS = {
     "host_join": "returns what became of the same request: test_joins.py",
     "identity_read": "reads",
     "join_finish": "does not fit work that is done: test_joins.py",
-    "image_page": "reads",
     "instance_security_groups": "reads",
     "instances_at_address": "reads",
     "interfaces_active": "writes down what the network service says now: test_reports_again.py",

@@ -15,6 +15,7 @@ from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import (
     ActionReport,
     BatchedDelete,
+    ImageQuery,
     InstanceFilters,
 )
 from tests.support import make
@@ -88,7 +89,7 @@ def fill(uow: UnitOfWork, count: int) -> None:
         lambda conductor: conductor.flavor_list(ME, True, None, None, 50, None, "flavorid", "asc"),
         lambda conductor: conductor.keypair_list(ME, "u1", 50, None),
         lambda conductor: conductor.service_list(ME, None, None),
-        lambda conductor: conductor.image_list(ME, None, None, 50, None),
+        lambda conductor: conductor.image_list(ME, ImageQuery(limit=50)),
     ],
 )
 def test_other_resources_are_read_by_one_statement(

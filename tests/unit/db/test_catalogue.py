@@ -11,7 +11,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db import flavors, images, keypairs, models, quotas
 from nova_lite.db.engine import Database
-from nova_lite.objects import Image, KeyPair
+from nova_lite.objects import Image, ImageQuery, KeyPair
 from tests.support import make
 
 ME = make.context()
@@ -146,22 +146,24 @@ def test_image_visibility_by_project(db: Database) -> None:
         for owner in (None, "p1", "p2"):
             db.write(images.create, make.image(name=f"{visibility}-{owner}", visibility=visibility, owner=owner))
     everyones = {f"{visibility}-{owner}" for visibility in ("public", "community") for owner in (None, "p1", "p2")}
-    assert {image.name for image in db.read(images.list_, ME)} == everyones | {"private-p1", "shared-p1"}
-    assert len(db.read(images.list_, make.ADMIN)) == 12
-    hidden = db.read(images.list_, make.ADMIN, "private-p2")[0]
+    assert {image.name for image in db.read(images.list_, ME, ImageQuery())} == everyones | {"private-p1", "shared-p1"}
+    assert len(db.read(images.list_, make.ADMIN, ImageQuery())) == 12
+    hidden = db.read(images.list_, make.ADMIN, ImageQuery(filters={"name": ["private-p2"]}))[0]
     with pytest.raises(exceptions.ImageNotFound):
         db.read(images.get, ME, hidden.id)
 
 
 def test_image_pages_and_filters(db: Database) -> None:
     ids = [db.write(images.create, make.image(name=name)).id for name in ("a", "b", "a")]
-    everything = [image.id for image in db.read(images.list_, ME)]
+    everything = [image.id for image in db.read(images.list_, ME, ImageQuery())]
     assert sorted(everything) == sorted(ids)
-    assert {image.id for image in db.read(images.list_, ME, "a")} == {ids[0], ids[2]}
-    assert db.read(images.list_, ME, None, "queued") == []
-    assert [image.id for image in db.read(images.list_, ME, None, None, 1, everything[0])] == everything[1:2]
+    assert {image.id for image in db.read(images.list_, ME, ImageQuery(filters={"name": ["a"]}))} == {ids[0], ids[2]}
+    assert db.read(images.list_, ME, ImageQuery(filters={"status": ["queued"]})) == []
+    assert [image.id for image in db.read(images.list_, ME, ImageQuery(limit=1, marker=everything[0]))] == everything[
+        1:2
+    ]
     with pytest.raises(exceptions.MarkerNotFound):
-        db.read(images.list_, ME, None, None, None, "nope")
+        db.read(images.list_, ME, ImageQuery(marker="nope"))
 
 
 def test_image_delete_is_allowed_to_owner_and_admin(db: Database) -> None:

@@ -178,18 +178,18 @@ def servers(uow: UnitOfWork, after: int | None = None, **filters: Any) -> Any:
 
 #: The expected numbers of rows, and the questions.
 QUESTIONS: dict[str, tuple[int, Callable[[UnitOfWork], Any]]] = {
-    "images of a project": (PAGE, lambda uow: images.page(uow, ME, ImageQuery(limit=PAGE))),
-    "images of all": (PAGE, lambda uow: images.page(uow, ADMIN, ImageQuery(limit=PAGE))),
+    "images of a project": (PAGE, lambda uow: images.list_(uow, ME, ImageQuery(limit=PAGE))),
+    "images of all": (PAGE, lambda uow: images.list_(uow, ADMIN, ImageQuery(limit=PAGE))),
     "images of a project, further": (
         PAGE,
-        lambda uow: images.page(uow, ME, ImageQuery(limit=PAGE, marker=uuid(1, 5000))),
+        lambda uow: images.list_(uow, ME, ImageQuery(limit=PAGE, marker=uuid(1, 5000))),
     ),
     "images of all, further": (
         PAGE,
-        lambda uow: images.page(uow, ADMIN, ImageQuery(limit=PAGE, marker=uuid(1, 5000))),
+        lambda uow: images.list_(uow, ADMIN, ImageQuery(limit=PAGE, marker=uuid(1, 5000))),
     ),
-    "images by name": (1, lambda uow: images.page(uow, ME, ImageQuery(limit=PAGE, filters={"name": ["image500"]}))),
-    "images by id": (1, lambda uow: images.page(uow, ME, ImageQuery(limit=PAGE, filters={"id": [uuid(1, 500)]}))),
+    "images by name": (1, lambda uow: images.list_(uow, ME, ImageQuery(limit=PAGE, filters={"name": ["image500"]}))),
+    "images by id": (1, lambda uow: images.list_(uow, ME, ImageQuery(limit=PAGE, filters={"id": [uuid(1, 500)]}))),
     "networks of a project": (PAGE, lambda uow: network_records.list_(uow, ME, page())),
     "networks of all, backwards": (PAGE, lambda uow: network_records.list_(uow, ADMIN, page(7000, 2, backwards=True))),
     "networks by name": (1, lambda uow: network_records.list_(uow, ADMIN, page(name=["net7"]))),

@@ -18,8 +18,11 @@ from oslo_config import cfg
 from sqlalchemy import exc
 
 from nova_lite.base import exceptions
-from nova_lite.db import engine
+from nova_lite.db import engine, migration
 from nova_lite.db.models import Base
+
+#: The last migration before version 1.0. It has the tables and columns of the first migration.
+LAST_BEFORE_1_0 = "0096"
 
 #: Rows that are fetched, or inserted, together.
 BATCH = 500
@@ -188,7 +191,7 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
 
 def require_same_schema(found: str, needed: str) -> None:
     """Raise `ConfigurationError` unless a dump has this program's schema."""
-    if found != needed:
+    if found != needed and (found, needed) != (LAST_BEFORE_1_0, migration.BASE):
         raise exceptions.ConfigurationError(
             reason=f"the backup has schema {found}, and this program schema {needed}. Restore it with the version that "
             "wrote it, then upgrade."

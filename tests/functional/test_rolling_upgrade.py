@@ -1,4 +1,4 @@
-"""Upgrade from the last landed version, and the way back, daemon by daemon, while clients work: no request fails.
+"""Upgrade from the last release, and the way back, daemon by daemon, while clients work: no request fails.
 
 Prints a line with figures. On SQLite; `NOVA_LITE_LONG=1` adds MariaDB and PostgreSQL, with two conductors and more
 requests.
@@ -6,32 +6,24 @@ requests.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nova_lite.db import migration
 from tests.functional import older_code
 from tests.functional.clients import Clients, CloudWithSockets
 from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, daemon_of, wait_for
 from tests.functional.conftest import database_url
-
-#: The last landed version. It knows nothing of newer schemas.
-BASE = "39a23e23"
+from tests.support.code_versions import LAST_RELEASE
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 
 REQUESTS = 2000 if LONG else 1000
-#: Seconds in which conductors take all messages of an API that sends no further ones.
-HOLD_SECONDS = 0.5
 #: Servers that are there from the beginning to the end.
 KEPT = 4
 
@@ -81,36 +73,22 @@ class RollingCloud(CloudWithSockets):
         """Expand the schema with the tool of this checkout."""
         command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage", *self.config_arguments("conductor")]
         done = subprocess.run([*command, "db", "sync"], capture_output=True, text=True, cwd=ROOT, timeout=120)
-        assert done.stdout.splitlines() == [
-            f"The schema is {migration.head()} now.",
-            f"Conductors from schema {migration.BASE} on run on it.",
-        ], done.stderr
+        assert done.returncode == 0, done.stderr
 
     def replace(self, name: str, tree: Path | None) -> None:
         """Stop a daemon, start it with the code of ``tree`` or of this checkout, and wait until it is ready."""
-        with self.held_api() if daemon_of(name) == "conductor" and tree is None else contextlib.nullcontext():
-            assert self.stop(name) == 0
+        assert self.stop(name) == 0
         self.prefixes.pop(name, None)
         if tree is not None:
             self.prefixes[name] = older_code.prefix(tree)
         self.start_and_wait(name)
-
-    @contextlib.contextmanager
-    def held_api(self) -> Iterator[None]:
-        """Hold the API as `nova-lite-setup upgrade` does it: conductors of `BASE` lose what arrives as they stop."""
-        os.killpg(self.processes["api"].pid, signal.SIGSTOP)
-        try:
-            time.sleep(HOLD_SECONDS)
-            yield
-        finally:
-            os.killpg(self.processes["api"].pid, signal.SIGCONT)
 
 
 @pytest.fixture(params=["sqlite", *(["mariadb", "postgresql"] if LONG else [])])
 def old_cloud(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RollingCloud]:
     tree = tmp_path / "old"
     tree.mkdir()
-    older_code.extract(BASE, tree)
+    older_code.extract(LAST_RELEASE, tree)
     with database_url(request.param) as url:
         cloud = RollingCloud(tmp_path, tree, url)
         try:

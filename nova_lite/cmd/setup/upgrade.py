@@ -7,13 +7,11 @@ program of its own.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import json
 import re
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,15 +54,13 @@ _UNIT = re.compile(r"nova-lite-([a-z]+)(@[A-Za-z0-9_-]+)?\.service")
 class Wanted(NamedTuple):
     """Upgrade of a machine. ``packages``: files to install, or none if an operator has installed the version.
 
-    ``lists``: lists of its libraries. ``hold``: seconds in which a conductor takes the messages that an API on hold has
-    sent before.
+    ``lists``: lists of its libraries.
     """
 
     packages: tuple[Path, ...]
     lists: tuple[Path, ...]
     is_rollback: bool
     has_backup: bool
-    hold: float = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,10 +122,7 @@ def steps(wanted: Wanted) -> list[Step]:
             Step("Checking the schema" if wanted.is_rollback else "Expanding the schema", lambda: _schema(wanted))
         )
     made.append(Step("Writing the units", lambda: _write_units(wanted, units)))
-    made += [
-        Step(f"Restarting {unit.removesuffix('.service')}", functools.partial(_restart, unit, wanted.hold))
-        for unit in units
-    ]
+    made += [Step(f"Restarting {unit.removesuffix('.service')}", functools.partial(_restart, unit)) for unit in units]
     return [*made, Step("Checking the machine again", lambda: _check_again(wanted))]
 
 
@@ -221,19 +214,18 @@ def _write_units(wanted: Wanted, units: list[str]) -> str:
     return f"changed {', '.join(changed)}" if changed else "unchanged"
 
 
-def _restart(unit: str, hold: float) -> str:
+def _restart(unit: str) -> str:
     """Restart a daemon that was started before the installation, and wait until it serves."""
     name = unit.removesuffix(".service")
     if not unit_files.is_outdated(unit):
         return "runs the installed version already"
     before = _main_pid(unit)
-    with _held_api(hold) if name == "nova-lite-conductor" else contextlib.nullcontext():
-        machine.run("systemctl", "restart", "--no-block", unit)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while before != "0" and _main_pid(unit) == before:
-            if time.monotonic() > deadline:
-                raise exceptions.ConfigurationError(reason=f"{name} does not stop within {_STOP_SECONDS} s.")
-            time.sleep(0.05)
+    machine.run("systemctl", "restart", "--no-block", unit)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while before != "0" and _main_pid(unit) == before:
+        if time.monotonic() > deadline:
+            raise exceptions.ConfigurationError(reason=f"{name} does not stop within {_STOP_SECONDS} s.")
+        time.sleep(0.05)
     unit_files.wait_until_active(name)
     return "serves"
 
@@ -242,29 +234,8 @@ def _main_pid(unit: str) -> str:
     return machine.run("systemctl", "show", "--value", "--property=MainPID", unit).strip()
 
 
-@contextlib.contextmanager
-def _held_api(hold: float) -> Iterator[None]:
-    """Hold the API of this machine while a conductor stops. Its clients wait, as they would for the conductor.
-
-    Conductors before 0.2 lose messages that arrive while they stop.
-    """
-    is_active = machine.succeeds("systemctl", "is-active", "--quiet", "nova-lite-api")
-    signal = ("systemctl", "kill", "--kill-whom=all", "nova-lite-api")
-    try:
-        if is_active:
-            machine.run(*signal, "--signal=SIGSTOP")
-            time.sleep(hold)
-        yield
-    finally:
-        if is_active:
-            machine.run(*signal, "--signal=SIGCONT")
-
-
 def _check_again(wanted: Wanted) -> str:
-    """Run the checks of the installed version. A version before 0.2 has only those of the configuration."""
-    if not (PROGRAMS / "nova-lite-status").exists():
-        _program("nova-lite-manage", "config", "check")
-        return "the configuration can work"
+    """Run the checks of the installed version."""
     text = machine.run(str(PROGRAMS / "nova-lite-status"), "upgrade", "check", "--json", accepted=(0, 1, 2))
     try:
         checks = json.loads(text)["checks"]

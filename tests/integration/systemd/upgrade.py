@@ -24,12 +24,10 @@ from tests.integration.systemd import failover
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
 from tests.integration.systemd.controllers import ADDRESSES, MANAGE, PYTHON, SETUP, Cloud
 from tests.integration.systemd.machine import SOURCE
-from tests.support.code_versions import TOP, build_wheel, copy_sources, unpack
+from tests.support.code_versions import LAST_RELEASE, TOP, build_wheel, copy_sources, unpack
 
-#: The last landed version.
-BASE = "75736a54"
 #: Versions of the wheels.
-OLDER, NEWER = "0.2.0.dev1", "0.2.0"
+OLDER, NEWER = "1.0.0", "1.0.1"
 #: Seconds that a client waits for a response, as the command line client does.
 PATIENCE = 60.0
 STATUS = f"{VENV}/bin/nova-lite-status"
@@ -226,7 +224,9 @@ def measure(cloud: Cloud, wheels: Wheels) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="devstack/ha.sh --upgrade", description=__doc__)
     parser.add_argument("--stay", action="store_true", help="after a failure, keep the machines until Ctrl-C")
-    parser.add_argument("--from", dest="commit", default=BASE, help="commit of the older version; default: %(default)s")
+    parser.add_argument(
+        "--from", dest="commit", default=LAST_RELEASE, help="commit of the older version; default: %(default)s"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nova-lite-wheels.") as directory:
         wheels = build(pathlib.Path(directory), args.commit)

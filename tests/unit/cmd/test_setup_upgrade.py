@@ -94,7 +94,7 @@ def read(*arguments: str) -> upgrade.Wanted:
 
 
 def run(*arguments: str) -> None:
-    steps.run(upgrade.steps(read(*arguments)._replace(hold=0.0)))
+    steps.run(upgrade.steps(read(*arguments)))
 
 
 def test_unit_written_by_an_interrupted_call_is_restarted_once(
@@ -139,17 +139,6 @@ def test_daemon_that_an_interrupted_upgrade_left_stopped_is_started(site: Script
     site.started["nova-lite-scheduler.service"] = None
     run()
     assert "nova-lite-scheduler.service" in site.restarted()
-
-
-def test_api_is_held_only_while_the_conductor_stops(site: ScriptedMachine) -> None:
-    """The hold ends even if the conductor does not stop."""
-    site.add(*CONTROLLER)
-    site.fails = lambda words: words.startswith("systemctl restart")
-    with pytest.raises(exceptions.ConfigurationError, match="Restarting nova-lite-conductor: systemctl failed: no"):
-        run()
-    signals = [words.rpartition("=")[2] for words in site.commands if words.startswith("systemctl kill")]
-    assert signals == ["SIGSTOP", "SIGCONT"]
-    assert site.restarted() == ["nova-lite-conductor.service"], "the others are left as they are"
 
 
 def test_rollback_has_the_reverse_order_and_keeps_the_schema(site: ScriptedMachine) -> None:

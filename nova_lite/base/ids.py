@@ -8,8 +8,3 @@ import uuid
 def derived_id(namespace: uuid.UUID, text: str) -> str:
     """Return the id that follows from a text: a UUID of version 4, since clients refuse other versions."""
     return str(uuid.UUID(bytes=uuid.uuid5(namespace, text).bytes, version=4))
-
-
-def older_form(derived: str) -> str:
-    """Return the id that older versions derived from the same text: a UUID of version 5."""
-    return str(uuid.UUID(derived[:14] + "5" + derived[15:]))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -62,7 +61,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assigned ids again that were seen here.
 
     ``settled_action_id``: the host may have removed an earlier record of the instance, which knew actions up to this
-    one. ``updated_at``: seconds since the epoch. Only daemons of earlier versions use it.
+    one.
     """
 
     uuid: str
@@ -78,7 +77,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ids_reused: bool = msgspec.field(default=False, name="ids_returned")
     result: ActionResult | None = None
     settled_action_id: int = 0
-    updated_at: float = 0.0
 
     def is_revoked(self, generation: int) -> bool:
         """Check whether this generation is revoked. A build that was complete before may still have its domain."""
@@ -359,7 +357,7 @@ class FencingTokenStore:
 
     def _write(self, record: Record, **changes: Any) -> None:
         """Write a record and sync it. Without the sync, a power cut can destroy both the old and the new file."""
-        record = msgspec.structs.replace(record, updated_at=time.time(), **changes)
+        record = msgspec.structs.replace(record, **changes)
         self._write_file(self._path(record.uuid), msgspec.json.encode(record))
         self._records[record.uuid] = record
 

@@ -73,11 +73,7 @@ class LoadReports:
             self._next = started + self._timing.load_ask_interval
 
     def _report(self, load: HostLoad | None) -> LoadRequest:
-        """Send the load, and return the next request. A conductor that is too old needs none."""
-        try:
-            return self._conductor.report_load(get_admin_context(), self._host, load)
-        except exceptions.ServiceTooOld:
-            return LoadRequest()
+        return self._conductor.report_load(get_admin_context(), self._host, load)
 
     def _measure(self, driver: HostMeasuring) -> HostLoad | None:
         """Return the means since the oldest reading within the window; None for the first reading.

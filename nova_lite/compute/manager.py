@@ -303,18 +303,6 @@ class ComputeManager:
         """Change the file of a volume in a separate thread, and report the result."""
         self._volume_worker.start(work)
 
-    def upload_volume(self, context: RequestContext, work: VolumeWork) -> None:
-        """Make an image of a volume in a separate thread, and report the result as `volume_work` does."""
-        self._volume_worker.start(work)
-
-    def backup_volume(self, context: RequestContext, work: VolumeWork) -> None:
-        """Copy, delete or restore a backup in a separate thread, and report the result as `volume_work` does."""
-        self._volume_worker.start(work)
-
-    def encrypted_volume_work(self, context: RequestContext, work: VolumeWork) -> None:
-        """Do work on an encrypted volume in a separate thread, and report the result as `volume_work` does."""
-        self._volume_worker.start(work)
-
     def refresh_security_groups(self, context: RequestContext) -> None:
         self.port_filters.refresh_soon()
 

@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Instance, PortFilters
@@ -27,9 +26,8 @@ from nova_lite.virt.driver import ComputeDriver, PortFiltering
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds until the next attempt after a failure, and after the reply of an older conductor without port filters.
+#: Seconds until the next attempt after a failure.
 RETRY_PAUSE = 2.0
-TOO_OLD_PAUSE = 60.0
 
 
 class PortFilterSync:
@@ -96,10 +94,6 @@ class PortFilterSync:
             applied = self._apply_received(driver, received) if plugged is not None else False
             if due or plugged is None or not (applied or plugged) or not self._refresh_projects(driver, plugged):
                 self._refresh_all(driver)
-        except exceptions.ServiceTooOld as error:
-            LOG.info("Guests are unreachable until the conductor is upgraded: %s", error.message)
-            self.refresh_soon()
-            self._not_before = now + TOO_OLD_PAUSE
         except Exception:
             self.refresh_soon()
             self._not_before = now + RETRY_PAUSE
@@ -170,8 +164,7 @@ class PortFilterSync:
 
 
 def _is_later(update: PortFilters, current: PortFilters) -> bool:
-    """Check whether ``update`` is newer than ``current``. Both times are None with an older conductor or before a
-    query."""
+    """Check whether ``update`` is newer than ``current``, which has no time before the first query."""
     return update.read_at is not None and current.read_at is not None and update.read_at > current.read_at
 
 

@@ -105,7 +105,7 @@ class Registration:
         if report.health is not None:
             self._health_reported = report.health
         if check is not None and report.domains is not None:
-            check.agrees = bool(agrees)  # An older conductor replies None.
+            check.agrees = bool(agrees)
 
     def lease_request(self, seconds: float, guests: list[str], leaves: bool = False) -> LeaseRequest:
         """Return a request of a lease for these protected guests. Its number is above those of all earlier ones.
@@ -138,7 +138,7 @@ class Registration:
     def report_storage(self, view: StorageView) -> list[str]:
         """Report what this host sees in its directory of disks. Return the hosts that share it.
 
-        Raise `HostNotAdmitted` if the registration has ended. An older conductor does not need the report.
+        Raise `HostNotAdmitted` if the registration has ended.
         """
         report = StorageReport(host=self._heartbeat.host, epoch=self._epoch, identity=self._identity, view=view)
         return self._conductor.report_storage(get_admin_context(), report)

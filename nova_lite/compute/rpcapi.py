@@ -52,19 +52,7 @@ class ComputeRPC(Protocol):
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
-        """Change a volume's file, and report the result with `finish_volume_work`."""
-
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
-    def upload_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
-        """Upload the data of an unused volume as an image, and report the result with `finish_volume_work`."""
-
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
-    def backup_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
-        """Copy, delete, look for or restore a backup, and report the result with `finish_volume_work`."""
-
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
-    def encrypted_volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
-        """Do any work on an encrypted volume or its backup, and report the result with `finish_volume_work`."""
+        """Do work on a volume, snapshot or backup, and report the result with `finish_volume_work`."""
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:

@@ -217,13 +217,6 @@ class SelfFencing:
             self._remember(request)
         try:
             lease = self._registration.send_lease_request(request, self._seconds / 4, conductor)
-        except exceptions.ServiceTooOld as error:
-            LOG.warning("This host does not fence itself: %s", error.message)
-            with self._lock:
-                if not self._has_lease:
-                    self._let_guard_go()
-                    self._may_start = True
-            return
         except exceptions.HeartbeatIsOld:
             if request.number == max(self._named, default=0):
                 raise

@@ -190,7 +190,7 @@ class ScheduledBackups:
                 payload["backup"]["disks"] = [disk.volume_id for disk in disks]
             if base is not None:
                 payload["backup"] |= {"base": base.uuid, "base_size": base.disk_size}
-                payload["backup"]["base_disks"] = server_backups.layout(server_backups.to_backup(base))
+                payload["backup"]["base_disks"] = server_backups.layout(server_backups.to_backup(base).disks)
             payload["of_disk"] = True
         kind = operations.CREATE_BACKUP.kind
         command = self.engine.accept_in(uow, context, row.instance_uuid, kind, payload)

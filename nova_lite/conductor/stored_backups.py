@@ -282,7 +282,7 @@ def _images(backup: ServerBackup) -> dict[str, Image]:
     root = msgspec.convert(backup.server["image"], Image)
     root = msgspec.structs.replace(root, id=str(backup.restored_image_id), disk_format="qcow2", hidden=False)
     if any(disk.is_root and disk.volume_id for disk in backup.disks):
-        root = msgspec.structs.replace(root, min_disk=0)  # Rows of older versions have the flavor's.
+        root = msgspec.structs.replace(root, min_disk=0)
     if not backup.disks:
         return {"": root}
     return {disk.volume_id: root if disk.is_root else _image_of_volume(root, disk) for disk in backup.disks}

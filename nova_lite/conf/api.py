@@ -89,7 +89,6 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "max_wait",
-        deprecated_name="longest_wait",
         default=20.0,
         min=0.1,
         help=(
@@ -174,7 +173,6 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "flavor_cache_seconds",
-        deprecated_name="flavors_kept",
         default=1.0,
         min=0.0,
         help="Seconds for which a worker caches flavors. A change through the same worker is visible at once, a change "

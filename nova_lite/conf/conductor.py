@@ -48,7 +48,6 @@ DEFAULT_OPTS = [
 OPTS = [
     cfg.BoolOpt(
         "single_cpu",
-        deprecated_name="one_cpu",
         default=True,
         help=(
             "Run all threads of a conductor on one CPU, the least busy of its allowed CPUs. Python runs one "
@@ -141,7 +140,6 @@ OPTS = [
     cfg.IntOpt("reconcile_batch", default=32, min=1, help="Largest number of due actions that one sweep takes."),
     cfg.ListOpt(
         "retry_backoff",
-        deprecated_name="redrive_backoff",
         item_type=types.Float(),
         default=[2, 5, 10, 30],
         help="Seconds between retries of one action: first, second, and so on. The last one repeats.",

@@ -18,7 +18,6 @@ OPTS = [
     cfg.PortOpt(
         "metadata_listen_port",
         default=8775,
-        deprecated_name="metadata_port",
         help="Port the metadata API listens on. Use the same for APIs and compute.",
     ),
     cfg.IntOpt(

@@ -50,7 +50,7 @@ OPTS = [
         help=(
             "Conductor: IPv4 and IPv6 ranges for subnets of projects' own networks, like 10.64.0.0/10 and fd40::/10. "
             "Hosts route to them, so use ranges that nothing else uses. Without any of an IP version, only admins "
-            "create such subnets. Add IPv6 ranges when no conductor is of an older version any more."
+            "create such subnets."
         ),
     ),
     cfg.ListOpt(

@@ -54,7 +54,6 @@ OPTS = [
     ),
     cfg.IntOpt(
         "replay_cache_size",
-        deprecated_name="remembered_messages",
         default=100_000,
         min=1000,
         help="Message ids of each sender that the replay cache holds for signature_lifetime, so that no message is "
@@ -89,7 +88,6 @@ OPTS = [
     ),
     cfg.IntOpt(
         "max_user_calls",
-        deprecated_name="user_calls",
         default=8,
         min=1,
         help=(
@@ -107,7 +105,6 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "max_wait",
-        deprecated_name="longest_wait",
         default=15.0,
         min=0.1,
         help=(

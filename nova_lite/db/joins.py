@@ -255,15 +255,7 @@ def _host(name: str) -> str:
 
 def _row(uow: UnitOfWork, host: str, kind: str) -> JoinedHost | None:
     """Return the row of a machine as a kind."""
-    names = (host, _name(host, CONTROLLER), _name(host, kind))
-    query = sa.select(JoinedHost).where(JoinedHost.host.in_(names)).order_by(JoinedHost.host).with_for_update()
-    found = {row.host: row for row in uow.session.scalars(query)}
-    plain = found.get(host)
-    if plain is not None and _kind(plain) == CONTROLLER:  # An older version has made it.
-        plain.host = names[1]
-        uow.session.flush()
-        found = {plain.host: plain}
-    return found.get(_name(host, kind))
+    return uow.session.scalar(sa.select(JoinedHost).where(JoinedHost.host == _name(host, kind)).with_for_update())
 
 
 def _kind(row: JoinedHost | PendingJoin) -> str:

@@ -24,7 +24,7 @@ Members = Mapping[str, list[str]]
 
 #: Projects whose members are remembered. They need about 7 MB for each 100,000.
 MAX_PROJECTS = 16
-#: Seconds for which members are remembered at most: a conductor of an earlier version raises no version.
+#: Seconds for which members are remembered at most.
 MAX_AGE = 60.0
 
 _ORDER = sa.select(Instance.project_id, sa.literal(1)).distinct().order_by(Instance.project_id)

@@ -460,7 +460,7 @@ def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: 
             raise exceptions.BackupDataInvalid(reason="the backup that they are based on is gone")
         mine = (row.instance_uuid, row.project_id, row.host, row.generation, header.size)
         known = (base.instance_uuid, base.project_id, base.host, base.generation, base.disk_size)
-        if known != mine or layout(to_backup(base)) != _layout(disks):
+        if known != mine or layout(_disks(base)) != layout(disks):
             raise exceptions.BackupDataInvalid(reason="the backup that they are based on is one of another disk")
         row.increments = base.increments + 1
     row.status, row.disk_size, row.snapshot, row.digest = BackupStatus.COMPLETE, header.size, snapshot, digest
@@ -473,33 +473,22 @@ def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: 
 
 def _sized(disks: list[BackupDisk], parts: Sequence[DiskPart]) -> list[BackupDisk]:
     """Return the disks of a backup with their sizes. Raises `BackupDataInvalid` unless ``parts`` are these disks."""
-    disks = disks or [BackupDisk(is_root=True)]
     if [disk.volume_id for disk in disks] != [part.volume_id for part in parts]:
-        raise exceptions.BackupDataInvalid(
-            reason="they have other disks than those that the backup is of. If the host is of an older version, "
-            "upgrade it"
-        )
+        raise exceptions.BackupDataInvalid(reason="they have other disks than those that the backup is of")
     for disk, part in zip(disks, parts, strict=True):
         disk.size = part.size
     return disks
 
 
-def layout(backup: ServerBackup) -> list[tuple[str, int]]:
+def layout(disks: Sequence[BackupDisk]) -> list[tuple[str, int]]:
     """Return volume and size of each disk in a stored backup."""
-    return _layout(backup.disks) or [("", backup.disk_size)]
-
-
-def _layout(disks: Sequence[BackupDisk]) -> list[tuple[str, int]]:
     return [(disk.volume_id, disk.size) for disk in disks]
 
 
 def has_repository(uow: UnitOfWork, project_id: str) -> bool:
-    """Return whether a backup of the project was ever stored. Older conductors recorded it in the backup alone."""
+    """Return whether a backup of the project was ever stored."""
     repository = uow.session.get(models.BackupRepository, project_id)
-    if repository is not None and repository.is_made:
-        return True
-    query = sa.select(Row.id).where(Row.project_id == project_id, Row.snapshot.is_not(None)).limit(1)
-    return uow.session.scalar(query) is not None
+    return repository is not None and repository.is_made
 
 
 def newest_stored(uow: UnitOfWork) -> ServerBackup | None:

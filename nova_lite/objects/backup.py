@@ -107,8 +107,7 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     is an increment of. ``increments``: their number since the last whole backup. ``disk_size``: bytes of the disk.
     ``snapshot`` and ``digest``: its stream in the repository. ``has_image``: the uploaded stream is still in the image
     store, or an image is registered for a backup that has not begun. ``restored_image_id``, ``restore_status`` and
-    ``restore_reason``: the image that is made of its root disk. ``disks``: what is in it, the root disk first. Backups
-    of older versions have none there, and contain the root disk.
+    ``restore_reason``: the image that is made of its root disk. ``disks``: what is in it, the root disk first.
     """
 
     id: str

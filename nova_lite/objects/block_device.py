@@ -41,7 +41,7 @@ class BlockDevice(msgspec.Struct, kw_only=True):
     local root disk. ``volume_id`` is set if the device is a volume. ``device_name``: the name in the guest (/dev/vdb).
     ``swap_id``: the volume that is to replace this one; the server has both until then. ``encrypted``: the host makes
     the volume together with the guest, encrypted. Then ``made_from`` is its source in commands, and ``source_type`` is
-    VOLUME: an older host looks for the volume, and makes no plain one.
+    VOLUME.
 
     ``uuid``: of the attachment. A volume of Cinder also has an ``attachment_id``, which changes when the server moves.
     """

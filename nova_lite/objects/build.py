@@ -115,7 +115,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     (`nova_lite.objects.host.admission`). A host with another registration calls `start_build` first, because it was
     forced down since then, and the instance may run elsewhere.
 
-    ``disks``: those of an evacuated server, which the host may see. Older hosts ignore it.
+    ``disks``: those of an evacuated server, which the host may see.
     """
 
     instance: Instance
@@ -152,7 +152,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
     """Report of a host about a build.
 
     With any outcome but BUILT, the host has removed all traces of the build and fenced the generation. ``action_id``:
-    of the command; 0 from older hosts. ``blames_host`` False: a failure that says nothing about the host, because the
+    of the command. ``blames_host`` False: a failure that says nothing about the host, because the
     connection to its hypervisor broke. ``devices``: places of the guest's devices; None: unknown.
     """
 

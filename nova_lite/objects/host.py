@@ -41,7 +41,7 @@ def admission(epoch: int, identity: str | None) -> str:
 class Inventory(msgspec.Struct, kw_only=True):
     """Inventory of one hypervisor: its totals, as the virt driver reports them. Memory is in MB, disk in GB.
 
-    ``vcpus``: CPUs that guests share. CPUs for one vCPU each are in ``numa``, which is empty from older hosts.
+    ``vcpus``: CPUs that guests share. CPUs for one vCPU each are in ``numa``.
     ``tunnel_ip``: the address that other hosts send tunnelled traffic to; None: this host has no tunnels. ``networks``:
     ranges that the host uses outside of the cloud's bridges (`nova_lite.base.machine_networks`).
     """
@@ -71,8 +71,8 @@ class HostReport(msgspec.Struct, kw_only=True):
 
     ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress.
     ``acting``: ids of actions in progress. ``epoch``: the reply of `register_host`. ``number``: grows with each report
-    since the start, from 1; 0 from older hosts. ``identity``: distinguishes the machine from another one of the same
-    name; empty from older hosts.
+    since the start, from 1. ``identity``: distinguishes the machine from another one of the same
+    name.
 
     A host is alive but not up unless both ``serving`` (it accepts commands) and ``hypervisor_up`` (its hypervisor has
     replied lately) are true. ``domains``: the host's `digest_of_domains`; then the conductor replies whether it matches
@@ -142,7 +142,7 @@ class HostState(msgspec.Struct, kw_only=True):
     """State of a compute node, as the scheduler sees it.
 
     ``generation`` grows with every change of its row: the newest wins. ``uuid`` identifies the row, because ids are
-    reused; it is empty from older conductors.
+    reused.
 
     ``vcpus``, ``memory_mb`` and ``disk_gb`` are capacities: (total - reserved) * allocation ratio, rounded down. The
     ``*_used`` are sums of allocations. ``disk_available_least``: GB that remain free if all disks grow to their full

@@ -59,10 +59,10 @@ class VIF(msgspec.Struct, kw_only=True):
 
     ``position``: index among the interfaces of the instance. ``state``: "attaching", "detaching" or None.
     ``floating_address``: the address that leads to it from outside. ``port_security_enabled``: the host enforces
-    security groups. ``unguarded``: a user has turned port security off, so the guest may send what it wants; False in
-    records of older versions. ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and
-    ``mac_address``, which the guest has, too. ``security_groups``: their names; None: those of the instance.
-    ``more``: further addresses, for example that of IPv6.
+    security groups. ``unguarded``: a user has turned port security off, so the guest may send what it wants.
+    ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``, which the guest
+    has, too. ``security_groups``: their names; None: those of the instance. ``more``: further addresses, for
+    example that of IPv6.
 
     The other fields describe a port of Neutron. The host plugs it according to ``vif_type`` and ``vif_details``, and
     enforces nothing itself. ``vif_type`` is None for the built-in network service. ``subnet_id``: of ``address``.

@@ -13,15 +13,14 @@ from nova_lite.objects.numa import InstanceNUMATopology
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     """Source of a live migration. ``disks``: name to size in bytes, for the destination to create. ``files``: files
     that the destination has to fetch, because the hypervisor does not copy them. ``address``: address that the source
-    connects from; empty from older hosts. ``encrypts``: whether host ``host`` has
-    ``live_migration_tls``; None from older hosts."""
+    connects from. ``encrypts``: whether host ``host`` has ``live_migration_tls``."""
 
     driver: str
     disks: dict[str, int]
     files: DiskSource | None = None
     address: str = ""
     host: str = ""
-    encrypts: bool | None = None
+    encrypts: bool = False
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
@@ -32,9 +31,8 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     those of the source, no port without a console over TCP. ``serial_tls``: the serial console speaks TLS.
 
     ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
-    those of the whole host; empty if guests are not pinned. ``guards_interfaces``: the destination itself keeps guests
-    from forging addresses; older hosts rely on filters in the domain's XML. ``below``: path and format of the files
-    below the root disk; None: an older host does not report them.
+    those of the whole host; empty if guests are not pinned. ``below``: path and format of the files
+    below the root disk.
     """
 
     driver: str
@@ -49,8 +47,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     serial_tls: bool = False
     numa: InstanceNUMATopology | None = None
     shared_cpus: dict[str, str] = msgspec.field(default_factory=dict)
-    guards_interfaces: bool = False
-    below: list[tuple[str, str]] | None = None
+    below: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):

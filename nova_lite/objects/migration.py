@@ -18,7 +18,7 @@ class DiskFile(msgspec.Struct, kw_only=True, frozen=True):
 class DiskSource(msgspec.Struct, kw_only=True, frozen=True):
     """Disks of a stopped instance. ``location``: path or URL, as the driver understands it. ``host``: an address that
     the destination reaches. ``driver``: the kind of driver that wrote this. ``token``: opens these files, and nothing
-    else, for this move alone; empty from older hosts. ``port``: the host sends them there by TLS; 0: by SSH alone."""
+    else, for this move alone. ``port``: the host sends them there by TLS; 0: by SSH alone."""
 
     driver: str
     host: str

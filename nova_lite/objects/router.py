@@ -42,7 +42,7 @@ class HostRouter(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``networks``: the networks that it connects on this host. ``external``: it has a gateway, so they have a way out.
     ``neighbours``: by id of a network that spans hosts, the MAC addresses of its guests by address, since hosts do not
     ask for them through tunnels. ``routes``, ``routes6``: its static routes through machines on ``networks``, by IP
-    version, because older hosts know those of IPv4 only. ``only``: by id of a network that it connects for one IP
+    version. ``only``: by id of a network that it connects for one IP
     version only, that version.
     """
 

@@ -9,7 +9,7 @@ import uuid
 
 import msgspec
 
-from nova_lite.base.ids import derived_id, older_form
+from nova_lite.base.ids import derived_id
 from nova_lite.objects.network import Network
 from nova_lite.objects.router import HostRouter
 
@@ -132,7 +132,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
     without port security. Both are those of all guests on the host; None: unknown. ``read_at``: the database's time
-    before the read; None from older conductors.
+    before the read.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -154,9 +154,8 @@ def default_id(project_id: str | None) -> str:
 
 
 def is_default(reference: str, project_id: str | None) -> bool:
-    """Check whether a reference names the project's default group: its name, its id, or its id of older versions."""
-    own = default_id(project_id)
-    return reference in (DEFAULT, own, older_form(own))
+    """Check whether a reference names the project's default group: its name or its id."""
+    return reference in (DEFAULT, default_id(project_id))
 
 
 def default_group(project_id: str) -> SecurityGroup:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite.base.ids import derived_id, older_form
+from nova_lite.base.ids import derived_id
 from nova_lite.objects.image import Image
 
 
@@ -197,9 +197,8 @@ def default_type(name: str) -> VolumeType:
 
 
 def is_default_type(reference: str, name: str) -> bool:
-    """Check whether a reference is the name of the operator's type, its id, or its id of older versions."""
-    own = default_type(name).id
-    return reference in (name, own, older_form(own))
+    """Check whether a reference is the name of the operator's type, or its id."""
+    return reference in (name, default_type(name).id)
 
 
 def transfer_digest(salt: str, key: str) -> str:

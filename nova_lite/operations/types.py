@@ -313,7 +313,7 @@ class Operation:
         """Return the sequence number of the last command of a closed action that ``host`` carried out; None for none.
 
         ``name``: the step or undo at which the action was closed. ``host``: that of the instance. If the action
-        ``failed``, only undo commands count. None also if an older conductor has not recorded where the undo began.
+        ``failed``, only undo commands count.
         """
         course = _undos_of(self.steps) if failed else self.steps
         names = [step.name for step in course]

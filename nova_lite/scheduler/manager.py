@@ -240,7 +240,7 @@ class SchedulerManager:
         return [state for id, state in unchanged.items() if id not in again] + self._read_some(ids)
 
     def _read_versions(self) -> list[HostVersion]:
-        """Read the version of each host. An older conductor has none."""
+        """Read the version of each host."""
         return _all_pages(
             lambda after: self._conductor.host_versions_get(
                 get_admin_context(), after=after, limit=VERSION_PAGE, timeout=RESYNC_TIMEOUT

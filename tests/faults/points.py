@@ -114,8 +114,7 @@ BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 #: Commands of several deletes, for a host.
 DELETE_SEVERAL = "terminate_instances"
 
-VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK = "volume_work", "backup_volume", "encrypted_volume_work"
-UPLOAD_WORK = "upload_volume"
+VOLUME_WORK = "volume_work"
 #: A host asks whether work on a volume is still wanted.
 WORK_WANTED, DATA_NEEDED = "is_volume_work_open", "is_volume_data_needed"
 #: A host's request for the key of an encrypted volume.
@@ -124,7 +123,7 @@ KEY = "volume_key_get"
 CASTS = frozenset(
     {
         *(NUDGE, NEW_STATES, BUILD_ONE, BUILD_SEVERAL, DELETE_SEVERAL),
-        *(VOLUME_WORK, BACKUP_WORK, ENCRYPTED_WORK, UPLOAD_WORK),
+        VOLUME_WORK,
         *operations.command_methods(),
     }
 )
@@ -241,7 +240,7 @@ def of_volume_deletion() -> Points:
 def of_upload() -> Points:
     """Return the points of an image that is made of a volume."""
     published = {CONDUCTOR: around("image/publish")}
-    return join(_of_work("volume_upload", VOLUME_UPLOAD, UPLOAD_WORK, "upload"), published)
+    return join(_of_work("volume_upload", VOLUME_UPLOAD, VOLUME_WORK, "upload"), published)
 
 
 def of_retype() -> Points:
@@ -259,18 +258,18 @@ def of_key() -> Points:
 
 def of_encrypted_volume() -> Points:
     """Return the points of an encrypted volume that a plain one does not have."""
-    work = {CONDUCTOR: around(f"send/{ENCRYPTED_WORK}"), COMPUTE: around(f"handle/{ENCRYPTED_WORK}")}
+    work = {CONDUCTOR: around(f"send/{VOLUME_WORK}"), COMPUTE: around(f"handle/{VOLUME_WORK}")}
     return join(work, of_key())
 
 
 def of_backup() -> Points:
     """Return the points of a backup."""
-    return _of_work("backup_create", BACKUP_CREATE, BACKUP_WORK, "volume/backup")
+    return _of_work("backup_create", BACKUP_CREATE, VOLUME_WORK, "volume/backup")
 
 
 def of_restoration() -> Points:
     """Return the points of the restoration of a backup into an existing volume."""
-    return _of_work("backup_restore", BACKUP_RESTORE, BACKUP_WORK, "volume/restore")
+    return _of_work("backup_restore", BACKUP_RESTORE, VOLUME_WORK, "volume/restore")
 
 
 def _of_work(request: str, accepted: str, command: str, effect: str) -> Points:

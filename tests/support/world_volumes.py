@@ -32,9 +32,6 @@ class Hosts(Compute):
             raise exceptions.MessagingUnavailable(what="volume_work")
         self.works.append((host, work))
 
-    def backup_volume(self, context: Any, host: str, work: VolumeWork) -> None:
-        self.works.append((host, work))
-
 
 class Volumes(World):
     """A world with an ACTIVE server ``uuid``. ``api``: the RPC methods about volumes."""

@@ -194,11 +194,7 @@ def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> dict[str, An
         return {"limit": limit, "in_use": used, "reserved": 0, "allocated": 0} if with_usage else limit
 
     known = {name: entry(limit, use.used.get(name, 0)) for name, limit in use.limits.items()}
-    return {"id": project_id, **{name: entry(limit, 0) for name, limit in _OLDER.items()}, **known}
-
-
-#: Limits of resources that older conductors do not know.
-_OLDER = {"backups": 0, "backup_gigabytes": 0, "groups": 0, "per_volume_gigabytes": -1}
+    return {"id": project_id, "groups": entry(0, 0), **known}
 
 
 def limits(use: VolumeUse) -> dict[str, Any]:
@@ -208,13 +204,13 @@ def limits(use: VolumeUse) -> dict[str, Any]:
             "maxTotalVolumes": use.limits["volumes"],
             "maxTotalVolumeGigabytes": use.limits["gigabytes"],
             "maxTotalSnapshots": use.limits["snapshots"],
-            "maxTotalBackups": use.limits.get("backups", 0),
-            "maxTotalBackupGigabytes": use.limits.get("backup_gigabytes", 0),
+            "maxTotalBackups": use.limits["backups"],
+            "maxTotalBackupGigabytes": use.limits["backup_gigabytes"],
             "totalVolumesUsed": use.used["volumes"],
             "totalGigabytesUsed": use.used["gigabytes"],
             "totalSnapshotsUsed": use.used["snapshots"],
-            "totalBackupsUsed": use.used.get("backups", 0),
-            "totalBackupGigabytesUsed": use.used.get("backup_gigabytes", 0),
+            "totalBackupsUsed": use.used["backups"],
+            "totalBackupGigabytesUsed": use.used["backup_gigabytes"],
         },
     }
 
@@ -270,7 +266,7 @@ def encryption(shown: VolumeType) -> dict[str, Any]:
     return {} if shown.encryption is None else _NEVER_DELETED | shown.encryption
 
 
-#: Fields of Cinder's rows. Types of older versions have no times.
+#: Fields of Cinder's rows.
 _NEVER_DELETED = {"created_at": None, "updated_at": None, "deleted_at": None, "deleted": False}
 
 

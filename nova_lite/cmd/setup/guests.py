@@ -23,8 +23,6 @@ DNSMASQ, STATUS = Path("/var/lib/libvirt/dnsmasq"), Path("/run/libvirt/network")
 _OF_NETWORK = ("d", "off", "options", "servers", "conf", "addnhosts", "hostsfile")
 _OF_BRIDGE = ("status", "macs")
 _OF_STATUS = ("", ".pid", ".xml")
-#: libvirt's filters for guests that older versions started (`dual_stack`). The first one refers to the other.
-FILTERS = ("nova-lite-clean-traffic-1", "nova-lite-clean-ipv6-1")
 _UNDEFINE = ("undefine", "--nvram", "--managed-save", "--snapshots-metadata", "--checkpoints-metadata")
 _VIRSH = ("virsh", "--quiet", "--connect", "qemu:///system")
 
@@ -41,9 +39,6 @@ def remove() -> None:
                 machine.run(*_VIRSH, *_UNDEFINE, uuid)
         for uuid in _virsh("net-list", "--all", "--uuid"):
             _remove_network(uuid, ET.fromstring(machine.run(*_VIRSH, "net-dumpxml", uuid)))  # noqa: S314 libvirt's own
-        for name in FILTERS:
-            if machine.succeeds(*_VIRSH, "nwfilter-dumpxml", name):
-                machine.run(*_VIRSH, "nwfilter-undefine", name)
     for host in sorted(own_hosts()):
         for family, table in names.tables_of_host(host):
             _remove_table(family, table)

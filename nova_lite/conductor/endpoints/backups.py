@@ -269,9 +269,8 @@ def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, 
         volumes.change(volume, uow, {"status": status})
     if verb is VolumeVerb.RESTORE and volume is not None and volume.status == RESTORING:
         failed = volumes.ERROR if task.payload["is_new"] else ERROR_RESTORING
-        # Work that an older conductor has accepted names nothing: the volume has become it already.
-        becomes = task.payload.get("becomes", {})
-        volumes.change(volume, uow, {"status": failed} if error else {"status": volumes.AVAILABLE, **becomes})
+        done = {"status": volumes.AVAILABLE, **task.payload["becomes"]}
+        volumes.change(volume, uow, {"status": failed} if error else done)
         if error is None and row is not None and not task.payload["is_new"]:
             _take_key(uow, volume, row)
     if row is None:

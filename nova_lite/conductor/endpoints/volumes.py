@@ -308,17 +308,7 @@ class VolumeEndpoints:
             return
         host, work = sent
         try:
-            send = self.engine.compute
-            if work.encrypted:
-                send.encrypted_volume_work(get_admin_context(), host, work)
-            elif work.verb in backups.VERBS:
-                send.backup_volume(get_admin_context(), host, work)
-            else:
-                (send.upload_volume if work.verb is VolumeVerb.UPLOAD else send.volume_work)(
-                    get_admin_context(), host, work
-                )
-        except exceptions.ServiceTooOld as error:
-            self.finish_volume_work(get_admin_context(), host, task_id, error.message)
+            self.engine.compute.volume_work(get_admin_context(), host, work)
         except exceptions.MessagingUnavailable as error:
             LOG.warning("%s of volume %s could not be sent: %s", work.verb, work.volume_id, error.message)
 

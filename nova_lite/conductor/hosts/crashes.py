@@ -134,7 +134,6 @@ def _open(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, incident: I
     context = get_admin_context(_request_id(incident))
     action = actions.open_action(uow, conf, context, instance, _kind(incident), {})
     action.step = operations.PERFORM
-    # Like this, an older conductor does not take it for a command to the host, of a kind that it does not know.
     action.host = None
     uow.session.flush()
     return action

@@ -86,9 +86,9 @@ class EvacuateHandler(OperationHandler):
 
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
         row = server_migrations.evacuation(uow, instance.uuid)
-        if row is not None:  # an older conductor has accepted the evacuation without a row
-            server_migrations.set_destination(uow, row, place)
-            server_migrations.set_status(uow, row, migration_states.PRE_MIGRATING)
+        assert row is not None
+        server_migrations.set_destination(uow, row, place)
+        server_migrations.set_status(uow, row, migration_states.PRE_MIGRATING)
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """Close the row once the new host has the server, which may still be stopped there."""

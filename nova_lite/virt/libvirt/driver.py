@@ -83,7 +83,6 @@ from nova_lite.virt.libvirt.domain.events import EventRelay
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
 from nova_lite.virt.libvirt.domain.statistics import AllStatistics
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
-from nova_lite.virt.libvirt.net import dual_stack
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
@@ -425,7 +424,7 @@ class LibvirtDriver(ComputeDriver):
             directory = self._records.directory(instance_uuid)
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
-            xml = self._domains.drop_old_filters(domain)
+            xml = self._domains.description(domain)
             rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._timing)
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)
@@ -585,8 +584,6 @@ class LibvirtDriver(ComputeDriver):
             directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
             paths, whole = self._moved.make_ready(directory, spec, source)
             below = self._moved.below(paths[ROOT]) if ROOT in paths else ()
-            if any(map(dual_stack.addresses, spec.vifs)):
-                dual_stack.define(self._connection)
             undo.callback(self._undo, "its access", self._migration_peers.close, instance_uuid)
             self._migration_peers.open(instance_uuid, source.address)
             undo.callback(self._undo, "its secrets", self._secrets.forget_incoming, instance_uuid)
@@ -608,7 +605,6 @@ class LibvirtDriver(ComputeDriver):
             serial_tls=listeners.serial is not None and listeners.serial.tls,
             numa=spec.instance.numa,
             shared_cpus=self._host_properties.shared_cpus,
-            guards_interfaces=True,
             below=[(file.path, file.format) for file in below],
         )
 
@@ -616,9 +612,6 @@ class LibvirtDriver(ComputeDriver):
         self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], MigrationControl]
     ) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        if not destination.guards_interfaces:
-            vifs = self._records.read_interfaces(instance_uuid)
-            live_migration.check_filters(self._connection.call(domain.XMLDesc, 0), vifs, destination.host)
         # The destination has no checkpoints, and records no changes for them.
         self._backups.forget(domain)
         live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)

@@ -29,7 +29,7 @@ SECRET, PLAIN = "secret", "plain"
 
 
 class EncryptingHosts(Hosts):
-    def encrypted_volume_work(self, context: Any, host: str, work: VolumeWork) -> None:
+    def volume_work(self, context: Any, host: str, work: VolumeWork) -> None:
         assert work.encrypted
         self.works.append((host, work))
 
@@ -312,16 +312,6 @@ def test_keys_are_wrapped_anew_in_parts(world: World) -> None:
     assert world.db.read(volume_keys.by_master_key) == {both.ids[0]: 3}
     both.without(old.ids[0]).write(world.file)
     assert {volume_id: world.attached_key(volume_id) for volume_id in secrets} == secrets
-
-
-def test_host_of_an_older_version_gets_no_work_on_an_encrypted_volume(world: World) -> None:
-    def refuse(context: Any, host: str, work: VolumeWork) -> None:
-        raise exceptions.ServiceTooOld(service="compute", where="", method="it", spoken="1.19", needed="1.20")
-
-    world.hosts.encrypted_volume_work = refuse  # type: ignore[method-assign]
-    volume_id = world.accept(volume_type=SECRET).id
-    assert world.show(volume_id).status == "error"
-    assert world.hosts.works == []
 
 
 def test_volume_work_of_backups_is_encrypted_too(world: World) -> None:

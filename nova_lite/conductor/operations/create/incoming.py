@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.base.ids import derived_id, older_form
+from nova_lite.base.ids import derived_id
 from nova_lite.db import actions, instances, purge
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import CreateRequest, CreateResult
@@ -70,7 +70,7 @@ def find_earlier(uow: UnitOfWork, creates: Sequence[IncomingCreate]) -> dict[str
         if not create.project_id:
             raise exceptions.Forbidden("A server belongs to a project; this token is for none.")
         first_uuid = instance_uuid(create.seed, 0)
-        first_uuids |= {first_uuid: create, older_form(first_uuid): create}
+        first_uuids[first_uuid] = create
     projects = instances.projects_of(uow, list(first_uuids))
     earlier = {}
     for first_uuid, create in first_uuids.items():

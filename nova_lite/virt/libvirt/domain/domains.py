@@ -20,7 +20,6 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.domain import guest_xml
-from nova_lite.virt.libvirt.net import dual_stack
 
 LOG = logging.getLogger(__name__)
 
@@ -152,20 +151,10 @@ class Domains:
 
     # --- power
 
-    def drop_old_filters(self, domain: Any) -> str:
-        """Remove libvirt's filters, which an older version used, from a domain that is off, and from its saved memory.
-
-        They take two seconds of a start. `anti_spoofing` has replaced them. Returns the domain's XML, with secrets.
-        """
+    def description(self, domain: Any) -> str:
+        """Return the XML of a domain's next start, with secrets."""
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-        before: str = self._connection.call(domain.XMLDesc, flags)
-        if (xml := dual_stack.without_filters(before)) is None:
-            return before
-        self._connection.connect_call("defineXMLFlags", xml, 0)
-        if self._connection.call(domain.hasManagedSaveImage, 0):
-            saved = self._connection.call(domain.managedSaveGetXMLDesc, libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
-            self._connection.call(domain.managedSaveDefineXML, dual_stack.without_filters(saved) or saved, 0)
-        return xml
+        return str(self._connection.call(domain.XMLDesc, flags))
 
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
         """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`.

@@ -19,12 +19,11 @@ import libvirt
 from oslo_config import cfg
 
 from nova_lite.base import concurrency, exceptions
-from nova_lite.objects import VIF, LiveDestination, LiveSource, MigrationControl, MigrationProgress
+from nova_lite.objects import LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, one_line
 from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains, volumes
 from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
-from nova_lite.virt.libvirt.net import dual_stack
 
 LOG = logging.getLogger(__name__)
 
@@ -101,8 +100,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
         element = root.find(f"os/{tag}")
         if element is not None:
             element.text = _path(destination, name)
-    made = ET.tostring(root, encoding="unicode")
-    return (dual_stack.without_filters(made) or made) if destination.guards_interfaces else made
+    return ET.tostring(root, encoding="unicode")
 
 
 def _set_files(disk: ET.Element, destination: LiveDestination) -> None:
@@ -113,7 +111,7 @@ def _set_files(disk: ET.Element, destination: LiveDestination) -> None:
     if source is not None and not volumes.is_volume(disk):
         name = os.path.basename(source.get("file", ""))
         source.set("file", _path(destination, name))
-        if name == disks.ROOT and destination.below is not None:
+        if name == disks.ROOT:
             below = [volume_chains.File(*file) for file in destination.below]
     elif not is_raw:
         return
@@ -125,18 +123,10 @@ def _set_files(disk: ET.Element, destination: LiveDestination) -> None:
 
 def check_encryption(conf: cfg.ConfigOpts, source: LiveSource, host: str) -> None:
     """Raise `MigrationPreCheckError` if the source would send plain text to this host, which encrypts."""
-    if conf.libvirt.live_migration_tls and source.encrypts is False:
+    if conf.libvirt.live_migration_tls and not source.encrypts:
         raise exceptions.MigrationPreCheckError(
             reason=f"[libvirt] live_migration_tls is true on host {host} and false on host {source.host}: "
             "set it on both"
-        )
-
-
-def check_filters(xml: str, vifs: list[VIF], host: str) -> None:
-    """Raise `MigrationPreCheckError` for a guest without libvirt's filters, which a host of an older version needs."""
-    if any(vif.vif_type is None for vif in vifs) and dual_stack.without_filters(xml) is None:
-        raise exceptions.MigrationPreCheckError(
-            reason=f"host {host} is older and would not keep the guest from forging addresses: upgrade it first"
         )
 
 

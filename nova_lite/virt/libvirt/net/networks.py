@@ -68,8 +68,6 @@ class HostNetworks:
         self._firewall = Firewall(conf)
         #: Definitions that libvirt has, by network.
         self._defined: dict[str, str] = {}
-        #: Networks whose DHCP server an older version started.
-        self._older: set[str] = set()
         self._resolvers = _own_name_servers()
         self._uses = NetworkUses()
         #: Held while a network of another IPv6 subnet is removed.
@@ -166,13 +164,6 @@ class HostNetworks:
         moved = _place_reservations(network)
         if _write_settings(network, self._host) or moved:
             self._reload(network)
-        if network.id in self._older:
-            self._older.remove(network.id)
-            LOG.warning(
-                "Network %s was started by an older version: except for enable_dhcp, changes of its subnet hold from "
-                "its next start on (virsh net-destroy %s, when no guest uses it)",
-                *(network.id, network_name(network)),
-            )
         if self._firewall.is_outdated(network):
             nft.apply(self._firewall.rules([network]))
 
@@ -195,7 +186,6 @@ class HostNetworks:
                     LOG.warning("Network %s is not removed, although it is idle: %s", name, error.message)
                     continue
                 self._defined.pop(network_id, None)
-                self._older.discard(network_id)
                 _remove_files(name)
                 removed.append(network_id)
         return removed
@@ -213,17 +203,15 @@ class HostNetworks:
     def _follow(self, network: Network, found: Any) -> None:
         """Give the bridge of libvirt's network ``found`` the host's address and the MTU, which may have changed.
 
-        The definition follows for the next start. The DHCP server of an older version reads no settings until then.
+        The definition follows for the next start.
         """
         xml = network_xml(network)
         if self._defined.get(network.id) == xml:
             return
-        if not _reads_settings(existing.parsed(self._connection, found)):
-            self._older.add(network.id)
         defined = existing.parsed(self._connection, found, libvirt.VIR_NETWORK_XML_INACTIVE)
         address = defined.find("ip[@address]")
         is_moved = address is None or address.get("address") != host_address(network)
-        if not _reads_settings(defined) or is_moved or existing.defined_mtu(defined) != network.mtu:
+        if is_moved or existing.defined_mtu(defined) != network.mtu:
             self._connection.connect_call("networkDefineXML", xml)
         existing.move_bridge(bridge_name(network), _cidr(network), host_address(network))
         existing.set_mtu(bridge_name(network), network.mtu)
@@ -373,11 +361,6 @@ def _cidr(network: Network) -> ipaddress.IPv4Network:
         raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}") from error
 
 
-def _reads_settings(root: ET.Element) -> bool:
-    """Check whether a network of libvirt reads the files of `settings`."""
-    return any(str(option.get("value")).startswith("dhcp-optsfile=") for option in root.iter(_OPTION))
-
-
 def settings(network: Network, name_servers: list[str]) -> dict[str, str]:
     """Return the files with settings of a network that can change, in dnsmasq's format."""
     routes = [
@@ -431,7 +414,7 @@ def _own_name_servers() -> list[str]:
 
 
 def _name_servers(network: Network) -> list[str]:
-    """Return the name servers of a network, without those of an older version that are on this machine.
+    """Return the name servers of a network, without those that are on this machine.
 
     dnsmasq would send queries of guests to services that only this machine may use. Only an operator may want that.
     """
@@ -463,7 +446,7 @@ def _network_uuid(network_id: str) -> str:
 def host_address(network: Network) -> str:
     """Return the bridge's address: the gateway, else the choice of the conductor.
 
-    Older conductors choose none. Then it is the first address outside of the pool.
+    Without either, it is the first address outside of the pool.
     """
     if known := network.gateway or network.host_address:
         return str(_address(network, known))

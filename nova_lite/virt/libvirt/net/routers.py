@@ -66,7 +66,7 @@ class HostRouters:
             self._apply(self._stored if needed else [])
 
     def set(self, routers: list[HostRouter] | None) -> None:
-        """Replace all routers. None: an older conductor knows none, so they stay."""
+        """Replace all routers. None: they are unknown, and stay."""
         with self._lock:
             if routers is not None and routers != self._stored:
                 files.write_atomically(self._path, msgspec.json.encode(routers), writer=self._host)

@@ -101,7 +101,7 @@ def tables(routers: Iterable[HostRouter], version: int) -> tuple[Tables, Leads]:
         table: dict[str, str] = {}
         for target, nexthop in routes:
             for bridge, cidr in ways:
-                if ip.is_machine(nexthop, cidr):  # an older conductor accepts others
+                if ip.is_machine(nexthop, cidr):
                     table[nft.network(target)] = f"via {nft.address(nexthop)} dev {bridge}"
         if not table:
             continue

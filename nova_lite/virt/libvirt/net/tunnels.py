@@ -129,7 +129,7 @@ class Tunnels:
         return [network for router in self._routers for network in router.networks if network.vni is not None]
 
     def set(self, peers: dict[str, list[str]] | None) -> None:
-        """Replace the peers of all networks. None: an older conductor does not know them."""
+        """Replace the peers of all networks. None: they are unknown, and stay."""
         with self._lock:
             peers = {network_id: [] for network_id in self._queried} | (self._peers if peers is None else peers)
             if peers != self._peers:

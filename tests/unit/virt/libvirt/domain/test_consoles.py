@@ -19,7 +19,6 @@ from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners
-from nova_lite.virt.libvirt.domain.domains import Domains
 from tests.support.guests import make_spec
 
 LOG = "/instances/u/console.log"
@@ -210,21 +209,6 @@ def test_guest_with_a_used_port_gets_another_at_its_start(
         without = ET.tostring(build(), encoding="unicode")
         host.ensure_free_port(Domain(without), without)
         assert len(connection.defined) == 1
-
-
-@pytest.mark.parametrize("saved", [False, True])
-def test_old_filters_are_dropped_from_a_guest_and_its_saved_memory(connection: Connection, saved: bool) -> None:
-    domains = Domains(connection, "h")  # type: ignore[arg-type]
-    xml = ET.tostring(build(), encoding="unicode")
-    plain = Domain(xml, saved=saved)
-    assert domains.drop_old_filters(plain) == xml
-    assert connection.defined == []
-    filtered = "<devices><interface><filterref filter='clean-traffic'/></interface>"
-    old = Domain(xml.replace("<devices>", filtered, 1), saved=saved)
-    changed = domains.drop_old_filters(old)
-    assert connection.defined == [changed]
-    assert "filterref" not in changed and "<interface" in changed
-    assert ("filterref" in old.saved_xml) is not saved
 
 
 GOING = """<domain><devices>

@@ -140,24 +140,6 @@ def test_interface_of_unknown_addresses_is_closed_until_it_is_plugged(monkeypatc
     assert 'sent { "tapa-0000-0000" : goto sent_' in nft.texts[-1]
 
 
-# --- guests of an older version
-
-
-OLD = """<domain><devices><interface><mac address="x"/><filterref filter="{}"><parameter name="IP" value="10.0.0.1"/>
-</filterref></interface></devices></domain>"""
-
-
-@pytest.mark.parametrize("name", ["clean-traffic", dual_stack.FILTER])
-def test_old_filter_is_removed_from_a_domain(name: str) -> None:
-    changed = dual_stack.without_filters(OLD.format(name))
-    assert changed is not None and "filterref" not in changed and '<mac address="x"' in changed
-    assert dual_stack.without_filters(changed) is None
-
-
-def test_filter_of_an_operator_stays() -> None:
-    assert dual_stack.without_filters(OLD.format("no-other-l2-traffic")) is None
-
-
 def test_interface_of_a_record_without_settings_is_guarded() -> None:
     """An older version wrote no port security into its records: such a guest forges nothing."""
     old = msgspec.json.decode(

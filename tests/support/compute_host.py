@@ -113,8 +113,6 @@ class FakeConductor:
         self.comparisons: list[ReportNumber | None] = []
         self.agreed: set[str] = set()
         self.shares: list[str] = []
-        #: An older conductor ignores the checks in heartbeats.
-        self.is_old = False
         self.down = False
         self.epoch = 3
         self.is_current = True
@@ -138,7 +136,7 @@ class FakeConductor:
         self._called("report_state", report)
         if report.epoch != self.epoch:
             raise exceptions.HostEpochOver(host=report.host)
-        return None if report.domains is None or self.is_old else report.domains in self.agreed
+        return None if report.domains is None else report.domains in self.agreed
 
     def report_storage(self, context: RequestContext, report: StorageReport) -> list[str]:
         self._called("report_storage", report)

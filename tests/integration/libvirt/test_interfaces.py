@@ -84,32 +84,6 @@ def bindings(connection: Any, tap: str) -> list[str]:
     return [found.filterName() for found in connection.listAllNWFilterBindings() if found.portDev() == tap]
 
 
-def test_guest_of_an_older_version_loses_the_filter_of_libvirt_at_its_next_start(
-    connection: Any, driver: LibvirtDriver, blank: Image, new_vif: NewVif
-) -> None:
-    vif = new_vif()
-    spec = make_spec(instance=make_instance(flavor=make_flavor(memory_mb=64)), vifs=[vif], image=blank, generation=1)
-    uuid, tap = spec.instance.uuid, f"tap{vif.id[:11]}"
-    boot(driver, spec)
-    assert bindings(connection, tap) == []
-    assert guarded(driver, tap)
-    driver.power_off(uuid, 0)
-    root = ElementTree.fromstring(connection.lookupByUUIDString(uuid).XMLDesc(2))
-    (interface,) = root.iterfind("devices/interface")
-    ElementTree.SubElement(interface, "filterref", filter="clean-traffic")
-    connection.defineXML(ElementTree.tostring(root, encoding="unicode")).create()
-    assert bindings(connection, tap) == ["clean-traffic"], "the guest runs as an older version started it"
-    driver.plug_vifs(spec.instance, [vif])
-    assert bindings(connection, tap) == ["clean-traffic"], "it keeps its filter while it runs"
-    driver.power_off(uuid, 0)
-    driver.power_on(uuid)
-    assert bindings(connection, tap) == []
-    assert guarded(driver, tap)
-    driver.destroy(uuid)
-    driver.unplug_vifs(uuid)
-    assert not guarded(driver, tap)
-
-
 def guarded(driver: LibvirtDriver, tap: str) -> bool:
     table = names.spoofing_table(driver.host)
     listed = subprocess.run(["nft", "list", "table", "bridge", table], capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ import re
 import uuid
 from pathlib import Path
 
-from nova_lite.base.ids import derived_id, older_form
+from nova_lite.base.ids import derived_id
 from nova_lite.objects.security_group import default_group, is_default
 from nova_lite.objects.volume import default_type, is_default_type
 
@@ -26,17 +26,12 @@ def test_derived_id_is_a_uuid_of_version_4_and_the_same_for_the_same_text() -> N
     assert derived_id(namespace, "7") == found["7"]
 
 
-def test_older_form_of_an_id_is_what_older_versions_derived() -> None:
-    namespace = uuid.uuid4()
-    assert older_form(derived_id(namespace, "a")) == str(uuid.uuid5(namespace, "a"))
-
-
-def test_default_group_and_type_have_ids_of_version_4_and_answer_to_older_ones() -> None:
+def test_default_group_and_type_have_ids_of_version_4_and_answer_to_them() -> None:
     group, kind = default_group("p1"), default_type("local")
     ids = [group.id, kind.id, *(rule.id for rule in group.rules)]
     assert {uuid.UUID(item).version for item in ids} == {4}
-    assert is_default(older_form(group.id), "p1") and not is_default(older_form(group.id), "p2")
-    assert is_default_type(older_form(kind.id), "local") and not is_default_type(kind.id, "fast")
+    assert is_default(group.id, "p1") and not is_default(group.id, "p2")
+    assert is_default_type(kind.id, "local") and not is_default_type(kind.id, "fast")
 
 
 def test_modules_derive_ids_of_version_5_only_where_no_client_reads_the_version() -> None:

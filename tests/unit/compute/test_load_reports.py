@@ -125,13 +125,6 @@ def test_unwanted_load_is_not_measured_and_the_conductor_is_asked_rarely() -> No
     assert machine.readings == 0
 
 
-def test_older_conductor_is_asked_rarely() -> None:
-    machine = Machine()
-    machine.reply = exceptions.ServiceTooOld("It is too old.")
-    machine.run(150)
-    assert machine.reports == [(0, None), (100, None)]
-
-
 def test_wanted_load_is_reported_in_the_interval_over_the_window() -> None:
     machine = Machine()
     machine.run(51)

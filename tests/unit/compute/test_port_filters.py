@@ -211,20 +211,6 @@ def test_failed_query_is_repeated_after_a_pause(clock: list[float], error: Excep
     assert len(driver.applied) == 1
 
 
-def test_older_conductor_is_queried_rarely(clock: list[float]) -> None:
-    driver, conductor = Driver(), Conductor()
-    sync = steady(driver, conductor)
-    conductor.error = exceptions.ServiceTooOld("old")
-    sync.tick()
-    clock[0] += port_filters.TOO_OLD_PAUSE - 1
-    sync.tick()
-    assert len(conductor.queries) == 1
-    clock[0] += 1
-    conductor.error = None
-    sync.tick()
-    assert len(driver.applied) == 1
-
-
 # --- filters of build commands
 
 

@@ -290,12 +290,6 @@ def test_check_is_repeated_after_a_failed_heartbeat(host: Host) -> None:
     assert look(host) == (1, 0)
 
 
-def test_older_conductor_without_checks_gets_a_comparison(host: Host) -> None:
-    host.conductor.is_old = True
-    host.conductor.agreed = {digest_of_domains([])}
-    assert look(host) == (1, 1)
-
-
 def test_power_change_by_the_host_causes_no_message(host: Host) -> None:
     host.driver.hooks["spawn_after_domain"] = lambda: host.manager.reconciler.power_event(UUID)
     host.built()
@@ -397,10 +391,10 @@ def test_returned_domain_is_not_reported_missing(host: Host) -> None:
 
 
 @pytest.mark.parametrize("method", ["domains_expected", "domain_lost"])
-def test_unavailable_or_older_conductor_is_queried_again_later(host: Host, method: str) -> None:
+def test_unavailable_conductor_is_queried_again_later(host: Host, method: str) -> None:
     """The host serves nevertheless."""
     host.conductor.expected = [EXPECTED]
-    host.conductor.errors[method] = [exceptions.ServiceTooOld("The conductor service is too old.")]
+    host.conductor.errors[method] = [exceptions.MessagingUnavailable(what="x")]
     assert lost(host) == []
     assert lost(host) == [EXPECTED]
 

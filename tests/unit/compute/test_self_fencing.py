@@ -351,19 +351,6 @@ def test_host_promises_nothing_if_systemd_does_not_start_its_guard(
     assert "This host does not fence itself: systemd does not start the guard: Access denied" in caplog.text
 
 
-def test_host_promises_nothing_to_an_older_conductor(host: Host, conductor: Leasing, clock: Clock) -> None:
-    host.built()
-    conductor.wanted = [UUID]
-    too_old = exceptions.ServiceTooOld(
-        service="conductor", where="", method="renew_lease", spoken="1.26", needed="1.27"
-    )
-    conductor.errors["renew_lease"] = [too_old]
-    fencing(host).renew()
-    clock.shift = 2 * LEASE
-    fencing(host).tick()
-    assert host.power() == RUNNING
-
-
 def test_host_without_the_option_sends_no_request_and_starts_no_guard(tmp_path: Path, conductor: Leasing) -> None:
     host = Host(tmp_path, conductor)
     fencing(host).renew()

@@ -262,7 +262,7 @@ def test_server_that_its_user_has_stopped_after_a_crash_stays_at_its_lost_host(w
     assert (world.open_actions(), world.db.read(restarts.of_host, HOST)) == ([], [])
 
 
-def test_crash_is_no_command_to_the_host_for_an_older_conductor(world: Crashes) -> None:
+def test_crash_is_no_command_to_the_host(world: Crashes) -> None:
     uuid = world.server(**ALWAYS)
     world.see(uuid, IncidentKind.CRASH, IncidentKind.WATCHDOG_RESET)
     kinds = (models.InstanceAction.action.in_(("crash", "watchdog")), models.InstanceAction.host.is_not(None))

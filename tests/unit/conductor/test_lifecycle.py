@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.base.ids import derived_id, older_form
 from nova_lite.conductor.engine import faults, reconciler, scheduling
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.conductor.operations.create import incoming
 from nova_lite.conductor.operations.create.write import hostname
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import (
@@ -56,22 +52,6 @@ def test_a_repeated_request_returns_the_same_instances(world: World) -> None:
     assert world.create(context, max_count=2) == world.create(context, max_count=2)
     assert world.instances_used() == 2
     assert len(world.open_actions()) == 2
-
-
-def test_idempotency_key_of_an_older_version_returns_the_servers_of_its_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Older versions derived ids of another form from the same key."""
-    request = CreateRequest(name="vm", flavor_id="1", idempotency_key="k", fingerprint="f")
-    with monkeypatch.context() as older:
-        older.setattr(incoming, "derived_id", lambda namespace, text: older_form(derived_id(namespace, text)))
-        older.setattr(incoming, "older_form", lambda uuid: uuid)
-        made = world.lifecycle.create_instances(world.context(), request)
-    assert uuid.UUID(made.instances[0].uuid).version == 5
-    again = world.lifecycle.create_instances(world.context(), request)
-    assert (again.earlier, again.instances[0].uuid) == (True, made.instances[0].uuid)
-    other = world.lifecycle.create_instances(world.context(), msgspec.structs.replace(request, idempotency_key="l"))
-    assert uuid.UUID(other.instances[0].uuid).version == 4
 
 
 def test_idempotency_key_of_a_repeated_create_returns_the_same_servers(world: World) -> None:

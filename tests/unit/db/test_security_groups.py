@@ -9,11 +9,9 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.ids import older_form
 from nova_lite.db import audit, network_records, networks, ports, quotas, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Port
-from nova_lite.db.models import SecurityGroup as SecurityGroupRow
 from nova_lite.db.models import SecurityGroupRule as SecurityGroupRuleRow
 from nova_lite.objects.security_group import PROTOCOLS, default_group, default_id
 from tests.support import make
@@ -236,23 +234,6 @@ def test_a_locked_server_stays_as_it_is(db: Database) -> None:
 
 def groups_of(db: Database, uuid: str) -> list[str]:
     return db.read(lambda uow: uow.session.query(Instance).filter_by(uuid=uuid).one().security_groups)
-
-
-def test_default_group_with_an_id_of_older_versions_stays_one_group(db: Database, conf: cfg.ConfigOpts) -> None:
-    """Name it by both ids, with a row that has the older one, and without a row."""
-    new, old = default_id("p1"), older_form(default_id("p1"))
-    assert db.read(security_groups.get, ME, old).id == new
-
-    def insert(uow: UnitOfWork) -> None:
-        uow.session.add(SecurityGroupRow(id=old, project_id="p1", name="default", created_at=uow.now))
-
-    db.write(insert)
-    for reference in (new, old, "default"):
-        assert db.read(security_groups.get, ME, reference).id == old
-        db.write(security_groups.add_rule, conf, ME, tcp(reference, {new: 81, old: 82}.get(reference, 83)))
-        assert db.write(security_groups.named, "p1", [reference]) == ["default"]
-    assert [group.id for group in db.read(security_groups.list_, ME)] == [old]
-    assert len(db.read(security_groups.get, ME, "default").rules) == 3
 
 
 def test_new_servers_groups_are_found_by_name_or_id(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import sqlalchemy as sa
 from cryptography import x509
 from oslo_config import cfg
 
@@ -17,7 +16,6 @@ from nova_lite.base.join_requests import CONTROLLER, CONTROLLER_ROLES, confirmat
 from nova_lite.cmd.registrar import Follower
 from nova_lite.cmd.setup import cluster
 from nova_lite.db import joins
-from nova_lite.db.models import JoinedHost
 from nova_lite.objects import Controller, JoinState
 from nova_lite.rpc import controllers, keys, trust
 from tests.support.join_site import Site
@@ -175,21 +173,6 @@ def test_controller_is_a_compute_host_as_well_and_each_part_is_removed_alone(fir
     assert first.db.read(lambda uow: joins.removal(uow, "h2", CONTROLLER)) is None
     with pytest.raises(exceptions.JoinedHostNotFound):
         first.db.write(lambda uow: joins.remove_controller(uow, "h9"))
-
-
-def test_controller_that_joined_with_an_older_version_becomes_a_compute_host(first: Site) -> None:
-    machine, token = NewController(), first.token()
-    confirm(first, machine.body)
-    ask(first, machine.request(token))
-    first.db.write(lambda uow: uow.change(sa.update(JoinedHost).values(host="h2")))
-    first.now += 2
-    assert ask(first, NewHost("h2").request(first.token())).state == "joined"
-    first.now += 2
-    assert first.client.join(machine.request(token)).state == "joined"
-    other = NewHost("h3")
-    first.now += 2
-    with pytest.raises(exceptions.JoinRefused, match=r"192\.0\.2\.12 is that of host h2"):
-        first.client.join(other.request(first.token(), addresses=["192.0.2.12"]))
 
 
 @pytest.mark.parametrize(

@@ -404,10 +404,3 @@ def test_change_without_a_new_version_is_known_after_all_parts_were_read(
     known = [resync(many)[100].flavors for _ in range(RESYNC_PARTS)]
     assert known[0] == {}
     assert known[-1] == {"small": 1}
-
-
-def test_resync_reads_all_hosts_of_an_older_conductor(many: SchedulerManager, conductor: Conductor) -> None:
-    conductor.has_versions = False
-    conductor.hosts[99].vcpus_used = 5
-    assert resync(many)[100].vcpus_used == 5
-    assert conductor.ids == []

@@ -1,4 +1,4 @@
-"""Location of a guest whose live migration ended without a result, and its filters at an older host."""
+"""Location of a guest whose live migration ended without a result."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ STOPPED = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
 OFF = (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED)
 RUNNING = (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED)
 NO_DOMAIN = failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN))
+
+
+OWN = f"""<domain>
+<metadata><n:instance xmlns:n="{guest_xml.NAMESPACE}"><n:host>h1</n:host></n:instance></metadata>
+<devices><interface></interface></devices>
+</domain>"""
 
 
 def domain(state: tuple[int, int], persistent: bool = True) -> Any:
@@ -107,18 +113,10 @@ def test_port_keeps_its_identity_and_bridge_at_the_destination() -> None:
     """Open vSwitch of the destination gets them from this XML, and OVN finds the port by its id."""
     vif = make_vif(vif_type="ovs", vif_details={"bridge_name": "br-x", "datapath_type": "netdev"})
     interface = guest_xml.interface_xml(vif, False)
-    domain = re.sub("<interface>.*</interface>", interface, FILTERED)
+    domain = re.sub("<interface>.*</interface>", interface, OWN)
     (moved,) = ET.fromstring(live_migration.destination_xml(domain, THERE)).iterfind("devices/interface")
     assert ET.tostring(moved, encoding="unicode") == interface
     assert moved.find(f"virtualport/parameters[@interfaceid='{vif.id}']") is not None
-
-
-# --- filters of an older version
-
-FILTERED = f"""<domain>
-<metadata><n:instance xmlns:n="{guest_xml.NAMESPACE}"><n:host>h1</n:host></n:instance></metadata>
-<devices><interface><filterref filter="clean-traffic"/></interface></devices>
-</domain>"""
 
 
 DISKS = f"""<domain><metadata><novalite:instance xmlns:novalite="{guest_xml.NAMESPACE}"/></metadata><devices>
@@ -147,21 +145,6 @@ def test_destination_has_the_files_below_each_disk_named(
         for disk in disks
     ]
     assert found == [root, [], [], ["/v/b"]]
-
-
-def test_destination_that_guards_interfaces_gets_no_filters_of_libvirt() -> None:
-    assert "filterref" in live_migration.destination_xml(FILTERED, THERE)
-    new = msgspec.structs.replace(THERE, guards_interfaces=True)
-    assert "filterref" not in live_migration.destination_xml(FILTERED, new)
-
-
-def test_guest_without_filters_is_not_migrated_to_an_older_host() -> None:
-    plain = FILTERED.replace("filterref", "other")
-    with pytest.raises(exceptions.MigrationPreCheckError, match="host h2 is older"):
-        live_migration.check_filters(plain, [make_vif()], "h2")
-    live_migration.check_filters(FILTERED, [make_vif()], "h2")
-    live_migration.check_filters(plain, [msgspec.structs.replace(make_vif(), vif_type="ovs")], "h2")
-    live_migration.check_filters(plain, [], "h2")
 
 
 # --- encryption

@@ -46,7 +46,7 @@ COSTS = ("cpu", "switches")
 NONE, ALL = "none", "all"
 
 
-@rpc.service("scheduler", version="1.0")
+@rpc.service("scheduler", version="2.0")
 class EchoRPC(Protocol):
     @rpc.read(rpc.API)
     def boot(self, context: RequestContext, text: str) -> str: ...

@@ -1565,7 +1565,7 @@ class ConductorRPC(Protocol):
         host: str,
         domains: list[DomainReport],
         leftovers: list[str],
-        number: ReportNumber,
+        number: ReportNumber | None = None,
     ) -> list[DomainVerdict]:
         """Return a verdict for each of a host's domains, and (DESTROY) the leftovers without a domain to remove.
 

@@ -27,12 +27,12 @@ def record(
     uuids: Collection[str],
     without_disks: Collection[str],
     newer: Collection[tuple[str, int, int]],
-    number: ReportNumber,
+    number: ReportNumber | None,
 ) -> None:
     """Record what a comparison of a host has found: unknown domains, servers without disks, and domains that are newer
     than their servers. Write only changes.
 
-    Ignores a comparison that is late or replayed. ``number``: of the comparison. ``newer``:
+    Ignores a comparison that is late or replayed. ``number``: of the comparison, if it has one. ``newer``:
     uuid, generation and power state.
     """
     found, missing = sorted(uuids), sorted(without_disks)[:MAX_UUIDS]
@@ -53,9 +53,11 @@ def record(
     uow.change(sa.update(table).where(table.host == host).values(**values))
 
 
-def _is_late(service: Service, number: ReportNumber) -> bool:
+def _is_late(service: Service, number: ReportNumber | None) -> bool:
     """Check whether a newer heartbeat of the host was accepted, or another start of its daemon has registered.
 
     A host compares again after its interval while it has unknown domains, or a row here.
     """
+    if number is None:
+        return False
     return number.boot_id != service.boot_id or number.number <= service.report_count

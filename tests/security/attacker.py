@@ -137,7 +137,7 @@ class Attacker:
     def close(self) -> None:
         self.connection.release()
 
-    def signed(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> Any:
+    def signed(self, topic: str, server: str | None, method: str, version: str = "2.0", **arguments: Any) -> Any:
         """Build a message with its context as this host signs it."""
         values = {name: to_plain(value) for name, value in arguments.items()}
         message = Message(topic, method, get_admin_context(), server, version, arguments=values)
@@ -156,14 +156,14 @@ class Attacker:
         to = queue or (f"{message.topic}.{message.server}" if message.server else message.topic)
         self.publish(DEFAULT, to, body)
 
-    def order(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> None:
+    def order(self, topic: str, server: str | None, method: str, version: str = "2.0", **arguments: Any) -> None:
         self.send(*self.signed(topic, server, method, version, **arguments))
 
-    def ask(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> Any:
+    def ask(self, topic: str, server: str | None, method: str, version: str = "2.0", **arguments: Any) -> Any:
         """Call a method and return the body of the reply to this host's queue, with ``result`` or ``failure``."""
         return self.asked(*self.signed(topic, server, method, version, **arguments))
 
-    def told(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> Any:
+    def told(self, topic: str, server: str | None, method: str, version: str = "2.0", **arguments: Any) -> Any:
         """Return the result of such a call, without verifying its signature."""
         return json.loads(self.ask(topic, server, method, version, **arguments)["result"]["text"])
 

@@ -101,7 +101,7 @@ def test_no_order_to_another_host(
 ) -> None:
     order = operations.command_methods()[method]
     with cloud.refuses(VICTIM, f"Message {method} of compute on compute-1 is refused: {FORBIDDEN}"):
-        attacker.order("compute", VICTIM, method, order.since, ticket={"instance": {"uuid": servers[VICTIM]}})
+        attacker.order("compute", VICTIM, method, order.since, command={"instance": {"uuid": servers[VICTIM]}})
 
 
 @pytest.mark.parametrize("method", sorted(set(versions_of(ComputeRPC)) - {"order"}))
@@ -418,7 +418,7 @@ def test_unsigned_messages(cloud: SecuredCloud, attacker: Attacker, servers: dic
     del context[SIGNATURE]
     with cloud.refuses("conductor", "Message instance_list is refused: it is not signed"):
         assert failure_of(attacker.asked(message, context)) == "MessageRefused"
-    message, context = attacker.signed("compute", VICTIM, "terminate_instance", ticket={})
+    message, context = attacker.signed("compute", VICTIM, "terminate_instance", command={})
     del context[SIGNATURE]
     with cloud.refuses(VICTIM, "Message terminate_instance is refused: it is not signed"):
         attacker.send(message, context)
@@ -435,7 +435,7 @@ def test_keys_of_its_own_making(
         with cloud.refuses("conductor", f"is refused: its key '{key.id}' is not trusted"):
             attacker.order("conductor", None, "instance_list")
         with cloud.refuses(VICTIM, f"is refused: its key '{key.id}' is not trusted"):
-            attacker.order("compute", VICTIM, "terminate_instance", ticket={})
+            attacker.order("compute", VICTIM, "terminate_instance", command={})
         old_id = old.id
         message, context = attacker.signed("conductor", None, "instance_list")
         trusted = keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))
@@ -540,9 +540,9 @@ def test_no_queue_of_its_own_hears_what_is_for_others(cloud: SecuredCloud, attac
 def test_topics_of_others_are_not_sent_to(cloud: SecuredCloud, attacker: Attacker) -> None:
     for key in (f"compute.{VICTIM}", "scheduler", "scheduler.controller", "conductor.controller", "compute"):
         with pytest.raises(amqp.exceptions.AccessRefused):
-            attacker.publish(broker.EXCHANGE, key, {"method": "echo", "args": {}, "version": "1.0"})
+            attacker.publish(broker.EXCHANGE, key, {"method": "echo", "args": {}, "version": "2.0"})
     with pytest.raises(amqp.exceptions.AccessRefused):
-        attacker.publish("scheduler_fanout", "scheduler", {"method": "echo", "args": {}, "version": "1.0"})
+        attacker.publish("scheduler_fanout", "scheduler", {"method": "echo", "args": {}, "version": "2.0"})
 
 
 def test_no_other_vhost(cloud: SecuredCloud, attacker: Attacker) -> None:

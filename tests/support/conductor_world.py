@@ -105,7 +105,7 @@ class Compute:
         self.builds.append((host, request))
 
     def run_command(
-        self, context: Any, host: str, method: str, command: objects.ActionCommand, version: str = "1.0"
+        self, context: Any, host: str, method: str, command: objects.ActionCommand, version: str = "2.0"
     ) -> None:
         self.commands.append(command)
 

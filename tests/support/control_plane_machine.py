@@ -124,7 +124,7 @@ class Post:
     def build_and_run_instances(self, context: Any, host: str, requests: list[BuildRequest]) -> None:
         self.sent.extend((host, request) for request in requests)
 
-    def run_command(self, context: Any, host: str, method: str, command: ActionCommand, version: str = "1.0") -> None:
+    def run_command(self, context: Any, host: str, method: str, command: ActionCommand, version: str = "2.0") -> None:
         self.sent.append((host, command))
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:

@@ -50,7 +50,7 @@ class DomainChecks:
         host: str,
         domains: list[DomainReport],
         leftovers: list[str],
-        number: ReportNumber,
+        number: ReportNumber | None = None,
     ) -> list[DomainVerdict]:
         return self.db.write(self._reconcile_domains, context, host, domains, leftovers, number)
 
@@ -61,7 +61,7 @@ class DomainChecks:
         host: str,
         domains: list[DomainReport],
         leftovers: list[str],
-        number: ReportNumber,
+        number: ReportNumber | None,
     ) -> list[DomainVerdict]:
         own = get_admin_context(context.request_id)
         if any(domain.booted for domain in domains):

@@ -142,7 +142,7 @@ def test_daemon_with_the_environment_of_a_fault_test_is_killed_at_its_point(
 # --- messages
 
 
-@rpc.service("scheduler", version="1.2")
+@rpc.service("scheduler", version="2.2")
 class OfficeRPC(Protocol):
     @rpc.method(wire_name="question")
     def ask(self, context: RequestContext, what: str) -> str: ...
@@ -159,7 +159,7 @@ class OfficeRPC(Protocol):
         host: rpc.Receiver,
         method: rpc.MethodName,
         ticket: int,
-        version: rpc.Version = "1.0",
+        version: rpc.Version = "2.0",
     ) -> None: ...
 
 

@@ -137,7 +137,7 @@ def test_failed_attach_is_undone_at_its_host_before_the_port_is_deleted(world: W
     command = attach(world, uuid)
     report(world, command, "no slot left")
     undo = world.compute.commands[-1]
-    assert (undo.method, undo.payload["port_id"]) == ("take_back_interface", command.payload["port_id"])
+    assert (undo.method, undo.payload["port_id"]) == ("rollback_attach_interface", command.payload["port_id"])
     assert len(vifs(world, uuid)) == 2
     report(world, undo)
     assert len(vifs(world, uuid)) == 1
@@ -149,7 +149,7 @@ def test_failed_detach_keeps_the_interface(world: World) -> None:
     (first,) = vifs(world, uuid)
     report(world, detach(world, uuid, first[0]), "the guest did not let go")
     undo = world.compute.commands[-1]
-    assert undo.method == "give_back_interface"
+    assert undo.method == "rollback_detach_interface"
     report(world, undo)
     assert vifs(world, uuid) == [first]
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state, world.open_actions()) == (

@@ -498,7 +498,11 @@ def small(world: Moving) -> Moving:
 
 def arrived(world: Moving) -> None:
     world.act("resize", flavor_id="2")
-    assert (world.command.method, world.command.host, world.command.generation) == ("set_aside_instance", "host1", 1)
+    assert (world.command.method, world.command.host, world.command.generation) == (
+        "resize_instance_same_host",
+        "host1",
+        1,
+    )
     assert world.used() == {"host1": 3, "host2": 0}
     world.answer(answer=DISKS)
     assert (world.command.method, world.command.host, world.command.generation) == ("finish_resize", "host1", 2)

@@ -282,7 +282,7 @@ def test_pinned_client_sends_nothing_newer(tmp_path: Path) -> None:
     bus.client.tell(CONTEXT, "new", "hello", how="low")
     assert bus.new.heard == [("hello", "low")]
     for refused in (bus.client.ask, lambda *where: bus.client.whisper(*where, "psst")):
-        with pytest.raises(exceptions.ServiceTooOld, match=r"it speaks 1\.1, 1\.2 is needed"):
+        with pytest.raises(exceptions.ServiceTooOld, match=r"it speaks 2\.1, 2\.2 is needed"):
             refused(CONTEXT, "new")
     assert len(bus.new.heard) == 1
 

@@ -173,7 +173,7 @@ def _notes(step: Step) -> Iterator[str]:
             yield f"`{step.offline_step}` while the host is away"
         if step.driver:
             yield f"driver's `{step.driver}`"
-        if step.since != "1.0":
+        if step.since != "2.0":
             yield f"since compute {step.since}"
 
 

@@ -414,7 +414,7 @@ def _own_name_servers() -> list[str]:
 
 
 def _name_servers(network: Network) -> list[str]:
-    """Return the name servers of a network, without those that are on this machine.
+    """Return the name servers of a network, leaving out services of this machine.
 
     dnsmasq would send queries of guests to services that only this machine may use. Only an operator may want that.
     """

@@ -38,10 +38,12 @@ from nova_lite.backups import chain, disk_data
 from nova_lite.backups.disk_data import DiskHeader
 from nova_lite.backups.repository import Repositories
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.scheduled_backups import ScheduledBackups
-from nova_lite.conductor.stored_backups import StoredBackups
-from nova_lite.db import images, models, server_backups
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.conductor.backups.scheduled_backups import ScheduledBackups
+from nova_lite.conductor.backups.stored_backups import StoredBackups
+from nova_lite.db.backups import server_backups
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.image import images
 from nova_lite.image import store
 from nova_lite.objects import BackupStatus, ServerBackup
 from tests.faults import target

@@ -37,7 +37,7 @@ from oslo_config import cfg
 
 from nova_lite.balance import planner
 from nova_lite.conf import balance as options
-from nova_lite.db.balance import limits_of
+from nova_lite.db.hosts.balance import limits_of
 from nova_lite.objects.balance import Load
 
 MINUTES, WINDOW = 1440, 10

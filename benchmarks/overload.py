@@ -29,8 +29,8 @@ from nova_lite import conf as configuration
 from nova_lite import objects, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc import keys
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.functional import cloud
 
 TIMEOUT = 10

@@ -45,9 +45,9 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions  # noqa: E402
 from nova_lite.base.context import RequestContext, get_admin_context  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.objects import Destination, Flavor, HostState, HostVersion, RequestSpec, Selection  # noqa: E402
-from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
+from nova_lite.rpcapi.scheduler import SchedulerRPC  # noqa: E402
 
 CONTEXT = get_admin_context()
 FLAVOR = Flavor(flavorid="1", name="m1.small", vcpus=1, memory_mb=2048, root_gb=20)

@@ -19,7 +19,7 @@ from nova_lite.base import concurrency
 concurrency.setup(concurrency.THREADING)
 
 from nova_lite.base import machine_networks  # noqa: E402
-from nova_lite.db import engine as db_engine  # noqa: E402
+from nova_lite.db.core import engine as db_engine  # noqa: E402
 from tests.support.mounts import Mounts  # noqa: E402
 
 

@@ -16,13 +16,13 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ApiTiming
-from nova_lite.conductor.rpcapi import ConductorRPC, ConductorTexts
 from nova_lite.objects import (
     Flavor,
     Instance,
     InstanceFilters,
     InstanceQuery,
 )
+from nova_lite.rpcapi.conductor import ConductorRPC, ConductorTexts
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ class RequestContext(context.RequestContext):
 
     ``sender``: the daemon whose key has signed the message of this context, or None if that is not known. Messages do
     not carry this field. ``revision``: the change that is requested is only for this revision of the resource
-    (`nova_lite.db.revisions`); None: for any. ``traceparent``: the span that this context is of, if traces are on
+    (`nova_lite.db.core.if_match`); None: for any. ``traceparent``: the span that this context is of, if traces are on
     (`nova_lite.base.tracing`).
     """
 

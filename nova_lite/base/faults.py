@@ -93,7 +93,7 @@ class _Sender:
 
 
 def transactions(database: Any, refused: Callable[[str], Exception]) -> None:
-    """Wrap `nova_lite.db.engine.Database.write` of this database: each transaction passes ``commit/<function>``.
+    """Wrap `nova_lite.db.core.engine.Database.write` of this database: each transaction passes ``commit/<function>``.
 
     The first point is the last thing before the commit, the second one the first thing after it. ``refused`` makes the
     error of a commit with this name.

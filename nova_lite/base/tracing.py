@@ -340,7 +340,7 @@ def carried(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def transactions(database: Any) -> None:
-    """Wrap `nova_lite.db.engine.Database.write` and ``read``: a transaction of a request has a span with its name."""
+    """Wrap `nova_lite.db.core.engine.Database.write` and ``read``: each transaction of a request has a span."""
     if not is_on():
         return
     for method in ("write", "read"):

@@ -29,13 +29,13 @@ from nova_lite.api.metadata import role  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.base.timing import TIMING  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
-from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC, ConductorTexts  # noqa: E402
 from nova_lite.daemon import kept_sockets, service, sockets  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policies.enforcer import Policy  # noqa: E402
 from nova_lite.rpc import controllers  # noqa: E402
+from nova_lite.rpcapi.compute import ComputeRPC  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC, ConductorTexts  # noqa: E402
 
 if TYPE_CHECKING:
     from nova_lite.compute.user_volumes import UserVolumes

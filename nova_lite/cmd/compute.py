@@ -20,12 +20,12 @@ from nova_lite.base import exceptions, files, metrics  # noqa: E402
 from nova_lite.compute import conductor_client  # noqa: E402
 from nova_lite.compute.lease_ways import FURTHER_WAYS, LeaseWay  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
-from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.rpc import trust  # noqa: E402
+from nova_lite.rpcapi.compute import ComputeRPC  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
 from nova_lite.virt.driver import load_compute_driver  # noqa: E402
 
 BINARY = "nova-lite-compute"

@@ -18,12 +18,15 @@ from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, journal, metrics, version  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
-from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import cpu_affinity, service  # noqa: E402
-from nova_lite.db import console_tokens, engine, migration, services  # noqa: E402
-from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
+from nova_lite.db.core import engine  # noqa: E402
+from nova_lite.db.hosts import services  # noqa: E402
+from nova_lite.db.migrations import schema as database_schema  # noqa: E402
+from nova_lite.db.servers import console_tokens  # noqa: E402
+from nova_lite.rpcapi.compute import ComputeRPC  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
+from nova_lite.rpcapi.scheduler import SchedulerRPC  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 
@@ -63,9 +66,11 @@ class Conductor(service.Daemon):
         self.serve_health(self.transport, database=manager.db.ping)
         metrics.add_gauges(self, manager.states)
         manager.db.ping()
-        schema = migration.check(self.conf)
-        if schema.version != migration.head():
-            LOG.info("The schema %s is newer than this program's %s, and serves it", schema.version, migration.head())
+        schema = database_schema.check(self.conf)
+        if schema.version != database_schema.head():
+            LOG.info(
+                "The schema %s is newer than this program's %s, and serves it", schema.version, database_schema.head()
+            )
         if self.conf.conductor.single_cpu:
             self.add_periodic("single_cpu", cpu_affinity.INTERVAL, cpu_affinity.CpuAffinity(), at_once=True)
         manager.start()

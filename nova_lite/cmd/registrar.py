@@ -33,13 +33,13 @@ from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority  # noqa: E402
 from nova_lite.base.join_requests import ControllerBody, FrontEndBody, JoinBody  # noqa: E402
 from nova_lite.cmd.setup import admission, broker, broker_watch, cluster, database_watch, machine  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
 from nova_lite.objects import Controller, FrontEnd, JoinReply, PendingJoin, TrustList  # noqa: E402
 from nova_lite.objects.join import REMOVING  # noqa: E402
 from nova_lite.rpc import controllers, keys, trust  # noqa: E402
 from nova_lite.rpc.trusted_list import distrust_host, trust_host  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 

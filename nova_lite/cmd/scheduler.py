@@ -15,11 +15,11 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import metrics  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
 from nova_lite.daemon.notifications import Notifications  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
+from nova_lite.rpcapi.scheduler import SchedulerRPC  # noqa: E402
 from nova_lite.scheduler.manager import SchedulerManager  # noqa: E402
-from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 #: Seconds between two full garbage collections. Each examines every host, and no decision is made meanwhile. Python
 #: itself would run one about every ten decisions.

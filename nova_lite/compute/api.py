@@ -22,9 +22,6 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ApiTiming
-from nova_lite.compute import rpcapi as compute_rpcapi
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import (
@@ -39,6 +36,9 @@ from nova_lite.objects import (
     NetworkRequest,
 )
 from nova_lite.operations import states
+from nova_lite.rpcapi import compute as compute_rpcapi
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 if TYPE_CHECKING:
     from nova_lite.compute.user_volumes import UserVolumes

@@ -9,8 +9,8 @@ from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionReport, BuildResult
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 

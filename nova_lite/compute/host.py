@@ -18,7 +18,6 @@ from nova_lite.compute.claims import Claims
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import (
     ActionCommand,
@@ -31,6 +30,7 @@ from nova_lite.objects import (
     block_device,
 )
 from nova_lite.operations.states import PowerState
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating, SharingDisks
 from nova_lite.volume.driver import VolumeBackend
 

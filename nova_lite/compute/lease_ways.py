@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from nova_lite.compute.self_fencing import SelfFencing
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 #: Number of ways beside the usual one.
 FURTHER_WAYS = 2

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects.balance import HostLoad, Load, LoadRequest
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver, DirtyRates, GuestStatistics, HostCounters, HostMeasuring
 
 LOG = logging.getLogger(__name__)

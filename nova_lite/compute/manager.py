@@ -37,7 +37,6 @@ from nova_lite.compute.reports import Retrier
 from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.compute.server_metrics import ServerMetrics
 from nova_lite.compute.volumes import VolumeWorker
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import (
     ActionCommand,
@@ -50,6 +49,7 @@ from nova_lite.objects import (
     VolumeWork,
 )
 from nova_lite.operations.states import PowerState
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics, NetworkAgeing, SharingDisks
 from nova_lite.volume.driver import VolumeBackend
 from nova_lite.volume.driver import load_backend as load_volumes

@@ -19,9 +19,9 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from nova_lite.base.context import get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Instance, PortFilters
 from nova_lite.objects.security_group import LARGE, members_digest
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver, PortFiltering
 
 LOG = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.heartbeat import Heartbeat
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import HostProblem, HostReport, Lease, LeaseRequest, StorageReport, StorageView
 from nova_lite.objects.host import admission
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

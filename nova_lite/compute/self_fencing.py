@@ -27,8 +27,8 @@ from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import guard
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.registration import Registration
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Lease, LeaseRequest
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from typing import Any
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import BlockDevice, Instance, Volume
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.block_device import volumes as volumes_of
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.volume.cinder_client import CinderClient
 
 LOG = logging.getLogger(__name__)

@@ -1,13 +1,20 @@
 """The conductor: accepts requests, takes actions from step to step, and is the only daemon that uses the database.
 
-- `rpcapi`: its RPC methods, for the API, the scheduler and compute hosts
-- `manager`: puts its parts together
-- `endpoints`: the RPC methods by subject
-- `engine`: takes an action from acceptance over commands and reports to its end, or undoes it; see its docstring
-- `operations`: what only one operation does
-- `notifications`: notifications for other systems, on the bus and by webhooks
-- `hosts`: heartbeats, retirement, domains, and the change notifications to schedulers and hosts
-- `replay_cache`: makes repeated messages harmless
+Its RPC methods are declared in `nova_lite.rpcapi.conductor`; all SQL is in `nova_lite.db`, in wings of the same names.
+A wing imports `operations` and `engine`, but no other wing.
 
-All SQL is in `nova_lite.db`.
+- `manager`: puts the parts together
+- `reconciler`: repeats the current step of unfinished actions
+- `actions`: RPC methods about actions: acceptance, and reports of hosts
+- `database`: RPC methods that are one query
+- `identity`: RPC methods about records of the identity service
+- `replay_cache`: makes repeated messages harmless
+- `engine`: takes an action from acceptance to its end, or undoes it
+- `operations`: what only one operation does
+- `hosts`: heartbeats, lost hosts, domains, health, balance
+- `network`: interfaces at a network service, and packet filters of hosts
+- `volume`: volumes and their backups, and Cinder
+- `image`: images
+- `backups`: backups by policies, and replication to another site
+- `notifications`: notifications for other systems
 """

@@ -14,46 +14,49 @@ from nova_lite.backups.repository import load as load_repositories
 from nova_lite.backups.site_journal import load as load_journal
 from nova_lite.base import ip, metrics
 from nova_lite.base.timing import TIMING, Timing
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.balancing import Balancer
-from nova_lite.conductor.endpoints import database
-from nova_lite.conductor.endpoints.actions import ActionEndpoints
-from nova_lite.conductor.endpoints.identity import IdentityEndpoints
-from nova_lite.conductor.endpoints.images import ImageEndpoints
-from nova_lite.conductor.endpoints.instances import InstanceEndpoints
-from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints, PortEndpoints
-from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
+from nova_lite.conductor import database
+from nova_lite.conductor.actions import ActionEndpoints
+from nova_lite.conductor.backups.replication import Replication, SiteRights
+from nova_lite.conductor.backups.scheduled_backups import ScheduledBackups
+from nova_lite.conductor.backups.stored_backups import StoredBackups
 from nova_lite.conductor.engine.build_reports import BuildReports
-from nova_lite.conductor.engine.cinder import CinderDriver
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.engine.network_attach import InterfaceAttacher
-from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.engine.scheduling import Scheduling
+from nova_lite.conductor.hosts.balancing import Balancer
 from nova_lite.conductor.hosts.crashes import CrashRestarter
 from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.hosts.evacuation import Evacuator
 from nova_lite.conductor.hosts.fencing import HostFencer
-from nova_lite.conductor.hosts.filter_publisher import FilterPublisher
-from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.hosts.health import HealthKeeper
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.conductor.hosts.room import SurvivalCheck
+from nova_lite.conductor.identity import IdentityEndpoints
+from nova_lite.conductor.image.endpoints import ImageEndpoints
+from nova_lite.conductor.network.attach import InterfaceAttacher
+from nova_lite.conductor.network.endpoints import NetworkServiceEndpoints, PortEndpoints
+from nova_lite.conductor.network.filter_publisher import FilterPublisher
+from nova_lite.conductor.network.filter_queries import FilterQueries
 from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.conductor.operations.create import CreateEndpoints
+from nova_lite.conductor.operations.endpoints import InstanceEndpoints
+from nova_lite.conductor.operations.live_migration_control import LiveMigrationEndpoints
 from nova_lite.conductor.operations.registry import handler_for
+from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.replay_cache import SharedReplayCache
-from nova_lite.conductor.replication import Replication, SiteRights
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.conductor.scheduled_backups import ScheduledBackups
-from nova_lite.conductor.stored_backups import StoredBackups
-from nova_lite.db import audit_events, backlog, compute_nodes, engine, member_versions, nodes, purge, services
-from nova_lite.db.cinder import BACKEND as CINDER
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.conductor.volume.cinder import CinderDriver
+from nova_lite.db.core import database_nodes, engine
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import compute_nodes, services
+from nova_lite.db.network import member_versions
+from nova_lite.db.upkeep import audit_events, backlog, purge
+from nova_lite.db.volume.cinder import BACKEND as CINDER
 from nova_lite.image.driver import load_backend as load_images
 from nova_lite.network.driver import load_backend
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 if TYPE_CHECKING:
     from nova_lite.volume.cinder_client import CinderClient
@@ -132,7 +135,7 @@ class ConductorManager:
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         """Yield the metrics of open actions, hosts, heartbeats, the database's nodes, and its connection pool."""
-        for name, problem in nodes.problems(self.conf).items():
+        for name, problem in database_nodes.problems(self.conf).items():
             yield metrics.sample(metrics.DATABASE_NODE, not problem, name)
         pool: Any = self.db.engine.pool
         yield metrics.sample(metrics.POOL_USED, pool.checkedout())

@@ -17,11 +17,11 @@ from oslo_config import cfg
 
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import DaemonIdentity
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import replay_cache
-from nova_lite.db.engine import Database, translate
+from nova_lite.db.core import replay_cache
+from nova_lite.db.core.engine import Database, translate
 from nova_lite.rpc.client import ECHO
 from nova_lite.rpc.contract import contract_of
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 

@@ -11,14 +11,14 @@ from oslo_config import cfg
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console.host_tls import HostTls
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
 from nova_lite.daemon import service
 from nova_lite.daemon.certificates import CertificateWatch
 from nova_lite.daemon.sockets import listen, tls_context
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 
 class ConsoleKind(NamedTuple):

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import origins, rfb, tokens
 from nova_lite.console.host_tls import HostTls
 from nova_lite.objects import ConsolePort, ConsoleTarget
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

@@ -3,6 +3,17 @@
 A query function takes a `UnitOfWork` first. It returns typed objects, or rows for callers inside the conductor. It
 never commits: `Database.write` commits once per message.
 
-`engine` opens connections and transactions, `models` defines the tables, `actions` is the durable queue, `claims`
-decides what fits where, and `audit` checks the invariants between rows.
+Each wing has the name that its subject has in the conductor and in the API. A wing imports wings below it only:
+`upkeep` and `migrations`, `backups` and `network`, `servers`, `volume`, `hosts`, `image` and `identity`, `core`.
+
+- `core`: connections, transactions, tables, and what all wings use: the queue of actions, quotas, pages of lists
+- `identity`: records of the identity service
+- `image`: images of the built-in backend
+- `hosts`: compute hosts: reports, leases, health, aggregates, and what happens when one is lost
+- `volume`: volumes, their types, keys and backups, and the block devices of servers
+- `servers`: servers, flavors, key pairs, server groups, and claims of room at hosts
+- `network`: networks, ports, routers, security groups and floating addresses
+- `backups`: backups by policies, and servers with a replica at another site
+- `upkeep`: consistency, purges, dumps, overviews, and the work of a reconciler sweep
+- `migrations`: versions of the schema, and the scripts between them
 """

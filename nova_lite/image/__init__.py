@@ -5,45 +5,42 @@ conductor's database. ``[image] backend = glance`` uses a real Glance, and the i
 
 Backend::
 
-    image/driver.py         port: ImageBackend, which API, conductor and compute hosts call
-    image/local.py          backend ``local``
-    image/glance.py         backend ``glance``
-    image/glance_client.py  requests to Glance
-    image/remote.py         store of a controller, for hosts that joined with a token
-    image/store.py          directory of image files
-    image/formats.py        checks of image files before anything uses them
-    image/qcow2.py          headers of qcow2 files
-    image/verified.py       copies with checks of size and checksum
-    image/download.py       downloads from hosts that the operator allows
-    image/snapshots.py      metadata of images made from servers
-    conf/image.py           options ``[image]``
-    conf/glance.py          options ``[glance]``
+    image/driver.py          port: ImageBackend, which API, conductor and compute hosts call
+    image/local.py           backend ``local``
+    image/glance.py          backend ``glance``
+    image/glance_client.py   requests to Glance
+    image/remote.py          store of a controller, for hosts that joined with a token
+    image/store.py           directory of image files
+    image/formats.py         checks of image files before anything uses them
+    image/qcow2.py           headers of qcow2 files
+    image/verified.py        copies with checks of size and checksum
+    image/download.py        downloads from hosts that the operator allows
+    image/snapshots.py       metadata of images made from servers
+    conf/image.py            options ``[image]``
+    conf/glance.py           options ``[glance]``
 
 API, with Glance's v2 endpoints::
 
-    api/image/                   app, imports, metadefs, uploads, requests, views, listing, versions
-    api/compute/images.py        ``/images`` of the compute API, until 2.35
-    policies/image_service.py    rules
-    cmd/manage/images.py         ``nova-lite-manage image``
+    api/image/                  app, imports, metadefs, uploads, requests, views, listing, versions
+    api/compute/images.py       ``/images`` of the compute API, until 2.35
+    policies/image_service.py   rules
+    cmd/manage/images.py        ``nova-lite-manage image``
 
 Conductor::
 
-    conductor/endpoints/images.py        RPC methods
-    conductor/engine/image_calls.py      calls to the backend during an action
-    conductor/operations/snapshot.py     operations that make images
-    db/images.py                         SQL: images
-    db/image_members.py                  SQL: projects that an image is shared with
-    db/metadefs.py                       SQL: metadata definitions
-    db/host_images.py                    SQL: images that a compute host uploads
-    objects/image.py                     Image, ImageMember
-    objects/metadef.py                   MetadefNamespace
+    conductor/image/                   RPC methods
+    conductor/engine/image_calls.py    calls to the backend during an action
+    conductor/operations/snapshot.py   operations that make images
+    db/image/                          SQL: images, members, metadata definitions
+    objects/image.py                   Image, ImageMember
+    objects/metadef.py                 MetadefNamespace
 
 Compute::
 
-    compute/image_caching.py             fetches images before builds need them
-    compute/operations/snapshot.py       makes and uploads images of servers
-    virt/images.py                       qemu-img
-    virt/libvirt/disks/image_cache.py    image cache of the host
+    compute/image_caching.py            fetches images before builds need them
+    compute/operations/snapshot.py      makes and uploads images of servers
+    virt/images.py                      qemu-img
+    virt/libvirt/disks/image_cache.py   image cache of the host
 
 Tests: ``tests/unit/image``, ``tests/unit/api/image``, ``tests/functional/test_glance.py``.
 """

@@ -14,7 +14,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.objects import Image
 
 if TYPE_CHECKING:  # the message bus takes long to load, and nova-lite-manage does not need it
-    from nova_lite.conductor.rpcapi import ConductorRPC
+    from nova_lite.rpcapi.conductor import ConductorRPC
 
 NAMESPACE = "nova_lite.image.backends"
 

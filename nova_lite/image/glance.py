@@ -28,7 +28,7 @@ from nova_lite.image.glance_client import GlanceClient, json_of
 from nova_lite.objects import Image
 
 if TYPE_CHECKING:
-    from nova_lite.conductor.rpcapi import ConductorRPC
+    from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

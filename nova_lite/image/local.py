@@ -25,8 +25,8 @@ from nova_lite.image.store import file_path, uploads_path
 from nova_lite.objects import Image, ImageQuery
 
 if TYPE_CHECKING:  # the message bus takes long to load, and nova-lite-manage does not need it
-    from nova_lite.conductor.rpcapi import ConductorRPC
     from nova_lite.image.remote import RemoteStore
+    from nova_lite.rpcapi.conductor import ConductorRPC
 
 #: Images that are read at a time.
 PAGE = 1000

@@ -20,43 +20,34 @@ Backend::
 
 API, with Neutron's v2.0 endpoints::
 
-    api/network/                            app, requests, views, listing, versions, and a file for each resource
-    api/compute/networks.py                 ``/os-networks`` of the compute API, until 2.35
-    api/compute/floating_ips.py             ``/os-floating-ips``, until 2.35
-    api/compute/security_groups.py          ``/os-security-groups``, until 2.35
-    policies/network_service.py             rules
-    cmd/manage/networks.py                  ``nova-lite-manage network``
+    api/network/                     app, requests, views, listing, versions, and a file for each resource
+    api/compute/networks.py          ``/os-networks`` of the compute API, until 2.35
+    api/compute/floating_ips.py      ``/os-floating-ips``, until 2.35
+    api/compute/security_groups.py   ``/os-security-groups``, until 2.35
+    policies/network_service.py      rules
+    cmd/manage/networks.py           ``nova-lite-manage network``
 
 Conductor::
 
-    conductor/endpoints/interfaces.py       RPC methods about ports in Neutron
-    conductor/operations/interfaces.py      attach and detach
-    conductor/engine/network_calls.py       calls to the backend during an action
-    conductor/engine/network_attach.py      attach with Neutron
-    db/networks.py                          SQL: NetworkStore
-    db/network_records.py                   SQL: networks and subnets of the API
-    db/ports.py                             SQL: ports of the API
-    db/security_groups.py                   SQL: security groups and the filters of hosts
-    db/floating_ips.py                      SQL: floating addresses
-    db/routers.py                           SQL: routers of the API
-    db/router_hosts.py                      SQL: routers of hosts
-    db/network_quotas.py                    SQL: quotas
-    db/spanning.py                          SQL: networks that span hosts
-    objects/network.py                      Network, VIF, NetworkRequest
-    objects/router.py                       Router, HostRouter
+    conductor/network/                   RPC methods, attach with Neutron, packet filters
+    conductor/operations/interfaces.py   attach and detach
+    conductor/engine/network_calls.py    calls to the backend during an action
+    db/network/                          SQL: networks, ports, routers, security groups, addresses
+    objects/network.py                   Network, VIF, NetworkRequest
+    objects/router.py                    Router, HostRouter
 
 Compute::
 
-    compute/port_filters.py                 packet filters of the host
-    compute/operations/interfaces.py        attach and detach on the host
-    virt/libvirt/net/networks.py            bridges, NAT and DHCP
-    virt/libvirt/net/security_groups.py     nftables: security groups
-    virt/libvirt/net/routers.py             packets between networks
-    virt/libvirt/net/static_routes.py       static routes of routers
-    virt/libvirt/net/address_pairs.py       further addresses of guests
-    virt/libvirt/net/guest_interfaces.py    changes of interfaces of running guests
-    virt/libvirt/net/anti_spoofing.py       nftables: own addresses only
-    virt/libvirt/net/neutron.py             interfaces on Open vSwitch
+    compute/port_filters.py                packet filters of the host
+    compute/operations/interfaces.py       attach and detach on the host
+    virt/libvirt/net/networks.py           bridges, NAT and DHCP
+    virt/libvirt/net/security_groups.py    nftables: security groups
+    virt/libvirt/net/routers.py            packets between networks
+    virt/libvirt/net/static_routes.py      static routes of routers
+    virt/libvirt/net/address_pairs.py      further addresses of guests
+    virt/libvirt/net/guest_interfaces.py   changes of interfaces of running guests
+    virt/libvirt/net/anti_spoofing.py      nftables: own addresses only
+    virt/libvirt/net/neutron.py            interfaces on Open vSwitch
 
 Tests: ``tests/unit/network``, ``tests/unit/api/network``, ``tests/functional/test_network_api.py``,
 ``tests/functional/test_neutron.py``.

@@ -101,8 +101,8 @@ from nova_lite.objects.live_migration import LiveDestination, LiveSource, Migrat
 from nova_lite.objects.metadef import MetadefNamespace
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network, NetworkRecord, Port, Subnet6
-from nova_lite.objects.network_objects import AddressGroup, AddressScope, NetworkObject, RbacPolicy, SubnetPool
-from nova_lite.objects.network_resources import NetworkResources
+from nova_lite.objects.network_api_resources import AddressGroup, AddressScope, NetworkObject, RbacPolicy, SubnetPool
+from nova_lite.objects.network_bulk import NetworkResources
 from nova_lite.objects.numa import (
     InstanceNUMACell,
     InstanceNUMATopology,

@@ -157,7 +157,7 @@ class ServerProtection(msgspec.Struct, kw_only=True):
 
     ``complete``: its newest complete backup. ``failed``: its newest backup, if that failed. ``is_met``: the server has
     a backup of the last time of the schedule that has passed, or gets it in time
-    (`nova_lite.db.backup_policies.OVERTIME`).
+    (`nova_lite.db.backups.backup_policies.OVERTIME`).
     """
 
     instance_uuid: str

@@ -25,7 +25,7 @@ class ImageQuery(msgspec.Struct, kw_only=True):
 
     ``filters``: accepted values by the name of a field. ``minimums``, ``maximums``: of numbers. ``earliest``,
     ``latest``: of times. ``community``: with community images of other projects. ``sort_keys``, ``sort_dirs``: as
-    `nova_lite.db.paging.Order` has them. ``marker``: id of the last image that the caller has.
+    `nova_lite.db.core.paging.Order` has them. ``marker``: id of the last image that the caller has.
     """
 
     filters: dict[str, list[str]] = msgspec.field(default_factory=dict)

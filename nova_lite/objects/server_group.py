@@ -6,6 +6,9 @@ import datetime
 
 import msgspec
 
+#: Rule of anti-affinity: number of a group's servers on one host.
+MAX_PER_HOST = "max_server_per_host"
+
 
 class ServerGroup(msgspec.Struct, kw_only=True):
     """Server group. ``id`` is the public uuid. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity.

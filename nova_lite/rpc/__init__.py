@@ -1,6 +1,6 @@
 """RPC between daemons: typed on both sides, plain JSON in between, signed by the sender's key.
 
-- Protocol: a service's ``rpcapi.py`` declares each RPC method once: types, roles, priority, version (`contract`).
+- Protocol: `nova_lite.rpcapi` declares each RPC method once: types, roles, priority, version (`contract`).
 - Client: `proxy` makes a typed client of a Protocol. It falls back for older servers (`client`, `fallbacks`).
 - Endpoint: `Endpoint` checks the functions of a server against the Protocol when the daemon starts (`endpoint`).
 - Signing: every message and reply is signed and verified; replayed messages are refused (`signing`, `keys`).

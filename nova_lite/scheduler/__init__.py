@@ -11,7 +11,7 @@ Terms:
   selected host is full when it claims the place.
 - reason: the text that explains why no host was found, by filter (`reasons`).
 
-`core` makes the decision, without I/O. `manager` serves it over RPC (`rpcapi`) and keeps the host states fresh. The
-conductor's claim decides whether a place is really free. `plans` uses the same core to drain and rebalance hosts.
-`uuids` stores many uuids in little memory.
+`core` makes the decision, without I/O. `manager` serves it over RPC (`nova_lite.rpcapi.scheduler`) and keeps the host
+states fresh. The conductor's claim decides whether a place is really free. `plans` uses the same core to drain and
+rebalance hosts. `uuids` stores many uuids in little memory.
 """

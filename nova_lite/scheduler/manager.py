@@ -14,8 +14,8 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, version
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Destination, HostState, HostVersion, Placement, RequestSpec
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.hosts import HostView
 

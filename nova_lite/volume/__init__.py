@@ -6,53 +6,43 @@ metadata are rows of the conductor's database. ``[volume] backend = rbd`` is the
 
 Backend::
 
-    volume/driver.py            port: VolumeBackend, which compute hosts call
-    volume/builtin.py           parts that the backends of the built-in service share
-    volume/local.py             backend ``local``
-    volume/luks.py              headers of its encrypted volumes
-    volume/rbd.py               backend ``rbd``
-    virt/rbd.py                 program ``rbd``
-    volume/cinder.py            backend ``cinder``: connects Cinder's volumes to a host
-    volume/cinder_client.py     requests to Cinder, by the API and the conductor
-    conf/volume.py              options ``[volume]``
-    conf/cinder.py              options ``[cinder]``
+    volume/driver.py          port: VolumeBackend, which compute hosts call
+    volume/builtin.py         parts that the backends of the built-in service share
+    volume/local.py           backend ``local``
+    volume/luks.py            headers of its encrypted volumes
+    volume/rbd.py             backend ``rbd``
+    virt/rbd.py               program ``rbd``
+    volume/cinder.py          backend ``cinder``: connects Cinder's volumes to a host
+    volume/cinder_client.py   requests to Cinder, by the API and the conductor
+    conf/volume.py            options ``[volume]``
+    conf/cinder.py            options ``[cinder]``
 
 API, with Cinder's v3 endpoints::
 
-    api/volume/                            app, attachments, backups, types, qos, transfers, backends, absent,
-                                           requests, views, listing, versions
-    api/compute/volume_attachments.py      volumes of a server
-    api/compute/volumes.py                 ``/os-volumes`` of the compute API, until 2.35
-    policies/volume_service.py             rules
+    api/volume/                         app, attachments, backups, types, qos, transfers, backends, absent,
+                                        requests, views, listing, versions
+    api/compute/volume_attachments.py   volumes of a server
+    api/compute/volumes.py              ``/os-volumes`` of the compute API, until 2.35
+    policies/volume_service.py          rules
 
 Conductor::
 
-    conductor/endpoints/volumes.py           RPC methods, and the dispatch of work to hosts
-    conductor/endpoints/backups.py           RPC methods about backups
+    conductor/volume/                        RPC methods, work on files, and Cinder
     conductor/operations/volumes.py          attach, detach and swap
     conductor/operations/volume_sources.py   checks of the image, snapshot or volume that a volume is made from
-    conductor/engine/cinder.py               attachments in Cinder
-    db/volumes.py                            SQL: volumes and snapshots
-    db/volume_backups.py                     SQL: backups
-    db/volume_types.py                       SQL: types that admins make
-    db/volume_keys.py                        SQL: keys of encrypted volumes
+    db/volume/                               SQL: volumes, types, keys, backups, block devices
     base/master_keys.py                      master keys, which wrap them
-    db/volume_qos.py                         SQL: quality of service of types
-    db/volume_transfers.py                   SQL: offers of volumes to other projects
-    db/volume_tasks.py                       SQL: work on volumes' files
-    db/cinder.py                             SQL: Cinder's volumes of servers
-    db/block_devices.py                      SQL: block devices of servers
     objects/volume.py                        Volume, VolumeSnapshot, VolumeWork, VolumeConnection
 
 Compute::
 
-    compute/volumes.py                     work on volumes' files
-    compute/user_volumes.py                requests to Cinder with a user's token, by the API
-    compute/operations/volumes.py          attach, detach, swap and copy on the host
-    virt/libvirt/disks/volumes.py          volumes in domains
-    virt/libvirt/disks/volume_copies.py    copies of volumes that are in use
-    virt/libvirt/disks/rbd_watchers.py     check that no other guest has a volume in RBD
-    virt/libvirt/disks/secrets.py          passphrases of encrypted volumes in libvirt
+    compute/volumes.py                    work on volumes' files
+    compute/user_volumes.py               requests to Cinder with a user's token, by the API
+    compute/operations/volumes.py         attach, detach, swap and copy on the host
+    virt/libvirt/disks/volumes.py         volumes in domains
+    virt/libvirt/disks/volume_copies.py   copies of volumes that are in use
+    virt/libvirt/disks/rbd_watchers.py    check that no other guest has a volume in RBD
+    virt/libvirt/disks/secrets.py         passphrases of encrypted volumes in libvirt
 
 Tests: ``tests/unit/volume``, ``tests/unit/api/volume``, ``tests/functional/test_volumes.py``,
 ``tests/functional/test_cinder.py``.

@@ -19,8 +19,8 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite.base import failpoints
-from nova_lite.db import models
-from nova_lite.db.engine import Database
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database
 from nova_lite.operations.states import PowerState
 from tests.faults import guards, judges, services, target
 from tests.faults.outages import (

@@ -11,8 +11,10 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
 from nova_lite.base import failpoints
-from nova_lite.db import leases, models, replicated_servers
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.backups import replicated_servers
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import leases
 from nova_lite.objects import BackupStatus, RestoreStatus
 from nova_lite.objects.replication import ReplicatedServer, SiteRole
 from nova_lite.operations.states import PowerState

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
 from tests.faults import failover_report, guards, real_disks, real_failover
 from tests.faults.storm import run as storm
 from tests.functional import cloud

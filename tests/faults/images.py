@@ -10,8 +10,8 @@ from pathlib import Path
 from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.base.directory_users import HOSTS
-from nova_lite.db import models
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.image import store
 from nova_lite.operations import ImageVerb, states
 from tests.faults.arena import SETTLE_SECONDS, Arena

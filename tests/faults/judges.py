@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from nova_lite.db import audit, models
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.upkeep import invariants
 from nova_lite.objects import InstanceNUMATopology
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
@@ -44,15 +45,15 @@ def at_any_time(uow: UnitOfWork) -> None:
     more = (node.vcpus_used > node.vcpus) | (node.memory_mb_used > node.memory_mb) | (node.disk_gb_used > node.disk_gb)
     overfull = list(uow.session.scalars(sa.select(node.host).where(more)))
     assert not overfull, f"more is used than there is on {overfull}"
-    _none(list(audit.tasks_without_action(uow)))
+    _none(list(invariants.tasks_without_action(uow)))
 
 
 def all_rows(uow: UnitOfWork) -> None:
     """Check all invariants of `nova-lite-manage audit`, which hold at any time."""
-    _none(audit.find(uow))
+    _none(invariants.find(uow))
 
 
-def _none(problems: list[audit.Problem]) -> None:
+def _none(problems: list[invariants.Problem]) -> None:
     assert not problems, f"audit: {[f'{p.check} of {p.subject}: {p.found}, not {p.expected}' for p in problems]}"
 
 

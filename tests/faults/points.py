@@ -91,18 +91,18 @@ ELSEWHERE = (
     "report_storage",  # a host sends its view again with the next look
     *("renew_lease", "record_off", "record_checks", "put_off_restart"),
     "forget_old",  # crashes of long ago
-    # Hosts with a problem, which the next look finds again (tests/unit/conductor/test_host_health.py).
+    # Hosts with a problem, which the next look finds again (tests/unit/conductor/hosts/test_host_health.py).
     *("disable_failing", "begin_drain", "begin_drain_move", "end_drain", "settle"),
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "purge",  # old events of the audit log, some time after a conductor's start
     "audit_usage",  # servers of a period: the place that was reached is stored with their notifications
-    # Backups by policies: each is repeated by the next run (tests/unit/conductor/test_scheduled_backups.py).
+    # Backups by policies: each is repeated by the next run (tests/unit/conductor/backups/test_scheduled_backups.py).
     *("plan_backups", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
-    # Backups in repositories: likewise (tests/unit/conductor/test_stored_backups.py).
+    # Backups in repositories: likewise (tests/unit/conductor/backups/test_stored_backups.py).
     *("run", "want_image", "begin_storing", "put_storing_off", "note_image", "pruned"),
     *("retire_backups", "lose_backup", "drop_backup_image", "expire_backups"),
-    # Replication to another site: likewise (tests/unit/conductor/test_replication.py).
+    # Replication to another site: likewise (tests/unit/conductor/backups/test_replication.py).
     *("note_reason", "forget_deleted"),
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from nova_lite import objects
-from nova_lite.db import host_storage, images
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import host_storage
+from nova_lite.db.image import images
 from nova_lite.virt.rbd import Rbd
 from nova_lite.volume import rbd
 from tests.functional import cloud

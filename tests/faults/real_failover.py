@@ -25,8 +25,8 @@ from concurrent import futures
 from pathlib import Path
 
 from nova_lite.compute import guard
-from nova_lite.db import leases
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import leases
 from tests.faults import matrix, real_disks
 from tests.faults.failover_report import HEAD, Outcome, Report
 from tests.functional import cloud

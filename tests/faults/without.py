@@ -14,7 +14,7 @@ from typing import Any
 
 def reconciler() -> None:
     """Switch the reconciler off: an action is driven by its first message or not at all."""
-    from nova_lite.conductor.engine.reconciler import Reconciler
+    from nova_lite.conductor.reconciler import Reconciler
 
     Reconciler.sweep = lambda self: 0  # type: ignore[method-assign]
 
@@ -22,7 +22,7 @@ def reconciler() -> None:
 def confirmation() -> None:
     """Switch the confirmation off: a build moves away from a silent host at once."""
     from nova_lite.conductor.engine.context import lock_action
-    from nova_lite.conductor.engine.reconciler import Reconciler
+    from nova_lite.conductor.reconciler import Reconciler
 
     redrive = Reconciler._repeat_step
 
@@ -33,7 +33,7 @@ def confirmation() -> None:
 
         def again(uow: Any) -> None:
             from nova_lite import operations
-            from nova_lite.db import claims
+            from nova_lite.db.servers import claims
 
             act = lock_action(uow, item.action_id)
             if act is not None and act.action.step == operations.BUILD:
@@ -59,8 +59,8 @@ def conditional_claim() -> None:
     """Switch the conditional claim off: a claim is granted whatever is used already."""
     import sqlalchemy as sa
 
-    from nova_lite.db import claims
-    from nova_lite.db.models import ComputeNode
+    from nova_lite.db.core.models import ComputeNode
+    from nova_lite.db.servers import claims
 
     claim = claims.claim
 

@@ -27,9 +27,12 @@ from nova_lite.api.identity import directory
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import concurrency, master_keys, memory
 from nova_lite.daemon import cpu_affinity
-from nova_lite.db import flavors, images, networks, quotas
-from nova_lite.db.engine import Database
-from nova_lite.db.identity import DatabaseStore
+from nova_lite.db.core import quotas
+from nova_lite.db.core.engine import Database
+from nova_lite.db.identity.identity_records import DatabaseStore
+from nova_lite.db.image import images
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import flavors
 from nova_lite.operations.states import PowerState
 from tests.functional import nursery
 from tests.support import keys
@@ -298,7 +301,7 @@ class Cloud:
                 flavor = objects.Flavor(flavorid=flavorid, name=name, vcpus=1, memory_mb=memory_mb, root_gb=1)
                 db.write(flavors.create, flavor)
             network = objects.Network(id=str(uuid.uuid4()), name="private", is_default=True, **self.network)
-            db.write(networks.create, network)
+            db.write(builtin_networks.create, network)
             if self.quota is not None:
                 for resource in ("instances", "cores", "ram"):
                     db.write(quotas.set_limit, "demo", resource, self.quota)

@@ -39,7 +39,6 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.objects import (  # noqa: E402
     ActionReport,
     BuildOutcome,
@@ -51,6 +50,7 @@ from nova_lite.objects import (  # noqa: E402
 )
 from nova_lite.operations.states import PowerState  # noqa: E402
 from nova_lite.rpc import keys  # noqa: E402
+from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
 
 EXCHANGE = "nova_lite"
 #: Most threads for the hosts' work. Each waits for the conductor, as on a host of its own.

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite.db import models
-from nova_lite.db.due import due_work
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.upkeep.due import due_work
 from tests.functional import cloud
 from tests.support.ports import free_port
 

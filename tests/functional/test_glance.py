@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import requests
 
-from nova_lite.db import identity
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.identity import identity_records
 from tests.functional.cloud import PASSWORDS, Cloud, wait_for
 
 DATA = bytes(range(256)) * 4096
@@ -81,8 +81,8 @@ def copy_users(source: Cloud, target: Cloud) -> None:
     """Store all records of the identity service of one cloud in another, as if both used one Keystone."""
     databases = [Database(cloud.conductor_conf()) for cloud in (source, target)]
     try:
-        records = databases[0].read(identity.read, 0).records
-        databases[1].write(identity.change, 0, records)
+        records = databases[0].read(identity_records.read, 0).records
+        databases[1].write(identity_records.change, 0, records)
     finally:
         for database in databases:
             database.close()

@@ -11,8 +11,8 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nova_lite.db import models
-from nova_lite.db.engine import Database
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.server_requests import attach

@@ -17,10 +17,10 @@ from nova_lite import conf as configuration
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Flavor
 from nova_lite.rpc import load_shedding
 from nova_lite.rpc.transport import RpcServer
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.functional.cloud import rabbitmqctl, wait_for
 
 USER = RequestContext(user_id="u", project_id="p")

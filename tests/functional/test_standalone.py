@@ -19,8 +19,8 @@ from keystoneauth1.session import Session
 
 from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.tokens import Tokens, new_token
-from nova_lite.db.engine import Database
-from nova_lite.db.identity import DatabaseStore
+from nova_lite.db.core.engine import Database
+from nova_lite.db.identity.identity_records import DatabaseStore
 from tests.functional import cloud as clouds
 from tests.functional.cloud import PASSWORDS, Cloud, wait_for
 from tests.functional.standalone_client import Client

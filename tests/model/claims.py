@@ -1,4 +1,4 @@
-"""Model of claims: several conductors place instances on one host at the same time (`nova_lite.db.claims`)."""
+"""Model of claims: several conductors place instances on one host at the same time (`nova_lite.db.servers.claims`)."""
 
 from __future__ import annotations
 

@@ -22,30 +22,30 @@ ALLOWED = {"stop": ("active", "error"), "start": ("stopped",), "rebuild": ("acti
 
 #: The code that each function of this module models: modules below ``nova_lite``, with their functions.
 FUNCTIONS = {
-    "release": "db/claims.py: release",
-    "_close": "db/actions.py: finish",
+    "release": "db/servers/claims.py: release",
+    "_close": "db/core/actions.py: finish",
     "fail": "conductor/engine/compensate.py: fail",
     "mark_deleted": "conductor/operations/delete.py: on_step_done",
     "deleted": "conductor/engine/advance.py: done_at_host, advance",
     "built": "conductor/engine/build_reports.py: built",
-    "accept_action": "conductor/endpoints/actions.py: accept_action; conductor/engine/accept.py: accept",
+    "accept_action": "conductor/actions.py: accept_action; conductor/engine/accept.py: accept",
     "_rebuild": "conductor/operations/rebuild.py: accept",
-    "_send_command": "compute/rpcapi.py: send_command",
+    "_send_command": "rpcapi/compute.py: send_command",
     "record_offline": "conductor/engine/advance.py: record_offline",
-    "lease": "db/actions.py: lease, take_due",
-    "_locked": "conductor/engine/scheduling.py: _locked; db/actions.py: still_leased",
-    "claim": "conductor/engine/scheduling.py: _claim; db/claims.py: claim",
+    "lease": "db/core/actions.py: lease, take_due",
+    "_locked": "conductor/engine/scheduling.py: _locked; db/core/actions.py: still_leased",
+    "claim": "conductor/engine/scheduling.py: _claim; db/servers/claims.py: claim",
     "_building": "conductor/engine/build_reports.py: _building",
     "start_build": "conductor/engine/build_reports.py: start_build",
     "finish_build": "conductor/engine/build_reports.py: finish_build",
     "_rescheduled": "conductor/engine/build_reports.py: _rescheduled",
-    "finish_action": "conductor/endpoints/actions.py: finish_action; conductor/engine/command_reports.py: finish",
+    "finish_action": "conductor/actions.py: finish_action; conductor/engine/command_reports.py: finish",
     "reconcile_domains": "conductor/hosts/domains.py: reconcile_domains",
     "expire": "conductor/engine/deadlines.py: _expire",
-    "fence_answered": "conductor/engine/reconciler.py: _fence, _fenced, _revived",
+    "fence_answered": "conductor/reconciler.py: _fence, _fenced, _revived",
 }
 
-# --- engine/compensate.py, db/claims.py
+# --- engine/compensate.py, db/servers/claims.py
 
 
 def release(state: State) -> State:

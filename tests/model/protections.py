@@ -111,24 +111,24 @@ class Protection:
 
 
 PROTECTIONS = [
-    Protection("reconciler", "nothing accepted is lost", "conductor/engine/reconciler.py: sweep", BOOT_WITHOUT_CRASHES),
+    Protection("reconciler", "nothing accepted is lost", "conductor/reconciler.py: sweep", BOOT_WITHOUT_CRASHES),
     Protection(
         "one driver",
         "one claim per attempt",
-        "db/actions.py: still_leased; conductor/engine/scheduling.py: _locked",
+        "db/core/actions.py: still_leased; conductor/engine/scheduling.py: _locked",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
     Protection(
         "conditional claim",
         "never more than a host has; counter = allocations",
-        "db/claims.py: claim",
+        "db/servers/claims.py: claim",
         Claims(),
     ),
     Protection(
         "confirmation",
         "a build moves only when its host has promised",
-        "conductor/engine/build_reports.py: _rescheduled; conductor/engine/reconciler.py: _fence",
+        "conductor/engine/build_reports.py: _rescheduled; conductor/reconciler.py: _fence",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
@@ -210,7 +210,7 @@ PROTECTIONS = [
     Protection(
         "no entry while forced_down",
         "no host comes back while it is evacuated",
-        "db/hosts.py: admit",
+        "db/hosts/hosts.py: admit",
         EVACUATE,
         twice=True,
     ),
@@ -231,7 +231,7 @@ PROTECTIONS = [
     Protection(
         "silent daemon registers again",
         "a daemon that was cut off compares before it serves",
-        "compute/registration.py: check; db/hosts.py: check_epoch",
+        "compute/registration.py: check; db/hosts/hosts.py: check_epoch",
         EVACUATE,
         twice=True,
     ),
@@ -277,7 +277,7 @@ PROTECTIONS = [
     Protection(
         "live orders are sent again",
         "no live migration is left half-way",
-        "conductor/engine/reconciler.py: sweep",
+        "conductor/reconciler.py: sweep",
         LIVE_MIGRATE,
     ),
     Protection(
@@ -376,43 +376,43 @@ PROTECTIONS = [
     Protection(
         "only armed hosts",
         "a silent host that does not fence itself is left alone",
-        "db/leases.py: expire_lease",
+        "db/hosts/leases.py: expire_lease",
         FENCE_ONE_FAULT,
     ),
     Protection(
         "armed in this start",
         "a daemon that started without fencing itself is left alone",
-        "db/leases.py: is_armed",
+        "db/hosts/leases.py: is_armed",
         FENCE_ONE_FAULT,
     ),
     Protection(
         "only confirmed guests",
         "a guest that its host does not know as protected is left alone",
-        "db/leases.py: may_leave",
+        "db/hosts/leases.py: may_leave",
         FENCE_ONE_FAULT,
     ),
     Protection(
         "no confirmation of a dropped guest",
         "a host drops a guest when nobody counts on it any more",
-        "db/leases.py: renew",
+        "db/hosts/leases.py: renew",
         FENCE_POLICIES,
     ),
     Protection(
         "decision compares the lease",
         "a lease that was renewed meanwhile has not ended",
-        "db/leases.py: expire_lease",
+        "db/hosts/leases.py: expire_lease",
         FENCE_ONE_FAULT,
     ),
     Protection(
         "lost registration",
         "a host whose lease ended compares before it serves",
-        "db/hosts.py: check_epoch",
+        "db/hosts/hosts.py: check_epoch",
         FENCE_ONE_FAULT,
     ),
     Protection(
         "renewal of this start",
         "a late request of an earlier start confirms nothing",
-        "db/leases.py: renew",
+        "db/hosts/leases.py: renew",
         FENCE_ONE_FAULT,
     ),
     Protection(
@@ -455,7 +455,7 @@ PROTECTIONS = [
     Protection(
         "off is newer than the host",
         "a host that came back after it was off is not lost",
-        "db/leases.py: record_off",
+        "db/hosts/leases.py: record_off",
         FENCE_LIAR,
     ),
     Protection(
@@ -468,7 +468,7 @@ PROTECTIONS = [
     Protection(
         "off before the last increment",
         "a planned failover loses nothing",
-        "db/replicated_servers.py: last_backup, is_off",
+        "db/backups/replicated_servers.py: last_backup, is_off",
         REPLICATION,
         twice=True,
     ),
@@ -482,21 +482,21 @@ PROTECTIONS = [
     Protection(
         "answer reads the site's role",
         "a server that leaves its site does not start again",
-        "conductor/replication.py: _may_run",
+        "conductor/backups/replication.py: _may_run",
         REPLICATION,
         twice=True,
     ),
     Protection(
         "answer reads the journal",
         "a site that returns does not run what was taken over",
-        "conductor/replication.py: _may_run",
+        "conductor/backups/replication.py: _may_run",
         REPLICATION,
         twice=True,
     ),
     Protection(
         "answer compares the generation",
         "a site that gets a server back does not run its old disk",
-        "conductor/replication.py: _may_run",
+        "conductor/backups/replication.py: _may_run",
         REPLICATION,
     ),
     Protection(
@@ -515,19 +515,19 @@ PROTECTIONS = [
     Protection(
         "what a site has built is noted",
         "a restored database replaces no disk",
-        "backups/site_journal.py: note_built, is_here; db/replicated_servers.py: learn, keep",
+        "backups/site_journal.py: note_built, is_here; db/backups/replicated_servers.py: learn, keep",
         SITE_RESTORED,
     ),
     Protection(
         "replaced key replaces none",
         "an old backup of a host is not the host",
-        "db/joins.py: _renew, _replaced_key",
+        "db/hosts/joins.py: _renew, _replaced_key",
         JOINED_HOST,
     ),
     Protection(
         "replaced key ends",
         "no key is believed for longer than the overlap",
-        "db/joins.py: _replaced_key",
+        "db/hosts/joins.py: _replaced_key",
         JOINED_HOST,
     ),
     Protection(
@@ -537,10 +537,17 @@ PROTECTIONS = [
         JOINED_HOST,
     ),
     Protection(
-        "token serves one key", "a used token is of no use without the host's key", "db/joins.py: join", JOINED_HOST
+        "token serves one key",
+        "a used token is of no use without the host's key",
+        "db/hosts/joins.py: join",
+        JOINED_HOST,
     ),
-    Protection("token serves once", "a removed host's token admits nobody", "db/joins.py: _check_token", REMOVED_HOST),
-    Protection("name is joined once", "another token replaces no host", "db/joins.py: _same_name", Joins(used=False)),
+    Protection(
+        "token serves once", "a removed host's token admits nobody", "db/hosts/joins.py: _check_token", REMOVED_HOST
+    ),
+    Protection(
+        "name is joined once", "another token replaces no host", "db/hosts/joins.py: _same_name", Joins(used=False)
+    ),
 ]
 
 #: No property here needs this rule. The lock is held since the check of the command, so the rule only shortens the wait

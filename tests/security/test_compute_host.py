@@ -22,10 +22,8 @@ import pytest
 
 from nova_lite import operations, rpc
 from nova_lite.base import sealing
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import volume_keys, volumes
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.volume import volume_keys, volumes
 from nova_lite.objects import (
     BuildOutcome,
     BuildResult,
@@ -43,7 +41,9 @@ from nova_lite.objects import (
 from nova_lite.rpc import broker, keys
 from nova_lite.rpc.keys import COMPUTE, PrivateKey
 from nova_lite.rpc.signing import SIGNATURE
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.functional.cloud import role_of, wait_for
 from tests.security.attacker import VICTIM, Attacker, SecuredCloud, Tap, failure_of, versions_of
 from tests.security.conftest import SECRET

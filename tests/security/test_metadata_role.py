@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from nova_lite import rpc
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.security.attacker import VICTIM, Attacker, SecuredCloud, failure_of, versions_of
 from tests.security.conftest import SECRET, create_servers
 

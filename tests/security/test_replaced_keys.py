@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.db import joins
+from nova_lite.db.hosts import joins
 from nova_lite.objects import JoinRequest
 from nova_lite.rpc import keys
 from tests.support import database

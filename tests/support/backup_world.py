@@ -10,8 +10,10 @@ import sqlalchemy as sa
 
 from nova_lite import operations
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.scheduled_backups import ScheduledBackups
-from nova_lite.db import backup_policies, images, models, server_backups
+from nova_lite.conductor.backups.scheduled_backups import ScheduledBackups
+from nova_lite.db.backups import backup_policies, server_backups
+from nova_lite.db.core import models
+from nova_lite.db.image import images
 from nova_lite.image import store
 from nova_lite.objects import ActionReport, BackupPolicy, BackupQuery, BackupStatus, ServerBackup
 from nova_lite.objects.backup import Every

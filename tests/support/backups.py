@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.db import models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.objects import BackupPolicy
 
 LONG_AGO = datetime.timedelta(days=3)

@@ -19,26 +19,22 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.endpoints.actions import ActionEndpoints
+from nova_lite.conductor.actions import ActionEndpoints
+from nova_lite.conductor.backups.replication import SiteRights
 from nova_lite.conductor.engine import scheduling
 from nova_lite.conductor.engine.build_reports import BuildReports
-from nova_lite.conductor.engine.cinder import CinderDriver
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.engine.network_attach import InterfaceAttacher
-from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.hosts.domains import DomainChecks
+from nova_lite.conductor.network.attach import InterfaceAttacher
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
-from nova_lite.conductor.replication import SiteRights
-from nova_lite.db import (
-    flavors,
-    hosts,
-    instances,
-    models,
-    networks,
-    quotas,
-)
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.conductor.volume.cinder import CinderDriver
+from nova_lite.db.core import models, quotas
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import hosts
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import flavors, instances
 from nova_lite.image.local import LocalImages
 from nova_lite.network.driver import NetworkBackend, load_backend
 from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, Destination, Selection
@@ -196,7 +192,7 @@ class World:
         for host in ("host1", "host2"):
             hosts.record(uow, self.conf, heartbeat(host))
         flavors.create(uow, objects.Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=256, root_gb=1))
-        networks.create(
+        builtin_networks.create(
             uow,
             objects.Network(
                 id="11111111-1111-4111-8111-111111111111",

@@ -18,12 +18,14 @@ import msgspec
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.endpoints import database
-from nova_lite.conductor.endpoints.identity import IdentityEndpoints
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import engine, flavors, hosts, migration, networks, quotas
-from nova_lite.db.engine import Database
+from nova_lite.conductor import database
+from nova_lite.conductor.identity import IdentityEndpoints
+from nova_lite.db.core import engine, quotas
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import hosts
+from nova_lite.db.migrations import schema as database_schema
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import flavors
 from nova_lite.objects import (
     VIF,
     ActionCommand,
@@ -54,6 +56,8 @@ from nova_lite.objects import (
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
 from nova_lite.rpc.contract import Method
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 from tests.support.fake_clients import FakeClient
 
@@ -105,7 +109,7 @@ def schema() -> str:
     """Return the path of a database file with an empty schema."""
     directory = tempfile.mkdtemp(prefix="nova-lite-schema-")
     atexit.register(shutil.rmtree, directory)
-    migration.sync(make.conf(f"sqlite:///{directory}/db.sqlite"))
+    database_schema.sync(make.conf(f"sqlite:///{directory}/db.sqlite"))
     return f"{directory}/db.sqlite"
 
 
@@ -199,7 +203,7 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
     def _real(self) -> ConductorRPC:
         db, conf = self.db, self.db.conf
         db.write(flavors.create, FLAVOR)
-        db.write(networks.create, NETWORK)
+        db.write(builtin_networks.create, NETWORK)
         db.write(hosts.record, conf, make.report("h1"))
         db.write(quotas.take, conf, "demo", {"cores": 2, "ram": 1024})
         bus = rpc.InProcess(conf)

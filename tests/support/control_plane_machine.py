@@ -16,8 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nova_lite.base import exceptions
 from nova_lite.base.timing import ComputeTiming
 from nova_lite.conductor.hosts.domains import LOST
-from nova_lite.db import audit, hosts, instances, models, services
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import hosts, services
+from nova_lite.db.servers import instances
+from nova_lite.db.upkeep import invariants
 from nova_lite.objects import ActionCommand, BuildRequest, HostReport
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
@@ -343,7 +346,7 @@ class ControlPlane(RuleBasedStateMachine):
 
     @invariant()
     def rows_agree(self) -> None:
-        assert self.world.db.read(audit.find) == []
+        assert self.world.db.read(invariants.find) == []
         for used in self.world.used().values():
             assert 0 <= used <= 4
 

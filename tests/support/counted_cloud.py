@@ -6,13 +6,15 @@ from oslo_config import cfg
 
 from nova_lite import objects, rpc
 from nova_lite.base.context import RequestContext
-from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import flavors, hosts, networks
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import hosts
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import flavors
 from nova_lite.objects import BuildRequest, Destination, HostState, Placement, RequestSpec, Selection
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.support import make
 
 
@@ -68,7 +70,7 @@ def serve(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: Condu
     )
     db.write(hosts.register_host, conf, make.report())
     db.write(flavors.create, make.flavor())
-    db.write(networks.create, make.network(is_default=True))
+    db.write(builtin_networks.create, make.network(is_default=True))
     return served
 
 

@@ -10,19 +10,19 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import rpc
-from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import migration
-from nova_lite.db.engine import Database
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.db.core.engine import Database
+from nova_lite.db.migrations import schema
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.support import make
 
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("schema") / "db.sqlite"
-    migration.sync(make.conf(f"sqlite:///{path}"))
+    schema.sync(make.conf(f"sqlite:///{path}"))
     return path
 
 

@@ -11,7 +11,7 @@ import webob
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import authority, directory, tokens
 from nova_lite.api.identity.authority import Scope
-from nova_lite.db import floating_ips
+from nova_lite.db.network import floating_ips
 from tests.support.in_process_cloud import InProcessCloud
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj"

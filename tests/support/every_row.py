@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.db.models import Base, Settings6
+from nova_lite.db.core.models import Base, Settings6
 from nova_lite.objects import Subnet6
 
 _EPOCH = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from nova_lite.conductor.hosts.evacuation import Evacuator
 from nova_lite.conductor.hosts.fencing import HostFencer, LeaseWatch, wait_of
-from nova_lite.db import hosts, models, services
+from nova_lite.db.core import models
+from nova_lite.db.hosts import hosts, services
 from nova_lite.objects import LeaseRequest
 from tests.support.clock import Clock
 from tests.support.conductor_world import BUILT, World, heartbeat

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from nova_lite.db import hosts, models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import hosts
 from nova_lite.objects import HostState
 
 

@@ -9,12 +9,12 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.api.http import wsgi
 from nova_lite.compute.api import API
-from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.support.migrated import migrate
 
 

@@ -22,14 +22,16 @@ from nova_lite import objects, rpc
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.compute.api import API
 from nova_lite.compute.manager import ComputeManager
-from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import flavors, images, networks
+from nova_lite.db.image import images
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import flavors
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from nova_lite.scheduler.manager import SchedulerManager
-from nova_lite.scheduler.rpcapi import SchedulerRPC
 from nova_lite.virt.driver import load_compute_driver
 from tests.support.migrated import migrate
 
@@ -138,7 +140,7 @@ class InProcessCloud:
             id="a0000000-0000-4000-8000-000000000001", name="private", cidr="10.1.0.0/24", gateway="10.1.0.1",
             bridge="nlbr0", start="10.1.0.10", end="10.1.0.200", is_default=True,
         )  # fmt: skip
-        write(networks.create, network)
+        write(builtin_networks.create, network)
         self.image_id = "b0000000-0000-4000-8000-000000000001"
         store = directory / "images"
         store.mkdir(exist_ok=True)

@@ -13,11 +13,11 @@ from nova_lite.base.host_certificates import Authority
 from nova_lite.base.join_requests import JoinToken
 from nova_lite.cmd.manage.keys import provide_key
 from nova_lite.cmd.registrar import Registrar
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import joins
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import joins
 from nova_lite.rpc import keys
 from nova_lite.rpc.trust import JoinClient
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.http_site import HttpSite
 
 

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from nova_lite.base import host_certificates, join_requests
 from nova_lite.base.join_requests import JoinBody, JoinToken
-from nova_lite.db import joins
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import joins
 from nova_lite.objects import JoinRequest
 from nova_lite.rpc.broker import hashed
 

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from alembic import command
 from oslo_config import cfg
 
-from nova_lite.db import engine, migration
-from nova_lite.db.engine import Database
+from nova_lite.db.core import engine
+from nova_lite.db.core.engine import Database
+from nova_lite.db.migrations import schema
 
 #: The migration that follows all others in tests.
 NEXT = "made_up"
@@ -48,11 +49,11 @@ def next_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Let this program be newer by one migration. Provides its revision."""
     made = tmp_path / "versions"
     made.mkdir()
-    (made / f"{NEXT}_column.py").write_text(_MIGRATION.format(revision=NEXT, follows=migration.head()))
-    monkeypatch.setattr(migration.versions, "__path__", [*migration.versions.__path__, str(made)])
-    migration._order.cache_clear()
+    (made / f"{NEXT}_column.py").write_text(_MIGRATION.format(revision=NEXT, follows=schema.head()))
+    monkeypatch.setattr(schema.versions, "__path__", [*schema.versions.__path__, str(made)])
+    schema._order.cache_clear()
     yield NEXT
-    migration._order.cache_clear()
+    schema._order.cache_clear()
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_migration: s
     package.__path__ = [str(made)]
     monkeypatch.setitem(sys.modules, package.__name__, package)
     monkeypatch.delitem(sys.modules, f"{package.__name__}.key_pairs", raising=False)
-    monkeypatch.setattr(migration, "contracts", package)
+    monkeypatch.setattr(schema, "contracts", package)
     return made
 
 
@@ -73,7 +74,7 @@ def set_versions(conf: cfg.ConfigOpts, current: str | None, oldest: str | None) 
     """Set the version of a database's schema, and of the oldest code that it serves; None removes the row."""
     database = Database(conf)
     with database.engine.begin() as connection:
-        for table, value in ((migration.CURRENT, current), (migration.OLDEST, oldest)):
+        for table, value in ((schema.CURRENT, current), (schema.OLDEST, oldest)):
             connection.execute(sa.text(f"DELETE FROM {table}"))
             if value is not None:
                 connection.execute(sa.text(f"INSERT INTO {table} VALUES (:value)"), {"value": value})
@@ -81,11 +82,11 @@ def set_versions(conf: cfg.ConfigOpts, current: str | None, oldest: str | None) 
 
 
 def make_base(conf: cfg.ConfigOpts) -> None:
-    """Make an empty database with the schema `migration.BASE`, as code of that time left it."""
+    """Make an empty database with the schema `schema.BASE`, as code of that time left it."""
     database = engine.create_engine(conf)
     with database.begin() as connection:
-        config = migration._config()
+        config = schema._config()
         config.attributes["connection"] = connection
-        command.upgrade(config, migration.BASE)
-        migration._set(connection, migration.OLDEST, migration.BASE)
+        command.upgrade(config, schema.BASE)
+        schema._set(connection, schema.OLDEST, schema.BASE)
     database.dispose()

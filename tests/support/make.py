@@ -11,8 +11,8 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import objects
 from nova_lite.base.context import RequestContext
-from nova_lite.db import models
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
 
 FLAVOR = {"flavorid": "1", "name": "m1", "vcpus": 1, "memory_mb": 64, "root_gb": 1}
 

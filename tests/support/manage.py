@@ -12,9 +12,9 @@ from oslo_config import cfg
 
 from nova_lite.base.timing import ManageTiming
 from nova_lite.cmd import manage
-from nova_lite.db import hosts as db_hosts
-from nova_lite.db.engine import Database
-from nova_lite.db.models import Allocation, ComputeNode
+from nova_lite.db.core.engine import Database
+from nova_lite.db.core.models import Allocation, ComputeNode
+from nova_lite.db.hosts import hosts as db_hosts
 from tests.support import make
 
 

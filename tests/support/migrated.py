@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.db import migration
+from nova_lite.db.migrations import schema
 from tests.support import make
 
 #: Alembic keeps its context in module globals.
@@ -21,14 +21,14 @@ _MIGRATING = threading.Lock()
 
 
 def migrate(conf: cfg.ConfigOpts) -> None:
-    """Do what `migration.sync` does. A new SQLite file is a copy of a file that all migrations made, once per process.
+    """Do what `schema.sync` does. A new SQLite file is a copy of a file that all migrations made, once per process.
 
     Dozens of migrations take a second each time.
     """
     url = sa.make_url(conf.database.connection)
     with _MIGRATING:
         if url.get_backend_name() != "sqlite" or not url.database or os.path.exists(url.database):
-            migration.sync(conf)
+            schema.sync(conf)
         else:
             shutil.copy(_template(), url.database)  # and its mode
 
@@ -38,5 +38,5 @@ def _template() -> Path:
     directory = tempfile.mkdtemp(prefix="nova-lite-schema-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     path = Path(directory, "db.sqlite")
-    migration.sync(make.conf(f"sqlite:///{path}"))
+    schema.sync(make.conf(f"sqlite:///{path}"))
     return path

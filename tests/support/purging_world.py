@@ -6,7 +6,8 @@ import datetime
 from collections import Counter
 from typing import Any
 
-from nova_lite.db import models, purge
+from nova_lite.db.core import models
+from nova_lite.db.upkeep import purge
 from nova_lite.objects import DomainReport, Verdict
 from tests.support.server_moves import Live
 

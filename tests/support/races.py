@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core.engine import Database, UnitOfWork
 
 #: Seconds for which the first transaction stays open when the second one waits for it, as it has to.
 HELD = 1.0

@@ -16,9 +16,13 @@ from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.backups.repository import Stored
 from nova_lite.base import exceptions
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.scheduled_backups import ScheduledBackups
-from nova_lite.conductor.stored_backups import StoredBackups
-from nova_lite.db import backup_policies, block_devices, images, instances, models, server_backups
+from nova_lite.conductor.backups.scheduled_backups import ScheduledBackups
+from nova_lite.conductor.backups.stored_backups import StoredBackups
+from nova_lite.db.backups import backup_policies, server_backups
+from nova_lite.db.core import models
+from nova_lite.db.image import images
+from nova_lite.db.servers import instances
+from nova_lite.db.volume import block_devices
 from nova_lite.image import qcow2, store
 from nova_lite.objects import ActionReport, BackupStatus, BlockDevice, ImageQuery, ServerBackup
 from nova_lite.objects.block_device import DeviceSource

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
 
 #: SQLite counts instructions of its virtual machine: about one for each column that it reads, and some for each row.
 SQLITE_INSTRUCTIONS = 20
@@ -22,7 +22,7 @@ class RowsRead:
         self.count = 0
 
 
-#: Time limit before a statement, as conductors' databases have it (`nova_lite.db.time_limit`).
+#: Time limit before a statement, as conductors' databases have it (`nova_lite.db.core.time_limit`).
 _LIMIT = re.compile(r"^SET STATEMENT max_statement_time=\d+ FOR ")
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from nova_lite.db import migration
+from nova_lite.db.migrations import schema
 
 
 class Column(NamedTuple):
@@ -26,7 +26,7 @@ class Table(NamedTuple):
 
 def of(connection: sa.Connection) -> dict[str, Table]:
     found = sa.inspect(connection)
-    names = set(found.get_table_names()) - {migration.CURRENT, migration.OLDEST}
+    names = set(found.get_table_names()) - {schema.CURRENT, schema.OLDEST}
     return {name: _table(found, name, connection.dialect) for name in names}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.db import networks, security_groups
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.network import builtin_networks, security_groups
 from nova_lite.network.driver import Addresses
 from nova_lite.objects import SecurityGroup, SecurityGroupRule
 from tests.support import make
@@ -26,11 +26,11 @@ def server(db: Database, number: int, *groups: str, **values: Any) -> str:
     """Create a server with an interface 10.0.0.``number``."""
 
     def write(uow: UnitOfWork) -> str:
-        network = networks.Store(uow).networks() or [networks.create(uow, make.network())]
+        network = builtin_networks.Store(uow).networks() or [builtin_networks.create(uow, make.network())]
         uuid = make.instance(uow, security_groups=list(groups), **values)
         mac_address = f"fa:16:3e:00:00:{number:02x}"
         addresses = Addresses(f"10.0.0.{number}", mac_address)
-        assert networks.Store(uow).add_port(uuid, network[0].id, 0, addresses, None)
+        assert builtin_networks.Store(uow).add_port(uuid, network[0].id, 0, addresses, None)
         return uuid
 
     return db.write(write)

@@ -8,8 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import objects
-from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
-from nova_lite.db import audit, flavors, models, quotas, services
+from nova_lite.conductor.operations.live_migration_control import LiveMigrationEndpoints
+from nova_lite.db.core import models, quotas
+from nova_lite.db.hosts import services
+from nova_lite.db.servers import flavors
+from nova_lite.db.upkeep import invariants
 from nova_lite.objects import ActionReport, MigrationControl, MigrationProgress
 from nova_lite.operations import states
 from tests.support.conductor_world import World
@@ -115,8 +118,8 @@ class Moving(World):
         query = sa.select(models.Migration.status).order_by(models.Migration.id)
         return self.db.read(lambda uow: list(uow.session.scalars(query)))
 
-    def problems(self) -> list[audit.Problem]:
-        return self.db.read(audit.find)
+    def problems(self) -> list[invariants.Problem]:
+        return self.db.read(invariants.find)
 
 
 class Live(Moving):

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import objects
-from nova_lite.db import models
+from nova_lite.db.core import models
 from nova_lite.objects import ActionReport
 from tests.support.conductor_world import World
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from nova_lite.db import hosts, networks
-from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.models import Allocation, ComputeNode
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.models import Allocation, ComputeNode
+from nova_lite.db.hosts import hosts
+from nova_lite.db.network import builtin_networks
 from nova_lite.network import factory
 from nova_lite.network.driver import Addresses
 from nova_lite.objects import Network
@@ -15,7 +16,7 @@ from tests.support import make
 
 def span(db: Database, name: str = "wide", vni: int | None = 77, number: int = 0) -> Network:
     cidr = f"10.{number}.0.0/24"
-    return db.write(networks.create, factory.new_network(name, cidr, vni=vni, bridge=f"br{number}"))
+    return db.write(builtin_networks.create, factory.new_network(name, cidr, vni=vni, bridge=f"br{number}"))
 
 
 def host(db: Database, name: str, tunnel_ip: str | None) -> int:
@@ -34,7 +35,7 @@ def guest(db: Database, network: Network, number: int, *nodes: int, **values: ob
         uuid = make.instance(uow, **values)
         mac_address = f"fa:16:3e:00:00:{number:02x}"
         address = network.cidr.replace("0/24", str(number))
-        assert networks.Store(uow).add_port(uuid, network.id, 0, Addresses(address, mac_address), None)
+        assert builtin_networks.Store(uow).add_port(uuid, network.id, 0, Addresses(address, mac_address), None)
         for node in nodes:
             place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
             uow.session.add(Allocation(instance_uuid=uuid, compute_node_id=node, generation=1, **place))

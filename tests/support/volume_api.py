@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import webob
 
 from nova_lite.api.http import deploy
-from nova_lite.db import models
+from nova_lite.db.core import models
 from tests.support.api_client import MEMBER, make_conf
 from tests.support.in_process_api import make_services
 

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from nova_lite import objects
 from nova_lite.base import exceptions
-from nova_lite.db import models, volumes
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.volume import volumes
 from nova_lite.objects import ActionReport, BlockDevice, DeviceState, Volume, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from tests.support.conductor_world import Compute, World

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.conductor.hosts.domains import LOST
-from nova_lite.db import models
+from nova_lite.db.core import models
 from nova_lite.objects import ActionCommand
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState

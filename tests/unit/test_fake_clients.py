@@ -9,10 +9,10 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionCommand, Flavor, InstanceFilters
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.support.control_plane import FLAVOR, FakeConductor, make_instance
 from tests.support.fake_clients import FakeClient, _methods, default_of, fake_client
 

@@ -84,7 +84,7 @@ def test_example_operation_is_carried_out(checkout: Path) -> None:
 
 
 def test_example_operation_has_the_next_version_of_the_compute_service(checkout: Path) -> None:
-    code = "from nova_lite.compute.rpcapi import CALLS\nfrom nova_lite import operations\n"
+    code = "from nova_lite.rpcapi.compute import CALLS\nfrom nova_lite import operations\n"
     code += "print(operations.compute_version(CALLS))"
     major, minor = run(TOP, code)[0].split(".")
     assert run(checkout, code) == [f"{major}.{int(minor) + 1}"]

@@ -1,4 +1,4 @@
-"""The import contracts in ``pyproject.toml`` name every room and every program that they are about."""
+"""The import contracts in ``pyproject.toml`` name every program that they are about, and layers every room."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import configparser
 import tomllib
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import nova_lite
 
@@ -32,10 +34,6 @@ def programs() -> set[str]:
     return {item.split(":")[0].removeprefix("nova_lite.cmd.") for item in scripts if item.startswith("nova_lite.cmd.")}
 
 
-def rooms() -> set[str]:
-    return {f"nova_lite.{path.parent.name}" for path in ROOT.glob("*/__init__.py")}
-
-
 def test_contract_about_sql_names_every_program_that_must_not_reach_it() -> None:
     sources = set(contract("Only the conductor and the tools reach SQL at all")["source_modules"])
     wanted = programs() - MAY_REACH_SQL
@@ -43,23 +41,14 @@ def test_contract_about_sql_names_every_program_that_must_not_reach_it() -> None
     assert {f"nova_lite.cmd.{name}" for name in wanted} - sources == set()
 
 
-def test_contract_about_sql_names_every_room_but_those_of_sql() -> None:
-    sources = set(contract("Only the conductor and the tools reach SQL at all")["source_modules"])
-    assert rooms() - sources == {"nova_lite.cmd", "nova_lite.conductor", "nova_lite.db"}
-
-
-def test_contracts_about_all_rooms_name_every_room() -> None:
-    foundations = contract("The foundations import no other room")
-    assert rooms() - {*foundations["forbidden_modules"]} == {"nova_lite.base"}
-    commands = contract("Only a command knows the daemons, which are commands")
-    assert rooms() - {*commands["source_modules"]} == {"nova_lite.base", "nova_lite.cmd"}
-    failpoints = contract("Failpoints are passed at seams only")
-    assert rooms() - {*failpoints["source_modules"]} == {"nova_lite.base"}
-    plugin = contract("The pytest plug-in loads nothing of the cloud")
-    assert rooms() - {*plugin["forbidden_modules"]} == set()
-
-
 def test_contract_about_the_cloud_in_one_process_names_every_daemon() -> None:
     sources = set(contract("No daemon knows the cloud in one process")["source_modules"])
     daemons = programs() - {"dev", "setup", "status"}
     assert {f"nova_lite.cmd.{name}" for name in daemons} - sources == set()
+
+
+@pytest.mark.parametrize("container", ["nova_lite", "nova_lite.db", "nova_lite.conductor"])
+def test_layers_are_exhaustive(container: str) -> None:
+    contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [item for item in contracts if item["type"] == "layers" and item["containers"] == [container]]
+    assert layers["exhaustive"] is True and "exhaustive_ignores" not in layers and "ignore_imports" not in layers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.db import leases
+from nova_lite.db.hosts import leases
 from tests.support.compute_host import LATER, UUID, Gate
 from tests.support.control_plane_machine import TIMING, Life, Link
 from tests.support.fencing_world import ALWAYS, HOST, Fencing

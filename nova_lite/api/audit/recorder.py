@@ -15,9 +15,9 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.compute.api import API
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import AuditEvent
 from nova_lite.objects.audit import FAILURE
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

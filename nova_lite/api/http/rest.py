@@ -20,7 +20,7 @@ from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, wsgi
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

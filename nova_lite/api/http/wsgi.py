@@ -35,10 +35,10 @@ from nova_lite.api.http.microversions import Change, Version, Versioned
 from nova_lite.base import exceptions, metrics, structured_logs
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.daemon import http_parser
 from nova_lite.image.driver import ImageBackend
 from nova_lite.policies.enforcer import Policy
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

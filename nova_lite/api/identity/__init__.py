@@ -9,10 +9,10 @@ Service::
     api/identity/replica.py            copy of all records in a process
     api/identity/conductor_store.py    the records at the conductor
     base/sealing.py                    secrets in messages
-    conductor/endpoints/identity.py    the records, for API daemons
+    conductor/identity.py              the records, for API daemons
     api/identity/users_file.py         import of the files of earlier versions
     objects/identity.py                records, as they are sent and stored
-    db/identity.py                     rows of records, and their version
+    db/identity/identity_records.py    rows of records, and their version
     api/identity/passwords.py          password hashes
     api/identity/tokens.py             tokens, their keys and revocations
     api/identity/authority.py          log-in by password or token

@@ -39,7 +39,7 @@ from nova_lite.api.identity.throttle import PasswordThrottle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
 from nova_lite.base import exceptions
 from nova_lite.compute.api import API
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

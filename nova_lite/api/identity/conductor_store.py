@@ -8,8 +8,8 @@ import msgspec
 
 from nova_lite.base import exceptions, sealing
 from nova_lite.base.context import get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import IdentityRecord, IdentityRecords
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 
 class ConductorStore:

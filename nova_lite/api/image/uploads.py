@@ -12,9 +12,9 @@ import webob.exc
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image import formats, store
 from nova_lite.objects import Image
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Instance
 from nova_lite.rpc import keys
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ T = TypeVar("T", bound=NetworkObject)
 
 
 class ObjectResource(Resource):
-    """Lists and finds resources of `nova_lite.objects.network_objects`."""
+    """Lists and finds resources of `nova_lite.objects.network_api_resources`."""
 
     def listed_objects(self, req: ServiceRequest, kind: str, view: Callable[[Any], views.View]) -> Response:
         shown = [view(item) for item in self.conductor.network_object_list(req.context, kind)]

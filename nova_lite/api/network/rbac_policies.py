@@ -11,7 +11,7 @@ from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.objects import ObjectResource
 from nova_lite.base import exceptions
 from nova_lite.objects import RbacPolicy
-from nova_lite.objects.network_objects import EVERYBODY, EXTERNAL, SHARED
+from nova_lite.objects.network_api_resources import EVERYBODY, EXTERNAL, SHARED
 from nova_lite.policies import network_service as policies
 
 _TYPES = ("network", "subnetpool", "address_scope", "address_group")

@@ -37,7 +37,7 @@ def matches(provider: ResourceProvider, needs: Needs) -> bool:
 
 
 def has_room(provider: ResourceProvider, resources: Mapping[str, int]) -> bool:
-    """Check whether a claim of these resources fits, as `nova_lite.db.claims` decides it."""
+    """Check whether a claim of these resources fits, as `nova_lite.db.servers.claims` decides it."""
     return all(
         name in provider.inventories and _free(provider.inventories[name]) >= amount
         for name, amount in resources.items()

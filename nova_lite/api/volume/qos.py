@@ -1,6 +1,7 @@
 """Quality of service and encryption of volume types, and the types of new volumes by project.
 
-Quality of service is kept for clients. Volumes of a type with encryption are encrypted (`nova_lite.db.volume_keys`).
+Quality of service is kept for clients. Volumes of a type with encryption are encrypted
+(`nova_lite.db.volume.volume_keys`).
 """
 
 from __future__ import annotations

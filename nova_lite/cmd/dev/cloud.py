@@ -34,9 +34,9 @@ from nova_lite.cmd.dev.seed import ADMIN, Seed, Seeder
 from nova_lite.cmd.scheduler import SchedulerDaemon
 from nova_lite.compute.api import API
 from nova_lite.daemon import service, sockets
-from nova_lite.db import migration
-from nova_lite.db.engine import Database
-from nova_lite.db.identity import DatabaseStore
+from nova_lite.db.core.engine import Database
+from nova_lite.db.identity.identity_records import DatabaseStore
+from nova_lite.db.migrations import schema
 from nova_lite.virt import fake
 
 LOG = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class DevCloud:
         service.setup_logging(conf, "nova-lite-dev")
         if not options.verbose:
             logging.getLogger().setLevel(logging.WARNING)
-        migration.create(conf)
+        schema.create(conf)
         master_keys.provide(os.path.join(self.directory, configuration.VOLUME_KEYS))
         _create_admin(conf, options.password)
         broker = rpc.MemoryBroker()

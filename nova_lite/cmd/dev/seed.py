@@ -19,8 +19,9 @@ import yaml
 from nova_lite.api.http.deploy import App
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import get_admin_context
-from nova_lite.db import floating_ips, network_records, networks
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.network import builtin_networks, floating_ips
+from nova_lite.db.network import networks as api_networks
 from nova_lite.network import factory
 
 LOG = logging.getLogger(__name__)
@@ -211,7 +212,7 @@ class Seeder:
         made = factory.new_network(
             network.name, network.cidr, dns=network.dns, bridge=network.bridge, is_default=network.default
         )
-        for other in self._db.read(network_records.list_, get_admin_context()):
+        for other in self._db.read(api_networks.list_, get_admin_context()):
             if other.name == network.name or (
                 other.cidr and ip.parse_network(made.cidr).overlaps(ip.parse_network(other.cidr))
             ):
@@ -219,7 +220,7 @@ class Seeder:
                     reason=f"network {network.name}, {network.cidr}, has the name or addresses of {other.name}, "
                     f"{other.cidr}."
                 )
-        self._ids["network", network.name] = self._db.write(networks.create, made).id
+        self._ids["network", network.name] = self._db.write(builtin_networks.create, made).id
 
     def _add_project(self, project: SeedProject) -> None:
         body = {"project": {"name": project.name, "description": project.description}}

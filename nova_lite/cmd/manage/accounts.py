@@ -66,7 +66,7 @@ def _in_database(app: App, conf: cfg.ConfigOpts, kind: Kind, text: str) -> str:
     """Look in the records of the built-in service. A database without projects belongs to another service, or none."""
     from nova_lite.api.identity import users_file
     from nova_lite.api.identity.replica import Replica
-    from nova_lite.db.identity import DatabaseStore
+    from nova_lite.db.identity.identity_records import DatabaseStore
 
     content = Replica(DatabaseStore(app.db), lambda: users_file.read_all(app.conf)).content
     if not content.projects:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterable
 
 from nova_lite.cmd.manage.app import App, Commands, key_value
-from nova_lite.db import aggregates
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import aggregates
 from nova_lite.objects import Aggregate
 
 

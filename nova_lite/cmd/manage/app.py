@@ -21,7 +21,7 @@ from nova_lite.base.timing import TIMING, ManageTiming
 
 if TYPE_CHECKING:
     from nova_lite.compute.api import API
-    from nova_lite.db.engine import Database, UnitOfWork
+    from nova_lite.db.core.engine import Database, UnitOfWork
     from nova_lite.rpc import Sender, Transport
 
 #: Presence of SQLAlchemy, which compute hosts do not have (docs/adr/0022-packages.md).
@@ -54,10 +54,10 @@ class App:
     def db(self) -> Database:
         """Open the database at first use. Raises `ConfigurationError` when its schema is not this program's."""
         if self._database is None:
-            from nova_lite.db import migration
-            from nova_lite.db.engine import Database
+            from nova_lite.db.core.engine import Database
+            from nova_lite.db.migrations import schema
 
-            migration.check(self.conf)
+            schema.check(self.conf)
             self._database = Database(self.conf, self._note_write)
         return self._database
 
@@ -72,9 +72,9 @@ class App:
         if self._servers is None:
             with warnings.catch_warnings(action="ignore"):
                 from nova_lite.compute.api import API
-                from nova_lite.compute.rpcapi import ComputeRPC
-                from nova_lite.conductor.rpcapi import ConductorRPC
                 from nova_lite.rpc import proxy
+                from nova_lite.rpcapi.compute import ComputeRPC
+                from nova_lite.rpcapi.conductor import ConductorRPC
             bus = self._bus()
             self._servers = API()
             self._servers.conductor, self._servers.compute = proxy(ConductorRPC, bus), proxy(ComputeRPC, bus)
@@ -194,7 +194,7 @@ def _translated(error: Exception) -> Exception:
     """Translate an error of the database. Without SQL, no error is one."""
     if not HAS_SQL:
         return error
-    from nova_lite.db import engine
+    from nova_lite.db.core import engine
 
     return engine.translate(error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import audit
+from nova_lite.db.upkeep import invariants
 
 
 def register(commands: Commands) -> None:
@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
 
 
 def run(app: App, args: argparse.Namespace) -> int:
-    problems, left = audit.fix(app.db) if args.fix else (audit.find_apart(app.db), [])
+    problems, left = invariants.fix(app.db) if args.fix else (invariants.find_apart(app.db), [])
     if problems or app.output == "json":
         app.show(
             ("Check", "Subject", "Found", "Expected"),

@@ -13,7 +13,7 @@ import uuid
 
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, at_least, utc_time
-from nova_lite.db import audit_events, purge
+from nova_lite.db.upkeep import audit_events, purge
 from nova_lite.objects import AuditEvent, AuditQuery
 from nova_lite.objects.audit import FAILURE, FILTERS, SUCCESS
 

@@ -1,7 +1,7 @@
 """Command ``backup``: write the database, the configuration and the broker's accounts into one file, and restore them.
 
-A backup is a tar archive: ``database/TABLE.jsonl`` (`nova_lite.db.dump`), ``files/PATH``, ``broker.json``, and at its
-end ``manifest.json`` with the SHA-256 of each. An archive without a manifest is incomplete and is refused.
+A backup is a tar archive: ``database/TABLE.jsonl`` (`nova_lite.db.upkeep.dump`), ``files/PATH``, ``broker.json``, and
+at its end ``manifest.json`` with the SHA-256 of each. An archive without a manifest is incomplete and is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from typing import IO, Any
 from nova_lite.base import exceptions, files, version
 from nova_lite.cmd.manage import programs
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import dump, leases, migration, services
+from nova_lite.db.hosts import leases, services
+from nova_lite.db.migrations import schema
+from nova_lite.db.upkeep import dump
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -120,7 +122,7 @@ class _Writer:
 
 def create(app: App, args: argparse.Namespace) -> None:
     """Write a backup beside its final name first, so that a file of this name is complete."""
-    migration.check(app.conf)
+    schema.check(app.conf)
     if os.path.lexists(args.file):
         raise exceptions.ConfigurationError(reason=f"{args.file} exists already; name a new file.")
     directory = os.path.dirname(os.path.abspath(args.file))
@@ -158,7 +160,7 @@ def _fill(app: App, args: argparse.Namespace, writer: _Writer, archive: tarfile.
         app.say(f"Broker: {len(accounts['users'])} accounts.")
     manifest = {
         "format": FORMAT,
-        "schema": migration.head(),
+        "schema": schema.head(),
         "program": version.VERSION,
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "host": app.conf.host,
@@ -360,7 +362,7 @@ def restore(app: App, args: argparse.Namespace) -> int:
     parts = args.only or ["files", "broker", "database"]
     with _opened(args) as backup:
         if "database" in parts:
-            dump.require_same_schema(backup.manifest["schema"], migration.head())
+            dump.require_same_schema(backup.manifest["schema"], schema.head())
         if "files" in parts:
             _restore_files(app, backup, args.root)
         if "broker" in parts and "files" not in parts:
@@ -407,7 +409,7 @@ def _restore_database(app: App, backup: _Reader, overwrite: bool) -> None:
 
     Promises of hosts are not restored: hosts may have taken them back since the backup, so that their guests run.
     """
-    migration.sync(app.conf)
+    schema.sync(app.conf)
     with dump.writing(app.conf) as connection:
         if not dump.is_empty(connection):
             if not overwrite:

@@ -7,7 +7,7 @@ import argparse
 from nova_lite.backups import chain, repository
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import backup_policies, server_backups
+from nova_lite.db.backups import backup_policies, server_backups
 from nova_lite.objects import BackupPolicy, ServerBackup
 from nova_lite.objects.backup import Every
 

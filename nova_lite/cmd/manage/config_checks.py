@@ -103,10 +103,10 @@ def _schema(conf: cfg.ConfigOpts) -> Problems:
     if not HAS_SQL:
         yield f"[database] connection: {NO_SQL}."
         return
-    from nova_lite.db import migration
+    from nova_lite.db.migrations import schema
 
     try:
-        migration.check(conf)
+        schema.check(conf)
     except exceptions.NovaLiteException as error:
         yield f"[database] connection: {explain(error)}"
 

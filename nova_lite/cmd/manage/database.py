@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from nova_lite.base import exceptions, version
 from nova_lite.cmd.manage.app import App, Commands, at_least, utc_time
-from nova_lite.db import migration, purge, services
+from nova_lite.db.hosts import services
+from nova_lite.db.migrations import schema
+from nova_lite.db.upkeep import purge
 
 #: Seconds between two lines of progress.
 TELL = 5.0
@@ -97,17 +99,17 @@ def _progress(app: App) -> Callable[[purge.Rows], None]:
 
 
 def sync(app: App, args: argparse.Namespace) -> None:
-    done = migration.sync(app.conf)
+    done = schema.sync(app.conf)
     found = done.schema
     print(f"The schema is {found.version} {'already' if done.before == found.version else 'now'}.")
     if done.before not in (None, found.version):
         print(f"Conductors from schema {found.oldest} on run on it.")
-    if waiting := migration.pending(found):
+    if waiting := schema.pending(found):
         print(f"{len(waiting)} change(s) wait for nova-lite-manage db contract, when all daemons are upgraded.")
 
 
 def run_contract(app: App, args: argparse.Namespace) -> None:
-    waiting = migration.pending(migration.check_current(app.conf))
+    waiting = schema.pending(schema.check_current(app.conf))
     if args.dry_run:
         app.show(("Change",), [(line,) for line in waiting])
         return
@@ -118,7 +120,7 @@ def run_contract(app: App, args: argparse.Namespace) -> None:
             f"{others[0].binary} on {others[0].host} ({others[0].version or 'unknown'}). Upgrade it, or delete its "
             "service if it is gone for good."
         )
-    done = migration.contract(app.conf)
+    done = schema.contract(app.conf)
     app.has_written = bool(done)
     for line in done:
         app.say(line)
@@ -126,10 +128,10 @@ def run_contract(app: App, args: argparse.Namespace) -> None:
 
 
 def show_version(app: App, args: argparse.Namespace) -> None:
-    print(migration.version(app.conf) or "none: run nova-lite-manage db sync")
+    print(schema.version(app.conf) or "none: run nova-lite-manage db sync")
 
 
 def check(app: App, args: argparse.Namespace) -> None:
-    found = migration.check(app.conf)
-    fits = "as it has to be" if found.version == migration.head() else "newer than this program, which it still serves"
+    found = schema.check(app.conf)
+    fits = "as it has to be" if found.version == schema.head() else "newer than this program, which it still serves"
     print(f"The schema is {found.version}, {fits}.")

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from nova_lite import hardware
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
-from nova_lite.db import flavors
+from nova_lite.db.servers import flavors
 from nova_lite.objects import Flavor
 
 

@@ -6,7 +6,7 @@ import argparse
 from operator import attrgetter
 
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import floating_ips
+from nova_lite.db.network import floating_ips
 
 
 def register(commands: Commands) -> None:

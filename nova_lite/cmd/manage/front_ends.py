@@ -12,7 +12,7 @@ from nova_lite.base.join_requests import FRONT_ENDS
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.cmd.manage.controllers import keys_directory
 from nova_lite.cmd.manage.joining import wait_until_removed
-from nova_lite.db import joins
+from nova_lite.db.hosts import joins
 from nova_lite.rpc import controllers
 
 

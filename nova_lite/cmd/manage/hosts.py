@@ -10,8 +10,8 @@ from typing import Any
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import capacity, joining, maintenance, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import host_health as health_of_hosts
-from nova_lite.db import hosts, leases, restarts, services
+from nova_lite.db.hosts import evacuations, hosts, leases, services
+from nova_lite.db.hosts import host_health as health_of_hosts
 from nova_lite.fence import methods
 
 _REASON_LENGTH = 255
@@ -303,7 +303,7 @@ def _fence_status(app: App, host: str | None) -> None:
             for state in states
         ],
     )
-    plan = [row for state in states for row in app.db.read(restarts.of_host, state.host)]
+    plan = [row for state in states for row in app.db.read(evacuations.of_host, state.host)]
     if plan and app.output != "json":
         app.show(
             ("Server", "Host", "Priority", "Attempts", "Next", "Cause"),

@@ -11,7 +11,7 @@ from nova_lite.api.identity.directory import ROLES, Content, Project, User
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db.identity import DatabaseStore
+from nova_lite.db.identity.identity_records import DatabaseStore
 
 ADMIN = "admin"
 _PASSWORD = "The password is read from the terminal, or from the first line of standard input."  # noqa: S105

@@ -11,7 +11,7 @@ from operator import attrgetter
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
-from nova_lite.db import images
+from nova_lite.db.image import images
 from nova_lite.image import formats, store
 from nova_lite.image.store import file_path
 from nova_lite.objects import Image, ImageQuery

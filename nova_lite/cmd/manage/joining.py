@@ -12,7 +12,7 @@ from nova_lite.base.host_certificates import HOST_CERTIFICATES, Authority
 from nova_lite.base.join_requests import COMPUTE_HOST, CONTROLLER, JoinToken
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.conf import join
-from nova_lite.db import joins, services
+from nova_lite.db.hosts import joins, services
 
 #: Seconds for which a token is valid, and the longest time that an operator may choose.
 LIFETIME, MAX_LIFETIME = 3600, 7 * 86400

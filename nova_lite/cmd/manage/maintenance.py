@@ -13,8 +13,9 @@ from typing import Any
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import server_migrations, services
-from nova_lite.db.models import Service
+from nova_lite.db.core.models import Service
+from nova_lite.db.hosts import services
+from nova_lite.db.servers import server_migrations
 
 #: Reasons of a service while its host is emptied, and while its servers come back.
 BEGUN = "nova-lite-manage host maintenance, after migration {}"

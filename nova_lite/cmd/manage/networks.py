@@ -9,7 +9,7 @@ from operator import attrgetter
 from nova_lite.base import exceptions, ip
 from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import floating_ips, network_records, networks
+from nova_lite.db.network import builtin_networks, floating_ips, networks
 from nova_lite.network import factory
 from nova_lite.objects import Network, NetworkRecord
 
@@ -70,7 +70,7 @@ def create(app: App, args: argparse.Namespace) -> None:
     for pool in app.db.read(floating_ips.pools):
         if ip.parse_network(network.cidr).overlaps(ip.parse_network(pool.cidr)):
             raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
-    print(app.db.write(networks.create, network).id)
+    print(app.db.write(builtin_networks.create, network).id)
 
 
 def list_(app: App, args: argparse.Namespace) -> None:
@@ -82,12 +82,12 @@ def list_(app: App, args: argparse.Namespace) -> None:
 
 def _rows(app: App) -> list[NetworkRecord]:
     """Return all networks, each followed by its segments."""
-    found = app.db.read(network_records.list_, app.context)
+    found = app.db.read(networks.list_, app.context)
     return [row for network in found for row in (network, *network.segments)]
 
 
 def delete(app: App, args: argparse.Namespace) -> None:
-    app.db.write(networks.delete, args.network)
+    app.db.write(builtin_networks.delete, args.network)
 
 
 def _refuse_clash(network: Network, others: Sequence[Network]) -> None:

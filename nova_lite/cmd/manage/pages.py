@@ -12,11 +12,11 @@ from oslo_config import cfg
 
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions, markdown
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc.contract import Method
 from nova_lite.rpc.permissions import AccessRule
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 _WIDTH = 118
 
@@ -66,9 +66,9 @@ of an event. [API behaviour](api-behaviour.md#errors) describes how clients hand
 
 _MESSAGES = """# Messages
 
-`nova-lite-manage api messages` generates this page from the services' protocols (`rpcapi.py`) and the operations. The
-docstring of each method in its protocol describes it. [Architecture](../explanation/architecture.md#messages) explains
-kinds, versions and permissions.
+`nova-lite-manage api messages` generates this page from the services' protocols (`nova_lite/rpcapi`) and the
+operations. The docstring of each method in its protocol describes it.
+[Architecture](../explanation/architecture.md#messages) explains kinds, versions and permissions.
 
 - `kind`: a *call* waits for the reply, a *cast* does not, a *fanout* goes to every server of the topic.
 - `since`: the minor version of the service that introduced the method.

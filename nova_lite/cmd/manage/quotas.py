@@ -6,8 +6,8 @@ import argparse
 
 from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import quotas
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import quotas
+from nova_lite.db.core.engine import UnitOfWork
 
 DEFAULT = "default"
 _PROJECT = "id, or name in the default domain"

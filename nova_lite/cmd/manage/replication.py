@@ -9,8 +9,8 @@ from nova_lite.backups import site_journal
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import replicated_servers
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.backups import replicated_servers
+from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.objects.replication import ReplicatedServer, SiteRole
 
 

@@ -14,8 +14,10 @@ from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import accounts, moves
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.engine.placement_request import request_spec
-from nova_lite.db import action_log, flavors, hosts, images, instances, server_groups
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import hosts
+from nova_lite.db.image import images
+from nova_lite.db.servers import action_log, flavors, instances, server_groups
 from nova_lite.objects import BalancePlan, HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.objects.balance import RESOURCES
 from nova_lite.scheduler import core, filters, plans, weights

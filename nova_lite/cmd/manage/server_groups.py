@@ -7,8 +7,9 @@ import argparse
 from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import server_groups
+from nova_lite.db.servers import server_groups
 from nova_lite.objects import ServerGroup
+from nova_lite.objects.server_group import MAX_PER_HOST
 
 
 def register(commands: Commands) -> None:
@@ -24,7 +25,7 @@ def register(commands: Commands) -> None:
 
 
 def create(app: App, args: argparse.Namespace) -> None:
-    rules = {} if args.max_per_host is None else {server_groups.MAX_PER_HOST: args.max_per_host}
+    rules = {} if args.max_per_host is None else {MAX_PER_HOST: args.max_per_host}
     project_id = accounts.project_id(app, args.project)
     context = RequestContext(user_id="", project_id=project_id, is_admin=True, overwrite=False)
     group = ServerGroup(name=args.name, policy=args.policy, rules=rules)

@@ -7,7 +7,7 @@ import argparse
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import newer_domains
+from nova_lite.db.servers import newer_domains
 
 _ADOPT, _REBUILD, _DELETE = "adopt", "rebuild", "delete"
 

@@ -14,8 +14,8 @@ import prettytable
 
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import overview
-from nova_lite.db.overview import Overview
+from nova_lite.db.upkeep import overview
+from nova_lite.db.upkeep.overview import Overview
 
 #: Queues of the broker that all daemons of a kind share.
 QUEUES = ("conductor", "scheduler")

@@ -7,7 +7,7 @@ import datetime
 
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, utc_time
-from nova_lite.db import request_trace
+from nova_lite.db.upkeep import request_trace
 
 _SEARCHED = datetime.timedelta(days=1)
 _LENGTH = 255

@@ -72,23 +72,23 @@ def _has_database(app: App) -> bool:
 
 
 def _schema(app: App, directory: str) -> Result:
-    from nova_lite.db import migration
+    from nova_lite.db.migrations import schema
 
-    found = migration.state(app.conf)
-    if found is not None and migration.is_older(found):
+    found = schema.state(app.conf)
+    if found is not None and schema.is_older(found):
         return Result(
-            Code.WARNING, f"The schema is {found.version}, and this version needs {migration.head()}: run db sync."
+            Code.WARNING, f"The schema is {found.version}, and this version needs {schema.head()}: run db sync."
         )
-    found = migration.check(app.conf)
-    if found.version != migration.head():
+    found = schema.check(app.conf)
+    if found.version != schema.head():
         return Result(Code.SUCCESS, f"The schema {found.version} is newer, and serves this version.")
     return Result(Code.SUCCESS, f"The schema is {found.version}, and serves versions from {found.oldest} on.")
 
 
 def _contracts(app: App, directory: str) -> Result:
-    from nova_lite.db import migration
+    from nova_lite.db.migrations import schema
 
-    waiting = migration.pending(migration.check(app.conf))
+    waiting = schema.pending(schema.check(app.conf))
     if waiting:
         text = f"{len(waiting)} change(s) wait for nova-lite-manage db contract, when nobody goes back any more."
         return Result(Code.WARNING, text)
@@ -96,7 +96,7 @@ def _contracts(app: App, directory: str) -> Result:
 
 
 def _daemons(app: App, directory: str) -> Result:
-    from nova_lite.db import services
+    from nova_lite.db.hosts import services
 
     found = app.db.read(services.list_)
     other = [f"{item.binary} on {item.host} ({item.version})" for item in found if item.version != version.VERSION]
@@ -110,9 +110,9 @@ def _daemons(app: App, directory: str) -> Result:
 
 
 def _database_nodes(app: App, directory: str) -> Result:
-    from nova_lite.db import nodes
+    from nova_lite.db.core import database_nodes
 
-    found = nodes.problems(app.conf)
+    found = database_nodes.problems(app.conf)
     unused = [f"that of {host} {problem}" for host, problem in found.items() if problem]
     if unused:
         return Result(Code.WARNING, f"{len(unused)} of {len(found)} nodes are not used: {_some(unused)}.")
@@ -120,7 +120,7 @@ def _database_nodes(app: App, directory: str) -> Result:
 
 
 def _operations(app: App, directory: str) -> Result:
-    from nova_lite.db import action_log
+    from nova_lite.db.servers import action_log
 
     found: collections.Counter[str] = collections.Counter(app.db.read(action_log.count_open))
     unknown = sorted(kind for kind in found if kind not in OPERATIONS)
@@ -168,9 +168,9 @@ def _disk(app: App, directory: str) -> Result:
     """Look at the directory of the state, and at the database of SQLite, whose backup needs its size again."""
     places = {app.conf.state_path: FREE_MB}
     if _has_database(app):
-        from nova_lite.db import migration
+        from nova_lite.db.migrations import schema
 
-        path = migration.sqlite_path(app.conf)
+        path = schema.sqlite_path(app.conf)
         if path is not None and os.path.exists(path):
             places[os.path.dirname(path)] = FREE_MB + (os.path.getsize(path) >> 20)
     short = []

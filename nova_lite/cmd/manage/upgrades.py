@@ -15,7 +15,7 @@ from collections import defaultdict
 
 from nova_lite.base import exceptions, version
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import services
+from nova_lite.db.hosts import services
 from nova_lite.objects import Service
 from nova_lite.rpc import keys
 

@@ -9,7 +9,7 @@ import pwd
 from nova_lite.base import exceptions, key_files, master_keys
 from nova_lite.base.master_keys import MasterKeys
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import volume_keys
+from nova_lite.db.volume import volume_keys
 
 #: Keys that are wrapped anew in one transaction.
 BATCH = 100

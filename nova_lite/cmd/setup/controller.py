@@ -21,7 +21,7 @@ from nova_lite.cmd.setup import balancer, broker, clouds, cluster, galera, machi
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.settings import MARIADB, SQLITE, Settings
 from nova_lite.cmd.setup.steps import Step
-from nova_lite.db import urls
+from nova_lite.db.core import urls
 from nova_lite.objects import Controller
 from nova_lite.rpc import controllers, keys
 from nova_lite.rpc.broker import Account

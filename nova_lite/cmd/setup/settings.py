@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from nova_lite.base import exceptions, ip
-from nova_lite.db import urls
+from nova_lite.db.core import urls
 
 SQLITE, MARIADB = "sqlite", "mariadb"
 DATABASES = (SQLITE, MARIADB)

@@ -10,9 +10,10 @@ The path of one action, for example a pause:
 4. Next step (`advance`): record the step and plan the next one, whose command is sent after the commit.
 5. Done: after the last step the action is closed. After a failure `compensate` runs the undos of the steps instead.
 
-Messages may be lost: `reconciler` repeats the current step of every action whose lease has expired, and `deadlines`
-fails actions that take too long. `unavailable_hosts` passes steps whose host is gone. Calls to other services are in
-`service_calls`, `network_attach`, and `cinder`. `engine` puts the parts together.
+Messages may be lost: `nova_lite.conductor.reconciler` repeats the current step of every action whose lease has expired,
+and `deadlines` fails actions that take too long. `unavailable_hosts` passes steps whose host is gone. Calls to other
+services are in `service_calls`; `nova_lite.conductor.network` and `nova_lite.conductor.volume` have their own. `engine`
+puts the parts together.
 
 The engine knows the definitions (`nova_lite.operations`), but no operation by name. `handler` is the interface for what
 only one operation does; the handlers are in `nova_lite.conductor.operations`.

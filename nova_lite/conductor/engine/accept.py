@@ -13,13 +13,14 @@ from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext, check, command_of
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db import actions, claims, instances
-from nova_lite.db.action_changes import Change
-from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.core import actions
+from nova_lite.db.core.action_changes import Change
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.servers import claims, instances
 from nova_lite.objects import ActionCommand, RequestSpec
 from nova_lite.operations import Operation
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 #: Deletes of one transaction.
 MAX_DELETES = 64

@@ -22,8 +22,11 @@ from nova_lite.conductor.engine.context import (
     is_retired,
 )
 from nova_lite.conductor.engine.ports import Effects, HandlerLookup
-from nova_lite.db import actions, block_devices, cinder, claims, networks
-from nova_lite.db.action_changes import Change
+from nova_lite.db.core import actions
+from nova_lite.db.core.action_changes import Change
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import claims
+from nova_lite.db.volume import block_devices, cinder
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.operations import (
     MOVE_ROLES,
@@ -100,7 +103,7 @@ class StepMachine(abc.ABC):
         else:
             if isinstance(step, NetworkStep) and step.name == operations.DEALLOCATE:
                 own_alone = [instance.uuid] if action.payload.get(NO_USER_PORTS) else []
-                self.network.deallocate(networks.Store(uow, own_alone=own_alone), instance.uuid)
+                self.network.deallocate(builtin_networks.Store(uow, own_alone=own_alone), instance.uuid)
             elif isinstance(step, ReleaseStep):
                 _release(ctx, step)
             self.advance(ctx)

@@ -21,13 +21,17 @@ from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.context import ActionContext, begun, requested_networks
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.scheduling import Scheduling
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import actions, block_devices, claims, hosts, instances, networks
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.hosts import hosts
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import claims, instances
+from nova_lite.db.volume import block_devices
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import VIF, BuildNetworks, BuildOutcome, BuildResult, GuestDevices
 from nova_lite.operations import states
+from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 
@@ -141,7 +145,7 @@ class BuildReports:
     ) -> tuple[list[VIF], bool]:
         """Return the interfaces, and whether the server is replicated."""
         ctx = _building(uow, instance_uuid, host, generation)
-        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(ctx), result)
+        vifs = self.network.allocate(builtin_networks.Store(uow), instance_uuid, requested_networks(ctx), result)
         begun(ctx)
         actions.extend(uow, self.conf, ctx.action)
         return vifs, ctx.instance.site_role is not None

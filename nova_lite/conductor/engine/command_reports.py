@@ -11,8 +11,9 @@ from oslo_config import cfg
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.conductor.engine.context import ActionContext, action_for_command, if_waiting, lock_action
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db import actions, releases
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.servers import resource_releases
 from nova_lite.objects import ActionReport, GuestDevices
 from nova_lite.objects.guest_device import DEVICES
 from nova_lite.operations import HostStep
@@ -61,7 +62,7 @@ class CommandReports:
                 self._finish_action(uow, batch[0])
                 return [None]
             locked = actions.lock_of(uow, [report.action_id for report in batch])
-            with releases.together(uow):
+            with resource_releases.together(uow):
                 for report in batch:
                     if report.action_id in locked:
                         ctx = ActionContext(uow, *locked[report.action_id])

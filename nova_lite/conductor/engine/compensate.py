@@ -7,10 +7,10 @@ from nova_lite.base import metrics
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.advance import StepMachine
 from nova_lite.conductor.engine.context import ActionContext
-from nova_lite.db import actions
-from nova_lite.db.action_changes import Change
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core import actions
+from nova_lite.db.core.action_changes import Change
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
 from nova_lite.operations import HostStep, ScheduleStep, ServiceStep, states
 from nova_lite.operations.states import PowerState
 

@@ -9,10 +9,12 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations import volume_sources
-from nova_lite.db import actions, block_devices, claims, host_storage, hosts, instances, leases
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.hosts import host_storage, hosts, leases
+from nova_lite.db.servers import claims, instances
+from nova_lite.db.volume import block_devices
 from nova_lite.objects import ActionCommand, BlockDevice, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
@@ -168,7 +170,7 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
         # A replicated server's host always calls `start_build`, which looks at the journal of sites.
         connected=action.payload.get(CONNECTED, "") if instance.site_role is None else "",
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
-        volume_images=volume_sources.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
+        volume_images=block_devices.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
         disks=host_storage.left_disks(ctx.uow, instance, bool(action.payload.get(KEEPS_DISKS))),
     )
 

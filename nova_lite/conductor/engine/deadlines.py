@@ -11,8 +11,9 @@ from oslo_config import cfg
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.context import ActionContext, is_away
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db import actions, instances
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.servers import instances
 from nova_lite.operations import HostStep, Step
 
 LOG = logging.getLogger(__name__)

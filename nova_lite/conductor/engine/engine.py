@@ -11,7 +11,6 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, tracing
 from nova_lite.base.context import RequestContext
-from nova_lite.compute.rpcapi import ComputeRPC, send_command
 from nova_lite.conductor.engine.accept import Acceptor
 from nova_lite.conductor.engine.command_reports import CommandReports
 from nova_lite.conductor.engine.context import ActionContext
@@ -19,11 +18,12 @@ from nova_lite.conductor.engine.deadlines import Deadlines
 from nova_lite.conductor.engine.ports import HandlerLookup, SnapshotReports
 from nova_lite.conductor.engine.service_calls import ServiceCalls
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db.engine import Database, UnitOfWork, log_failure
+from nova_lite.db.core.engine import Database, UnitOfWork, log_failure
 from nova_lite.image.driver import ImageBackend
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import ActionCommand, ActionReport
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC, send_command
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 

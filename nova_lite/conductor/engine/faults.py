@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
 from nova_lite.objects import InstanceFault
 from nova_lite.operations import states
 

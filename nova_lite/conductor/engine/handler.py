@@ -7,9 +7,9 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite.base.context import RequestContext
-from nova_lite.db.claims import Place
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.servers.claims import Place
 from nova_lite.objects import Image, RequestSpec
 from nova_lite.operations import Step
 

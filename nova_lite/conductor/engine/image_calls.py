@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nova_lite.db import images
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.image import images
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.objects import Image
 from nova_lite.operations import MAKES_IMAGE, ImageVerb

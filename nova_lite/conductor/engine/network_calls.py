@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from nova_lite.base.context import RequestContext
-from nova_lite.db import networks, pending_attaches
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.network import builtin_networks, pending_attaches
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
 from nova_lite.objects import NetworkRequest
 
@@ -28,7 +28,7 @@ def plan(
         context=context,
         instance_uuid=instance.uuid,
         networks=requests,
-        vifs=network.vifs(networks.Store(uow), instance.uuid),
+        vifs=network.vifs(builtin_networks.Store(uow), instance.uuid),
         project_id=instance.project_id,
         host=instance.host or "",
         zone=instance.availability_zone or "",

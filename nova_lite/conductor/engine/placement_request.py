@@ -10,9 +10,9 @@ import msgspec
 
 from nova_lite import operations
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, server_groups
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.servers import instances, server_groups
 from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
 
 #: Replaces the uuid of another project's server in a scheduler hint. No host has a server of this uuid.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.objects import ActionCommand
+from nova_lite.objects import ActionCommand, PortFilters
 
 #: Returns the handler of an operation by its kind.
 HandlerLookup = Callable[[str], OperationHandler]
@@ -41,3 +41,22 @@ class SnapshotReports(Protocol):
 
         Raises `SnapshotNotFound` or `InvalidVolume` if Cinder does not wait for it any more.
         """
+
+
+class CapacityPublisher(Protocol):
+    """Publishes changes of hosts to the schedulers. ``count``: number of publications so far."""
+
+    count: int
+
+    def publish_freed(self) -> None:
+        """Publish freed capacity, if there is any. To be called before each request to a scheduler."""
+
+    def publish_before_refusal(self) -> None:
+        """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host."""
+
+
+class BuildFilters(Protocol):
+    """Packet filter rules that build commands carry."""
+
+    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
+        """Return the rules of these projects, by host. Hosts that ask for them themselves are left out."""

@@ -26,12 +26,12 @@ from nova_lite.conductor.engine.context import (
 )
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.placement_request import PlacementRequest, grouped, placement_request_of
-from nova_lite.conductor.engine.ports import HandlerLookup
-from nova_lite.conductor.hosts.filter_queries import FilterQueries
-from nova_lite.conductor.hosts.publisher import HostPublisher
-from nova_lite.db import actions, claims, networks, server_groups
-from nova_lite.db.engine import UnitOfWork, is_isolated
-from nova_lite.db.models import InstanceAction
+from nova_lite.conductor.engine.ports import BuildFilters, CapacityPublisher, HandlerLookup
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork, is_isolated
+from nova_lite.db.core.models import InstanceAction
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import claims, server_groups
 from nova_lite.objects import (
     ActionCommand,
     BuildRequest,
@@ -42,7 +42,7 @@ from nova_lite.objects import (
     Selection,
 )
 from nova_lite.operations import HostRole, ScheduleStep
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class Scheduling:
         self,
         engine: ActionEngine,
         scheduler: SchedulerRPC,
-        publisher: HostPublisher | None = None,
-        filters: FilterQueries | None = None,
+        publisher: CapacityPublisher | None = None,
+        filters: BuildFilters | None = None,
     ) -> None:
         self.engine = engine
         self.db = engine.db
@@ -332,7 +332,7 @@ class Scheduling:
         handlers = self.engine.transitions.handlers
         claimed: list[tuple[str, PlacementRequest, ActionContext]] = []
         lost: list[PlacementRequest] = []
-        store = networks.Store(uow, new=[request.instance_uuid for request in requests if request.is_new])
+        store = builtin_networks.Store(uow, new=[request.instance_uuid for request in requests if request.is_new])
         with uow.session.no_autoflush:  # each row is updated once
             locked = self._locked(uow, requests)
             hosts = {request.instance_uuid: destinations[request.instance_uuid].selected.host for request, _ in locked}
@@ -350,14 +350,14 @@ class Scheduling:
         commands = _commands(uow, [ctx for *_, ctx in claimed])
         return [Placed(host, request, commands[request.instance_uuid]) for host, request, _ in claimed], lost
 
-    def _advance(self, ctx: ActionContext, selection: Selection, store: networks.Store) -> None:
+    def _advance(self, ctx: ActionContext, selection: Selection, store: builtin_networks.Store) -> None:
         """Start the next step, as the place is claimed."""
         ctx.action.payload = {**ctx.action.payload, "limits": selection.limits}
         actions.extend(ctx.uow, self.conf, ctx.action)
         self.engine.transitions.advance(ctx, keep_lease=True)
         self._connect(ctx, store)
 
-    def _connect(self, ctx: ActionContext, store: networks.Store) -> None:
+    def _connect(self, ctx: ActionContext, store: builtin_networks.Store) -> None:
         """Allocate addresses of the built-in network service, so that the host need not ask for them.
 
         If that fails, the host asks, and gets the error.

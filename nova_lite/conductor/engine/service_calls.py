@@ -13,8 +13,9 @@ from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.engine.network_calls import PORT_ID, plan
 from nova_lite.conductor.engine.ports import SnapshotReports
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db import actions, networks, pending_attaches
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.network import builtin_networks, pending_attaches
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
 from nova_lite.operations import DISCONNECT, MAKES_IMAGE, ImageStep, ImageVerb, NetworkStep, SnapshotStep
@@ -81,7 +82,7 @@ class ServiceCalls:
         ctx = lock_action(uow, action_id)
         if ctx is None or not isinstance(ctx.step, NetworkStep):
             return
-        store, uuid = networks.Store(uow), ctx.instance.uuid
+        store, uuid = builtin_networks.Store(uow), ctx.instance.uuid
         if ctx.step.name == DISCONNECT:
             remaining = [vif for vif in self.network.vifs(store, uuid) if vif.id != ctx.action.payload[PORT_ID]]
             store.record(uuid, remaining)

@@ -10,9 +10,10 @@ from nova_lite import operations
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.compensate import Compensator
 from nova_lite.conductor.engine.context import ActionContext, is_retired
-from nova_lite.db import claims, hosts
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.hosts import hosts
+from nova_lite.db.servers import claims
 from nova_lite.operations import MOVE_ROLES, HostRole, HostStep
 from nova_lite.operations.states import PowerState
 

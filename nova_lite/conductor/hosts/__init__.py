@@ -2,9 +2,12 @@
 
 - `heartbeats`: writes heartbeats, and renews leases in batches
 - `publisher`: publishes changes of hosts to the schedulers
-- `filter_queries`: answers queries for packet filter rules, in batches
-- `member_history`: remembers members of large security groups, so that hosts get what changed
-- `filter_publisher`: notifies hosts whose packet filter rules have changed
 - `domains`: compares the domains of a host with the database
+- `crashes`: records crashes of guests, and starts protected servers again
+- `fencing`: fences silent hosts
+- `evacuation`: evacuates protected servers of lost hosts
+- `room`: counts the room for the servers of lost hosts
+- `health`: drains hosts whose machines have a problem
+- `balancing`: moves servers off hosts under pressure
 - `retirement`: retires a host that will not come back
 """

@@ -11,9 +11,11 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.db import actions, crash_restarts, hosts, instances, leases, services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.hosts import crashes, hosts, leases, services
+from nova_lite.db.servers import instances
 from nova_lite.objects import Incident
 from nova_lite.objects.incident import ENDING
 from nova_lite.objects.protection import Protection
@@ -44,16 +46,16 @@ class CrashRestarter:
 
     def sweep(self) -> None:
         """Begin what is due. Call it about every second."""
-        if not self._db.read(crash_restarts.is_needed):
+        if not self._db.read(crashes.is_needed):
             return
         if not self._db.read(services.is_first, services.CONDUCTOR, self._conf.host):
             return
-        for instance_uuid in self._db.read(crash_restarts.due, AT_ONCE):
+        for instance_uuid in self._db.read(crashes.due, AT_ONCE):
             self._begin(instance_uuid)
 
     def forget_old(self) -> None:
         """Forget servers that run steadily again. Call it about every hour. Two conductors may do it at once."""
-        while self._db.write(crash_restarts.forget_old) == crash_restarts.BATCH:
+        while self._db.write(crashes.forget_old) == crashes.BATCH:
             pass
 
     def _begin(self, instance_uuid: str) -> None:
@@ -61,14 +63,14 @@ class CrashRestarter:
             self._db.write(self._restart_crashed, instance_uuid)
         except (exceptions.Conflict, exceptions.Invalid, exceptions.NotFound) as error:
             LOG.info("Server %s cannot be started again now: %s", instance_uuid, error.message)
-            self._db.write(crash_restarts.put_off, instance_uuid)
+            self._db.write(crashes.put_off, instance_uuid)
 
     def _restart_crashed(self, uow: UnitOfWork, instance_uuid: str) -> None:
         instance = instances.lock(uow, instance_uuid)
         if instance is not None and (waits := self._cause_to_wait(uow, instance)):
             raise exceptions.Conflict(waits)
         protection = Protection() if instance is None else leases.protection_of(self._conf, instance)
-        row = crash_restarts.begin(uow, instance, instance_uuid, protection.attempts if protection.restart else 0)
+        row = crashes.begin(uow, instance, instance_uuid, protection.attempts if protection.restart else 0)
         if row is None:
             return
         assert instance is not None
@@ -85,7 +87,7 @@ class CrashRestarter:
             return f"its task is {instance.task_state}"
         if instance.host is not None and not hosts.is_up(uow, instance.host):
             return f"its host {instance.host} is not up"
-        return "it is to run again already" if crash_restarts.is_planned(uow, instance.uuid) else ""
+        return "it is to run again already" if crashes.is_planned(uow, instance.uuid) else ""
 
 
 def record_crash(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, incident: Incident) -> None:
@@ -97,7 +99,7 @@ def record_crash(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, inci
     action = _open(uow, conf, instance, incident)
     outcome = ""
     if protection.restart:
-        outcome = crash_restarts.plan(uow, instance, protection, incident.text, action)
+        outcome = crashes.plan(uow, instance, protection, incident.text, action)
     elif incident.kind in ENDING:
         outcome = "It is off."
     text = f"{incident.text} {outcome}".rstrip()

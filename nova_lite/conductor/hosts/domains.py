@@ -11,9 +11,12 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.hosts import crashes
-from nova_lite.db import actions, claims, host_storage, instances, leases, purge, restarts, unknown_domains
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.hosts import evacuations, host_storage, leases, unknown_domains
+from nova_lite.db.servers import claims, instances
+from nova_lite.db.upkeep import purge
 from nova_lite.objects import (
     DomainReport,
     DomainVerdict,
@@ -80,7 +83,7 @@ class DomainChecks:
         for instance in comparison.to_start:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
-            restarts.plan_start(uow, self.engine.conf, instance)
+            evacuations.plan_start(uow, self.engine.conf, instance)
         # Instances are locked before hosts.
         found = comparison.unknown, comparison.without_disks, comparison.newer
         unknown_domains.record(uow, host, *found, number)

@@ -9,9 +9,11 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations.evacuate import AUTOMATIC, NEW_DISKS
-from nova_lite.db import actions, instances, leases, restarts, services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import InstanceAction, Restart
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import InstanceAction, Restart
+from nova_lite.db.hosts import evacuations, leases, services
+from nova_lite.db.servers import instances
 from nova_lite.objects import ActionCommand
 
 LOG = logging.getLogger(__name__)
@@ -33,13 +35,13 @@ class Evacuator:
 
     def sweep(self) -> None:
         """Plan, and begin what is due. Call it about every second."""
-        if not self._db.read(restarts.is_needed):
+        if not self._db.read(evacuations.is_needed):
             return
         if not self._db.read(services.is_first, services.CONDUCTOR, self._conf.host):
             return
-        for line in self._db.write(restarts.plan_restarts, self._conf):
+        for line in self._db.write(evacuations.plan_restarts, self._conf):
             LOG.warning("%s", line)
-        for instance_uuid in self._db.read(restarts.due, AT_ONCE):
+        for instance_uuid in self._db.read(evacuations.due, AT_ONCE):
             self._begin(instance_uuid)
 
     def _begin(self, instance_uuid: str) -> None:
@@ -50,14 +52,14 @@ class Evacuator:
             text = error.message
         if text:
             LOG.warning("Server %s cannot be evacuated now: %s", instance_uuid, text)
-            self._db.write(restarts.put_off_restart, instance_uuid)
+            self._db.write(evacuations.put_off_restart, instance_uuid)
 
     def _evacuate_protected(self, uow: UnitOfWork, instance_uuid: str) -> None:
-        row = restarts.begin(uow, instance_uuid)
+        row = evacuations.begin(uow, instance_uuid)
         if row is None:
             return
         context, kind = get_admin_context(), operations.EVACUATE.kind
-        if restarts.is_start(row):
+        if evacuations.is_start(row):
             command = self._engine.accept_in(uow, context, instance_uuid, operations.START.kind, {})
             self._note(uow, command, row)
             return

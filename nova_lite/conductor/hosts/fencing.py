@@ -12,9 +12,9 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
-from nova_lite.db import leases, services
-from nova_lite.db.engine import Database, log_failure
-from nova_lite.db.leases import Lost, Watched
+from nova_lite.db.core.engine import Database, log_failure
+from nova_lite.db.hosts import leases, services
+from nova_lite.db.hosts.leases import Lost, Watched
 from nova_lite.fence import methods
 
 LOG = logging.getLogger(__name__)

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.balancing import specs_of
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.hosts import room
+from nova_lite.conductor.hosts.balancing import specs_of
 from nova_lite.conf.host_health import DRAIN, REPORT
-from nova_lite.db import actions, host_health, hosts, server_migrations, services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import InstanceAction
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import InstanceAction
+from nova_lite.db.hosts import host_health, hosts, services
+from nova_lite.db.servers import server_migrations
 from nova_lite.objects import ActionCommand, HostHealth, RequestSpec
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 

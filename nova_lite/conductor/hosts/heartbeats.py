@@ -1,7 +1,7 @@
 """Heartbeats of compute hosts. Heartbeats that report nothing new are written in batches.
 
-`nova_lite.db.hosts` compares each heartbeat with the locked rows; this module only guesses which heartbeats report
-nothing new, and may wait for a batch. Each reply follows the commit that renews the host's lease.
+`nova_lite.db.hosts.hosts` compares each heartbeat with the locked rows; this module only guesses which heartbeats
+report nothing new, and may wait for a batch. Each reply follows the commit that renews the host's lease.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.base.timing import TIMING, ConductorTiming
-from nova_lite.db import hosts, instances
-from nova_lite.db.engine import Database, translate
+from nova_lite.db.core.engine import Database, translate
+from nova_lite.db.hosts import hosts
+from nova_lite.db.servers import instances
 from nova_lite.objects import HostReport
 
 LOG = logging.getLogger(__name__)

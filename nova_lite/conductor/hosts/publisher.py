@@ -20,10 +20,10 @@ import time
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ConductorTiming
-from nova_lite.db import hosts
-from nova_lite.db.engine import Database, translate
+from nova_lite.db.core.engine import Database, translate
+from nova_lite.db.hosts import hosts
 from nova_lite.objects import HostState
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 

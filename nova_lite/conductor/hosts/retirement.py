@@ -15,11 +15,13 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.db import actions, claims, instances, migration_states, server_migrations, services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, Service
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, Service
+from nova_lite.db.hosts import services
+from nova_lite.db.servers import claims, instances, server_migrations
 from nova_lite.objects import RetiredServer, Retirement
-from nova_lite.operations import HostRole, HostStep, NetworkStep, Operation, ScheduleStep, states
+from nova_lite.operations import HostRole, HostStep, NetworkStep, Operation, ScheduleStep, migration_states, states
 
 LOG = logging.getLogger(__name__)
 

@@ -15,11 +15,12 @@ from nova_lite.base import metrics
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.placement_request import HAS_NO_DISKS, request_spec
-from nova_lite.db import host_storage, hosts, instances, leases, restarts, services
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import evacuations, host_storage, hosts, leases, services
+from nova_lite.db.servers import instances
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.operations import states
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def read_protected(uow: UnitOfWork, conf: cfg.ConfigOpts) -> tuple[list[HostStat
         if not protection.restart or row.vm_state != states.ACTIVE or row.host is None:
             continue
         sharing = set(host_storage.sharing(uow, row.host))
-        stays = restarts.has_local_disk(row) and not protection.rebuild
+        stays = evacuations.has_local_disk(row) and not protection.rebuild
         others = host_storage.others_than(uow, sharing) if stays and sharing else []
         spec = request_spec(uow, row, [], dict.fromkeys(others, HAS_NO_DISKS))
         spec.current_zone = zones.get(row.host)

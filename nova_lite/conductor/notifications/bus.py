@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import oslo_messaging as messaging
 from oslo_config import cfg
 
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core.outbox import Waiting
 
 #: Drivers of ``[oslo_messaging_notifications]`` that send to the bus, and the version of their envelope.
 ENVELOPES = {"messagingv2": 2.0, "messaging": 1.0}

@@ -16,9 +16,9 @@ from oslo_config import cfg
 
 from nova_lite.base import metrics
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.db import outbox
-from nova_lite.db.engine import Database, translate
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core import outbox
+from nova_lite.db.core.engine import Database, translate
+from nova_lite.db.core.outbox import Waiting
 
 LOG = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nova_lite import operations
-from nova_lite.db.action_changes import ActionChange, Change
+from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.operations import Notification, Operation, Phase, ScheduleStep, Source
 
 INFO = "INFO"

@@ -12,9 +12,10 @@ from nova_lite.conductor.notifications import legacy, payloads, resources, state
 from nova_lite.conductor.notifications.events import INFO, Event, events_of
 from nova_lite.conductor.notifications.payloads import NOBODY, Caller
 from nova_lite.conductor.notifications.periods import Period, current_period
-from nova_lite.db import instances, keypairs, outbox, state_notes, usage_audits
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.rows import to_object
+from nova_lite.db.core import outbox, state_changes
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.rows import to_object
+from nova_lite.db.servers import instances, keypairs, usage_audits
 from nova_lite.objects import Instance, KeyPair
 from nova_lite.operations import Payload
 
@@ -44,7 +45,7 @@ class Recorder:
         """Write the notifications of a transaction whose changes are flushed. Returns whether there are any."""
         rows = list(self._resource_rows(uow))
         events = [event for change in uow.action_changes or () for event in events_of(change)]
-        before = state_notes.noted(uow) if uow.conf.notifications.notify_on_state_change else {}
+        before = state_changes.noted(uow) if uow.conf.notifications.notify_on_state_change else {}
         uuids = {event.change.action.instance_uuid for event in events} | before.keys()
         if not uuids:
             if rows:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.notifications.payloads import flavor_payload, keypair_payload, payload_object, payload_time
-from nova_lite.db import aggregates, flavors, keypairs, server_groups, services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.resource_events import Resource, ResourceEvent
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.resource_events import Resource, ResourceEvent
+from nova_lite.db.hosts import aggregates, services
+from nova_lite.db.servers import flavors, keypairs, server_groups
 from nova_lite.objects import Aggregate, Flavor, KeyPair, ServerGroup, Service
 
 #: Reads a resource: unit of work, context, arguments of the method.

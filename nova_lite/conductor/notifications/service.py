@@ -16,8 +16,8 @@ from nova_lite.conductor.notifications.courier import Channel, Courier
 from nova_lite.conductor.notifications.periods import Period, last_period
 from nova_lite.conductor.notifications.recorder import AUDIT_BATCH, Recorder
 from nova_lite.conf import notifications as options
-from nova_lite.db import outbox, state_notes
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import outbox, state_changes
+from nova_lite.db.core.engine import Database, UnitOfWork
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Notifications:
         self._couriers = [Courier(db, conf, channel, timing) for channel in self.channels]
         db.notes_changes = bool(self.channels)
         if self.channels and conf.notifications.notify_on_state_change:
-            state_notes.watch(db)
+            state_changes.watch(db)
         self._audited: Period | None = None
 
     def start(self) -> None:

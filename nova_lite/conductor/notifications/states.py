@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nova_lite.conf.notifications import VM_AND_TASK_STATE
-from nova_lite.db.state_notes import States
+from nova_lite.db.core.state_changes import States
 from nova_lite.objects import Instance
 
 

@@ -15,7 +15,7 @@ from nova_lite.base import key_files
 from nova_lite.base.exceptions import ConfigurationError
 from nova_lite.base.timed_socket import TimedSocket
 from nova_lite.conductor.notifications.courier import RefusedError
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core.outbox import Waiting
 
 #: Shortest secret that is accepted.
 MIN_SECRET = 32

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import checks
-from nova_lite.db import images
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.image import images
 from nova_lite.objects import Image
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from nova_lite import hardware
 from nova_lite.base import exceptions
-from nova_lite.db.models import Instance
+from nova_lite.db.core.models import Instance
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import Flavor, Image, protection
 from nova_lite.operations.states import PowerState

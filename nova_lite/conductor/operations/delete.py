@@ -6,9 +6,10 @@ from typing import Any
 
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db import quotas, server_groups, server_migrations
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core import quotas
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.servers import server_groups, server_migrations
 from nova_lite.operations import Step, states
 
 

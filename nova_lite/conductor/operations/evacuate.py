@@ -23,21 +23,13 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.engine.placement_request import LOST
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.db import (
-    actions,
-    block_devices,
-    claims,
-    crash_restarts,
-    host_storage,
-    hosts,
-    leases,
-    migration_states,
-    restarts,
-    server_migrations,
-)
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceAction, Migration
-from nova_lite.operations import HostStep, Step, states
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction, Migration
+from nova_lite.db.hosts import crashes, evacuations, host_storage, hosts, leases
+from nova_lite.db.servers import claims, server_migrations
+from nova_lite.db.volume import block_devices
+from nova_lite.operations import HostStep, Step, migration_states, states
 
 #: Key in the payload of an evacuation that nobody requested.
 AUTOMATIC = "automatic"
@@ -62,7 +54,7 @@ class EvacuateHandler(OperationHandler):
         places = _places(uow, instance)
         moves = server_migrations.all_open(uow, instance.uuid)
         # A guest that has crashed and was to be started again starts at the new host.
-        had_crashed = crash_restarts.take(uow, instance.uuid)
+        had_crashed = crashes.take(uow, instance.uuid)
         stopped = _end_move(uow, instance, moves) == states.STOPPED and not (had_crashed or payload.get(AUTOMATIC))
         unfinished = _volume_to_make(uow, instance)
         server_migrations.begin_evacuation(uow, context, instance, _source(instance, places), target)
@@ -148,7 +140,7 @@ def _place(
     sharing = {name for host, _ in places for name in host_storage.sharing(uow, host)}
     shared = bool(sharing) or bool((instance.disks_at or {}).get(host_storage.SHARED))
     instance.disks_at = {host_storage.PLACES: places, host_storage.SHARED: shared} if places else None
-    if new_disks or not shared or not places or not restarts.has_local_disk(instance):
+    if new_disks or not shared or not places or not evacuations.has_local_disk(instance):
         return False, excluded
     allowed = (sharing | {host for host, _ in places}) - set(excluded)
     if target is not None:

@@ -13,9 +13,9 @@ from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.engine.network_calls import PORT_ID
 from nova_lite.conductor.operations import checks
-from nova_lite.db import fixed_ips, networks, pending_attaches
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.network import builtin_networks, pending_attaches, port_quota
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import VIF, NetworkRequest
 from nova_lite.operations import Step
@@ -47,9 +47,9 @@ class AttachInterfaceHandler(OperationHandler):
             network_calls.settled(uow, instance, key)
         else:
             request = msgspec.convert(payload["request"], NetworkRequest)
-            vif = load_backend(uow.conf).attach(networks.Store(uow), context, instance.uuid, request)
+            vif = load_backend(uow.conf).attach(builtin_networks.Store(uow), context, instance.uuid, request)
             if not request.port_id:
-                fixed_ips.check_attached(uow, uow.conf, instance.project_id)
+                port_quota.check_attached(uow, uow.conf, instance.project_id)
         _set_state(uow, instance, vif.id, ATTACHING)
         return {PORT_ID: vif.id}
 
@@ -59,8 +59,8 @@ class AttachInterfaceHandler(OperationHandler):
             _set_state(uow, instance, _port_of(uow, instance, ATTACHING), None)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        if not networks.Store(uow).recorded(instance.uuid):
-            networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, ATTACHING))
+        if not builtin_networks.Store(uow).recorded(instance.uuid):
+            builtin_networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, ATTACHING))
 
 
 class DetachInterfaceHandler(OperationHandler):
@@ -81,15 +81,15 @@ class DetachInterfaceHandler(OperationHandler):
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
-        if step.name == operations.PERFORM and not networks.Store(uow).recorded(instance.uuid):
-            networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, DETACHING))
+        if step.name == operations.PERFORM and not builtin_networks.Store(uow).recorded(instance.uuid):
+            builtin_networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, DETACHING))
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         _set_state(uow, instance, _port_of(uow, instance, DETACHING), None)
 
 
 def _vifs(uow: UnitOfWork, instance: Instance) -> list[VIF]:
-    store = networks.Store(uow)
+    store = builtin_networks.Store(uow)
     return store.recorded(instance.uuid) or store.vifs(instance.uuid)
 
 
@@ -97,19 +97,19 @@ def _record(uow: UnitOfWork, instance: Instance, vif: VIF) -> VIF:
     """Store a new interface as the last one."""
     others = [other for other in _vifs(uow, instance) if other.id != vif.id]
     vif.position = 1 + max((other.position for other in others), default=-1)
-    networks.Store(uow).record(instance.uuid, [*others, vif])
+    builtin_networks.Store(uow).record(instance.uuid, [*others, vif])
     return vif
 
 
 def _set_state(uow: UnitOfWork, instance: Instance, port_id: str, state: str | None) -> None:
-    vifs = networks.Store(uow).recorded(instance.uuid)
+    vifs = builtin_networks.Store(uow).recorded(instance.uuid)
     if not vifs:
-        networks.set_port_state(uow, instance.uuid, port_id, state)
+        builtin_networks.set_port_state(uow, instance.uuid, port_id, state)
         return
     for vif in vifs:
         if vif.id == port_id:
             vif.state = state
-    networks.Store(uow).record(instance.uuid, vifs)
+    builtin_networks.Store(uow).record(instance.uuid, vifs)
 
 
 def _port_of(uow: UnitOfWork, instance: Instance, state: str) -> str:

@@ -10,11 +10,12 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db import claims, hosts, migration_states, server_migrations
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.hosts import hosts
+from nova_lite.db.servers import claims, server_migrations
 from nova_lite.objects import Flavor
-from nova_lite.operations import Step, states
+from nova_lite.operations import Step, migration_states, states
 
 #: Status of the migration's row after a step.
 _STATUS = {

@@ -9,8 +9,8 @@ from oslo_utils import strutils
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
 from nova_lite.objects.image import GUEST_AGENT
 
 #: The administrator's account by the operating system of the image.

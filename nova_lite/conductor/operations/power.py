@@ -6,8 +6,8 @@ from typing import Any
 
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
 
 
 class RebootHandler(OperationHandler):

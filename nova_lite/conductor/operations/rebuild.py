@@ -16,9 +16,11 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import boot_images, checks
-from nova_lite.db import block_devices, cinder, claims, keypairs, quotas, volumes
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core import quotas
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.servers import claims, keypairs
+from nova_lite.db.volume import block_devices, cinder, volumes
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
 from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import states

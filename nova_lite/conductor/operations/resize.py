@@ -15,12 +15,15 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import checks
-from nova_lite.db import block_devices, claims, flavors, hosts, migration_states, quotas, server_migrations
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, Migration
+from nova_lite.db.core import quotas
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, Migration
+from nova_lite.db.hosts import hosts
+from nova_lite.db.servers import claims, flavors, server_migrations
+from nova_lite.db.volume import block_devices
 from nova_lite.objects import Flavor, Image
 from nova_lite.objects.block_device import root_volume
-from nova_lite.operations import Step, states
+from nova_lite.operations import Step, migration_states, states
 from nova_lite.operations.states import PowerState
 
 

@@ -11,9 +11,9 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.snapshot import SnapshotHandler
-from nova_lite.db import hosts, services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.hosts import hosts, services
 from nova_lite.objects import Image
 from nova_lite.operations import Step, states
 

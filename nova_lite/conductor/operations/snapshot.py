@@ -10,9 +10,10 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db import block_devices, images, volume_tasks, volumes
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.image import images
+from nova_lite.db.volume import block_devices, volume_tasks, volumes
 from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.block_device import volumes as volumes_among

@@ -9,9 +9,10 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import checks
-from nova_lite.db import models, volume_keys, volume_types, volumes
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BlockDevice, Image, Volume
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.volume import volume_keys, volume_types, volumes
+from nova_lite.objects import Image, Volume
 
 
 def prepare(uow: UnitOfWork, context: RequestContext, volume: Volume) -> str | None:
@@ -95,14 +96,3 @@ def work_of(volume: Volume) -> dict[str, Any]:
         "source_snapshot": volume.snapshot_id,
         "source_volume": volume.source_volid,
     }
-
-
-def images_for_new_volumes(uow: UnitOfWork, devices: list[BlockDevice]) -> dict[str, Image]:
-    """Return the images, by id, from which volumes of these devices will be created."""
-    images: dict[str, Image] = {}
-    for device in devices:
-        row = None if device.image_id is None or device.volume_id is None else volumes.by_id(uow, device.volume_id)
-        if row is not None and row.image is not None:
-            image = msgspec.convert(row.image, Image)
-            images[image.id] = image
-    return images

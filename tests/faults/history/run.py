@@ -15,8 +15,8 @@ import requests
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite.db import audit
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.upkeep import invariants
 from tests.faults import threads
 from tests.faults.history import checker, observers, rowlog, site
 from tests.faults.history.clients import BIGGER, Client, Servers
@@ -159,7 +159,7 @@ class _Run:
         self.recorder.add(tables)
 
     def _tables(self, what: str) -> Tables:
-        problems = self.db.read(audit.find)
+        problems = self.db.read(invariants.find)
         return Tables(
             what=what,
             rows=rowlog.tables(self.db.engine),

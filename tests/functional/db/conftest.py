@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from nova_lite.db import migration
-from nova_lite.db.engine import Database
-from nova_lite.db.models import Base
+from nova_lite.db.core.engine import Database
+from nova_lite.db.core.models import Base
+from nova_lite.db.migrations import schema
 from tests.functional.conftest import database_url
 from tests.support import make
 from tests.support.database import bus, conductor, manager  # noqa: F401
@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     path: Path = tmp_path_factory.mktemp("database") / "db.sqlite"
     with database_url(request.param) as server_url:
         made = server_url or f"sqlite:///{path}"
-        migration.sync(make.conf(made))
+        schema.sync(make.conf(made))
         yield made
 
 

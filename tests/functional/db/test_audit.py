@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_audit.py, on each kind of database."""
+"""The tests of tests/unit/db/upkeep/test_invariants.py, on each kind of database."""
 
-from tests.unit.db.test_audit import *  # noqa: F403
+from tests.unit.db.upkeep.test_invariants import *  # noqa: F403

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.unit.db.test_audit_events import *  # noqa: F403
+from tests.unit.db.upkeep.test_audit_events import *  # noqa: F403

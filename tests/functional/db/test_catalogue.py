@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_catalogue.py, on each kind of database."""
+"""The tests of tests/unit/db/core/test_catalogue.py, on each kind of database."""
 
-from tests.unit.db.test_catalogue import *  # noqa: F403
+from tests.unit.db.core.test_catalogue import *  # noqa: F403

@@ -1,3 +1,3 @@
-"""The tests of tests/unit/conductor/test_create_batches.py, on each kind of database."""
+"""The tests of tests/unit/conductor/operations/test_create_batches.py, on each kind of database."""
 
-from tests.unit.conductor.test_create_batches import *  # noqa: F403
+from tests.unit.conductor.operations.test_create_batches import *  # noqa: F403

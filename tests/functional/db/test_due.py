@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import uuid
 
-from nova_lite.db import due, models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.upkeep import due
 from nova_lite.operations import states
 from tests.support import make
 

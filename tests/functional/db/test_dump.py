@@ -10,16 +10,17 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.db import dump, migration
-from nova_lite.db.engine import Database, utcnow
-from nova_lite.db.models import Base, Service
+from nova_lite.db.core.engine import Database, utcnow
+from nova_lite.db.core.models import Base, Service
+from nova_lite.db.migrations import schema
+from nova_lite.db.upkeep import dump
 from tests.support import every_row, make
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[cfg.ConfigOpts]:
     conf = make.conf(f"sqlite:///{tmp_path}/other.sqlite", tmp_path)
-    migration.sync(conf)
+    schema.sync(conf)
     yield conf
 
 

@@ -15,7 +15,7 @@ import pytest
 import webob
 
 from nova_lite.api.audit import recorder
-from nova_lite.db.models import Base
+from nova_lite.db.core.models import Base
 from tests.support import extremes
 from tests.support import requests_of_routes as routes
 from tests.support.every_api import EveryApi

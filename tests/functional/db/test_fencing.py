@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.db import fencing, instances, leases, models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import leases
+from nova_lite.db.servers import fencing, instances
 from nova_lite.objects import SettledRecords
 from tests.support import make
 from tests.support.statements import counting

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.db import hosts, leases, models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import hosts, leases
 from tests.support import make
 
 

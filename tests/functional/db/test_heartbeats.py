@@ -1,3 +1,3 @@
-"""The tests of tests/unit/conductor/test_heartbeats.py, on each kind of database."""
+"""The tests of tests/unit/conductor/hosts/test_heartbeats.py, on each kind of database."""
 
-from tests.unit.conductor.test_heartbeats import *  # noqa: F403
+from tests.unit.conductor.hosts.test_heartbeats import *  # noqa: F403

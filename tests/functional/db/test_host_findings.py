@@ -8,9 +8,10 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import hosts, instances, leases, unknown_domains
-from nova_lite.db.engine import Database
-from nova_lite.db.models import HostLease, Instance, Service, UnknownDomains
+from nova_lite.db.core.engine import Database
+from nova_lite.db.core.models import HostLease, Instance, Service, UnknownDomains
+from nova_lite.db.hosts import hosts, leases, unknown_domains
+from nova_lite.db.servers import instances
 from nova_lite.objects import GuestDevice, GuestDevices, LeaseRequest
 from tests.support import make
 from tests.support.statements import counting

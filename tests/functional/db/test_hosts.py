@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_hosts.py, on each kind of database."""
+"""The tests of tests/unit/db/hosts/test_hosts.py, on each kind of database."""
 
-from tests.unit.db.test_hosts import *  # noqa: F403
+from tests.unit.db.hosts.test_hosts import *  # noqa: F403

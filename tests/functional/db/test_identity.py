@@ -1,13 +1,13 @@
-"""The tests of tests/unit/db/test_identity.py, on each kind of database, and concurrent changes."""
+"""The tests of tests/unit/db/identity/test_identity.py, on each kind of database, and concurrent changes."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Content
-from nova_lite.db.engine import Database
-from nova_lite.db.identity import DatabaseStore
+from nova_lite.db.core.engine import Database
+from nova_lite.db.identity.identity_records import DatabaseStore
 from tests.support.identity_records import fresh_replica
-from tests.unit.db.test_identity import *  # noqa: F403
+from tests.unit.db.identity.test_identity import *  # noqa: F403
 
 
 def test_concurrent_changes_are_all_stored(db: Database) -> None:

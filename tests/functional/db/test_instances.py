@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_instances.py, on each kind of database."""
+"""The tests of tests/unit/db/servers/test_instances.py, on each kind of database."""
 
-from tests.unit.db.test_instances import *  # noqa: F403
+from tests.unit.db.servers.test_instances import *  # noqa: F403

@@ -1,6 +1,6 @@
-"""Tests of tests/unit/db/test_joins.py whose statements differ between kinds of databases."""
+"""Tests of tests/unit/db/hosts/test_joins.py whose statements differ between kinds of databases."""
 
-from tests.unit.db.test_joins import (
+from tests.unit.db.hosts.test_joins import (
     test_address_of_another_host_is_refused_whoever_signs,
     test_host_replaces_its_key_with_its_key,
     test_older_list_of_keys_does_not_replace_a_newer_one,

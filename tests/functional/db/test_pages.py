@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.unit.db.test_pages import *  # noqa: F403
+from tests.unit.db.core.test_pages import *  # noqa: F403

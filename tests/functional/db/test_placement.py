@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_placement.py, on each kind of database."""
+"""The tests of tests/unit/db/hosts/test_placement.py, on each kind of database."""
 
-from tests.unit.db.test_placement import *  # noqa: F403
+from tests.unit.db.hosts.test_placement import *  # noqa: F403

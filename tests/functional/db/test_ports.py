@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.unit.db.test_ports import *  # noqa: F403
+from tests.unit.db.network.test_ports import *  # noqa: F403

@@ -6,8 +6,9 @@ import datetime
 
 import sqlalchemy as sa
 
-from nova_lite.db import models, purge
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.upkeep import purge
 from tests.support import make
 
 DAY = datetime.timedelta(days=1)

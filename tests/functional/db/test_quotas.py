@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_quotas.py, on each kind of database."""
+"""The tests of tests/unit/db/core/test_quotas.py, on each kind of database."""
 
-from tests.unit.db.test_quotas import *  # noqa: F403
+from tests.unit.db.core.test_quotas import *  # noqa: F403

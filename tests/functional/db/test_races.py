@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_races.py, on each kind of database."""
+"""The tests of tests/unit/db/core/test_races.py, on each kind of database."""
 
-from tests.unit.db.test_races import *  # noqa: F403
+from tests.unit.db.core.test_races import *  # noqa: F403

@@ -1,6 +1,6 @@
 """Frequent queries about one host or a few servers read their rows only, not those of all servers.
 
-The database counts the rows. SQLite counts none, so tests/unit/db/test_plans.py examines its plans.
+The database counts the rows. SQLite counts none, so tests/unit/db/core/test_plans.py examines its plans.
 """
 
 from __future__ import annotations
@@ -10,19 +10,12 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import (
-    actions,
-    balance,
-    due,
-    hosts,
-    instances,
-    models,
-    networks,
-    quota_counts,
-    security_groups,
-    spanning,
-)
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import actions, models, quota_counts
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import balance, hosts
+from nova_lite.db.network import builtin_networks, security_groups, spanning
+from nova_lite.db.servers import instances
+from nova_lite.db.upkeep import due
 from nova_lite.network import factory
 from nova_lite.objects import InstanceFilters
 from tests.functional.cloud import wait_for_none
@@ -83,7 +76,7 @@ def fill(uow: UnitOfWork) -> None:
         host = f"h{number}"
         hosts.register_host(uow, uow.conf, make.report(host, inventories=[make.inventory(host)]))
         node = uow.session.scalars(sa.select(models.ComputeNode.id).where(models.ComputeNode.host == host)).one()
-        network = networks.create(
+        network = builtin_networks.create(
             uow, factory.new_network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
         )
         capacity = {"cpu": 4.0, "memory": 1024.0}

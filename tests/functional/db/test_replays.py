@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nova_lite.db import replay_cache
-from nova_lite.db.engine import Database
+from nova_lite.db.core import replay_cache
+from nova_lite.db.core.engine import Database
 from tests.unit.conductor.test_replay_cache import test_expired_message_ids_are_deleted  # noqa: F401
 
 

@@ -1,3 +1,3 @@
-"""The tests of tests/unit/db/test_spanning.py, on each kind of database."""
+"""The tests of tests/unit/db/network/test_spanning.py, on each kind of database."""
 
-from tests.unit.db.test_spanning import *  # noqa: F403
+from tests.unit.db.network.test_spanning import *  # noqa: F403

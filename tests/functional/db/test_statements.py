@@ -1,3 +1,3 @@
-"""The tests of tests/unit/conductor/test_statements.py, on each kind of database."""
+"""The tests of tests/unit/conductor/engine/test_statements.py, on each kind of database."""
 
-from tests.unit.conductor.test_statements import *  # noqa: F403
+from tests.unit.conductor.engine.test_statements import *  # noqa: F403

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.db import block_devices, models, volume_tasks, volumes
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.volume import block_devices, volume_tasks, volumes
 from nova_lite.objects import BlockDevice, DeviceState, Image, Volume, VolumeFilters, VolumeVerb
 from nova_lite.objects.block_device import DeviceSource
 from tests.support import make

@@ -13,8 +13,8 @@ import pytest
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.functional.cloud import wait_for
 from tests.functional.scheduler.conftest import CONTEXT, Conductor
 from tests.unit.scheduler.builders import flavor, host, spec

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nova_lite.db import networks, security_groups
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Allocation
-from nova_lite.db.security_groups import FilterQuery
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Allocation
+from nova_lite.db.network import builtin_networks, security_groups
+from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import VIF, NetworkRequest
 from tests.integration.libvirt.conftest import MakeDriver, remove_network, wait_for
@@ -60,7 +60,7 @@ class Cloud:
         instance_uuid = make.instance(uow, project_id="demo", host="h1")
         place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
         uow.session.add(Allocation(instance_uuid=instance_uuid, compute_node_id=self._node, generation=1, **place))
-        backend, store = LocalNetworks(self.api.manager.conf), networks.Store(uow)
+        backend, store = LocalNetworks(self.api.manager.conf), builtin_networks.Store(uow)
         request = backend.resolve(store, ME, [NetworkRequest(port_id=port_id)])
         (vif,) = backend.allocate(store, instance_uuid, request)
         return instance_uuid, vif

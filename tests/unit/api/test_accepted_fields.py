@@ -20,7 +20,7 @@ from nova_lite.api.compute import aggregates
 from nova_lite.api.http import microversions, validation
 from nova_lite.api.http.router import extension_classes
 from nova_lite.base import exceptions
-from nova_lite.db.models import ServerBackup
+from nova_lite.db.core.models import ServerBackup
 from nova_lite.rpc.client import Message
 from tests.support import extremes
 from tests.support import requests_of_routes as routes

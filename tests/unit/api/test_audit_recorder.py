@@ -14,8 +14,8 @@ from nova_lite.api.audit.flood import FailureLimits
 from nova_lite.api.audit.recorder import Recorder
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import ApiTiming
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import AuditEvent
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.fake_clients import fake_client
 
 TIMING = ApiTiming(audit_delay=0.01, audit_retry=0.01, audit_last_attempt=10.0)

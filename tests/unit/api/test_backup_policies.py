@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models
+from nova_lite.db.core import models
 from tests.support import make
 from tests.support.api_client import ADMIN, STRANGER, Client, fault
 

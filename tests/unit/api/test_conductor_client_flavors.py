@@ -12,7 +12,7 @@ from nova_lite.api import conductor_client
 from nova_lite.api.conductor_client import ApiConductorClient
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.control_plane import FLAVOR, FakeConductor
 
 LIST = (True, None, None, 10, None, "flavorid", "asc", None)

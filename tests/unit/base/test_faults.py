@@ -26,9 +26,9 @@ from nova_lite.base.futures import ResponseFuture
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conf import neutron as neutron_conf
 from nova_lite.conf import service_client
-from nova_lite.db import models
-from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.errors import is_away
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.errors import is_away
 from nova_lite.image import driver as image_driver
 from nova_lite.image import store
 from nova_lite.image.driver import ImageCall

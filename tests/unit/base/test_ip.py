@@ -22,7 +22,7 @@ CONSTRUCTORS = {
 #: Calls with numbers or constants.
 ALLOWED = {
     "nova_lite/base/ip.py",
-    "nova_lite/db/subnet_pools.py",
+    "nova_lite/db/network/subnet_pools.py",
     "nova_lite/network/address_pool.py",
     "nova_lite/virt/libvirt/net/nft.py",
     "nova_lite/virt/libvirt/net/firewall.py",

@@ -7,7 +7,7 @@ from importlib import metadata
 import pytest
 
 from nova_lite.base import version
-from nova_lite.db import models
+from nova_lite.db.core import models
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from oslo_config import cfg
 
 from nova_lite.base import version
 from nova_lite.cmd import manage
-from nova_lite.db import images as db_images
-from nova_lite.db import migration
-from nova_lite.db import services as db_services
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import ComputeNode, Instance, InstanceAction, PurgedInstance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import ComputeNode, Instance, InstanceAction, PurgedInstance
+from nova_lite.db.hosts import services as db_services
+from nova_lite.db.image import images as db_images
+from nova_lite.db.migrations import schema
 from tests.support import make
 from tests.support.made_up_schemas import make_base, set_versions
 from tests.support.manage import Tool, placed, report
@@ -117,7 +117,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_manage_runs_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == migration.head()
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == schema.head()
 
 
 # --- the schema
@@ -128,23 +128,23 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == f"The schema is {migration.head()} now."
-    assert tool("db", "sync") == f"The schema is {migration.head()} already."
-    assert tool("db", "version") == migration.head()
-    assert tool("db", "check") == f"The schema is {migration.head()}, as it has to be."
+    assert tool("db", "sync") == f"The schema is {schema.head()} now."
+    assert tool("db", "sync") == f"The schema is {schema.head()} already."
+    assert tool("db", "version") == schema.head()
+    assert tool("db", "check") == f"The schema is {schema.head()}, as it has to be."
 
 
 def test_sync_of_an_older_database_says_which_conductors_still_run_on_it(tool: Tool, next_migration: str) -> None:
     (tool.path / "db.sqlite").unlink()
     make_base(make.conf(tool.database))
     assert tool("db", "sync").splitlines() == [
-        f"The schema is {migration.head()} now.",
-        f"Conductors from schema {migration.BASE} on run on it.",
+        f"The schema is {schema.head()} now.",
+        f"Conductors from schema {schema.BASE} on run on it.",
     ]
 
 
 def test_check_of_a_newer_schema_that_serves_this_program_succeeds(tool: Tool) -> None:
-    set_versions(make.conf(tool.database), "9999", migration.BASE)
+    set_versions(make.conf(tool.database), "9999", schema.BASE)
     assert tool("db", "check") == "The schema is 9999, newer than this program, which it still serves."
     assert tool("flavor", "list")
 
@@ -166,7 +166,7 @@ def test_contract_waits_for_daemons_of_other_versions(tool: Tool, contracts: Pat
 
 
 def test_purge(tool: Tool) -> None:
-    """The selection of rows is tested in tests/unit/conductor/test_purge.py."""
+    """The selection of rows is tested in tests/unit/db/upkeep/test_purge.py."""
     database = tool.database_of()
 
     def deleted(days: int) -> None:
@@ -407,7 +407,7 @@ def test_quotas_of_users(tool: Tool) -> None:
 
 
 def fill_host(tool: Tool) -> None:
-    from nova_lite.db import hosts
+    from nova_lite.db.hosts import hosts
 
     database = tool.database_of()
     database.write(hosts.record, make.conf(tool.database), make.report())

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 import webob
 
 from nova_lite.api.identity import directory
-from nova_lite.db.identity import DatabaseStore
-from nova_lite.db.models import QuotaLimit, UserQuotaLimit
+from nova_lite.db.core.models import QuotaLimit, UserQuotaLimit
+from nova_lite.db.identity.identity_records import DatabaseStore
 from tests.support.http_site import HttpSite
 from tests.support.identity_records import fresh_replica
 from tests.support.manage import Tool

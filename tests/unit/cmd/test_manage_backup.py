@@ -20,9 +20,11 @@ import sqlalchemy as sa
 
 from nova_lite.base.exceptions import ConfigurationError
 from nova_lite.cmd.manage import backup, programs
-from nova_lite.db import dump, leases, migration, services
-from nova_lite.db.engine import utcnow
-from nova_lite.db.models import HostLease, Service
+from nova_lite.db.core.engine import utcnow
+from nova_lite.db.core.models import HostLease, Service
+from nova_lite.db.hosts import leases, services
+from nova_lite.db.migrations import schema
+from nova_lite.db.upkeep import dump
 from tests.support import every_row, make
 from tests.support.manage import Tool, report
 
@@ -178,7 +180,7 @@ def test_backup_of_another_schema_is_refused_with_what_to_do(
 ) -> None:
     file = create(tool, settings)
     elsewhere(tool)
-    monkeypatch.setattr(migration, "head", lambda: "9999")
+    monkeypatch.setattr(schema, "head", lambda: "9999")
     said = tool.fails("backup", "restore", str(file), "--only", "database")
     assert "Restore it with the version that wrote it, then upgrade." in said
 

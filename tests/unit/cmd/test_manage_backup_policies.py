@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nova_lite.backups import disk_data, repository
-from nova_lite.db import backup_policies
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.backups import backup_policies
+from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.objects import BackupPolicy
 from nova_lite.objects.backup import Every
 from tests.support import make

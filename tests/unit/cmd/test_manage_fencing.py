@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models, services
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import services
 from tests.support.manage import Tool, placed, report
 
 ALWAYS = {"ha:restart": "always"}

@@ -13,8 +13,8 @@ from nova_lite.base.host_certificates import Authority
 from nova_lite.base.join_requests import JoinToken
 from nova_lite.base.timing import ManageTiming
 from nova_lite.cmd.manage.app import App
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import joins, services
+from nova_lite.db.hosts import joins, services
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 from tests.support.fake_clients import FakeClient, fake_client
 from tests.support.joining import NewHost, make_token

@@ -18,8 +18,9 @@ from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ManageTiming
 from nova_lite.cmd.manage import maintenance, moves
 from nova_lite.cmd.manage.app import App
-from nova_lite.db import server_migrations, services
-from nova_lite.db.models import Service
+from nova_lite.db.core.models import Service
+from nova_lite.db.hosts import services
+from nova_lite.db.servers import server_migrations
 from nova_lite.objects import RetiredServer, Retirement
 from tests.support.manage import Tool, placed, report
 

@@ -11,8 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.backups.site_journal import Reason, SiteGeneration, SiteJournal, SiteServer
-from nova_lite.db import backup_policies, instances, models, replicated_servers
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.backups import backup_policies, replicated_servers
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.servers import instances
 from nova_lite.objects import BackupPolicy
 from nova_lite.objects.backup import Every
 from tests.support import make

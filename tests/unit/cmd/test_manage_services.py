@@ -8,9 +8,9 @@ import pytest
 
 from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage.app import App
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import host_health, services
+from nova_lite.db.hosts import host_health, services
 from nova_lite.objects import HostProblem, Service
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.fake_clients import fake_client
 from tests.support.manage import Tool, report
 

@@ -14,9 +14,10 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import top
 from nova_lite.cmd.manage.app import App
-from nova_lite.db import audit_events, outbox, request_trace
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import InstanceActionEvent, Service, VolumeTask
+from nova_lite.db.core import outbox
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import InstanceActionEvent, Service, VolumeTask
+from nova_lite.db.upkeep import audit_events, request_trace
 from nova_lite.objects import AuditEvent
 from tests.support import make
 from tests.support.manage import Tool, placed, report

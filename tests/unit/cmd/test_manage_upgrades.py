@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.base import version
-from nova_lite.db import models, services
-from nova_lite.db.engine import Database
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import services
 from tests.support.manage import Tool
 
 OLD, NEW = "0.0.9", version.VERSION

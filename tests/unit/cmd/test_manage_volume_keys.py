@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions, master_keys
 from nova_lite.cmd.manage import volume_keys as command
-from nova_lite.db import volume_keys
+from nova_lite.db.volume import volume_keys
 from nova_lite.objects import VolumeType
 from tests.support import make
 from tests.support.manage import Tool

@@ -15,8 +15,10 @@ from oslo_config import cfg
 from nova_lite.base import version
 from nova_lite.cmd import status
 from nova_lite.cmd.manage import configuration, upgrade_checks
-from nova_lite.db import migration, models, services
-from nova_lite.db.engine import Database
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import services
+from nova_lite.db.migrations import schema
 from nova_lite.rpc import keys
 from tests.support import keys as made_keys
 from tests.support import make
@@ -66,25 +68,25 @@ def test_result_is_novas_table(check: Status) -> None:
     lines = [line.strip("| ") for line in text.splitlines()]
     assert lines[1] == "Upgrade Check Results"
     assert lines[3:5] == ["Check: Schema", "Result: Success"]
-    assert f"Details: The schema is {migration.head()}, and serves versions from {migration.BASE} on." in text
+    assert f"Details: The schema is {schema.head()}, and serves versions from {schema.BASE} on." in text
     assert text.count("Result: Success") == len(upgrade_checks.CHECKS)
 
 
 def test_schema_that_db_sync_expands_is_a_warning(check: Status, tool: Tool, db: Database, next_migration: str) -> None:
-    set_versions(make.conf(tool.database), migration.BASE, migration.BASE)
+    set_versions(make.conf(tool.database), schema.BASE, schema.BASE)
     with db.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE services DROP COLUMN version_since")
     code, details = check.of("Schema", status_code=2)
     assert (code, details) == (
         1,
-        f"The schema is {migration.BASE}, and this version needs {migration.head()}: run db sync.",
+        f"The schema is {schema.BASE}, and this version needs {schema.head()}: run db sync.",
     )
 
 
 @pytest.mark.parametrize(
     ("current", "oldest", "result", "details"),
     [
-        ("9999", migration.BASE, 0, "The schema 9999 is newer, and serves this version."),
+        ("9999", schema.BASE, 0, "The schema 9999 is newer, and serves this version."),
         ("9999", "9998", 2, "serves programs from 9998 on: upgrade the program"),
     ],
 )

@@ -16,9 +16,9 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.base.exceptions import ImageFileMissing
 from nova_lite.compute.jobs import InstanceLocks, Jobs
 from nova_lite.compute.manager import ComputeManager
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import HostReport, Image
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt import fake
 from tests.support.compute_host import LATER, UUID, FakeConductor, Gate, Host, command, eventually
 from tests.support.fake_clients import assert_same_signature

@@ -10,7 +10,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
-from nova_lite.conductor.hosts.member_history import MemberHistory
+from nova_lite.conductor.network.member_history import MemberHistory
 from nova_lite.objects import PortFilters, SecurityGroup
 from tests.support.compute_host import make_instance
 

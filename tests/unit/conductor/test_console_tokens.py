@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
-from nova_lite.db import claims, console_tokens
-from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.models import ConsoleAuthToken, Instance
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.models import ConsoleAuthToken, Instance
+from nova_lite.db.servers import claims, console_tokens
 from nova_lite.objects import Console
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 
 CONSOLE = Console(console_type="novnc", host="192.0.2.1", port=5900, access_url_base="http://proxy/vnc.html")

@@ -12,11 +12,13 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import aggregates, hosts, images, models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import aggregates, hosts
+from nova_lite.db.image import images
 from nova_lite.objects import Image
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 
 

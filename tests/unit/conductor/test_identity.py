@@ -7,11 +7,11 @@ import pytest
 from nova_lite import rpc
 from nova_lite.api.identity.conductor_store import ConductorStore
 from nova_lite.base import exceptions, sealing
-from nova_lite.conductor.endpoints.identity import IdentityEndpoints
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import identity
-from nova_lite.db.engine import Database
+from nova_lite.conductor.identity import IdentityEndpoints
+from nova_lite.db.core.engine import Database
+from nova_lite.db.identity import identity_records
 from nova_lite.objects import IdentityRecord
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 
 
@@ -53,7 +53,7 @@ def test_change_is_readable_for_every_conductor(db: Database, conductor: Conduct
     other.read(0)
     other.change(0, [IdentityRecord(kind="user", id="a", data={})])
     assert store.change(1, [IdentityRecord(kind="user", id="b", data={})]) == 2
-    assert db.write(identity.private_key) == db.write(identity.private_key)
+    assert db.write(identity_records.private_key) == db.write(identity_records.private_key)
 
 
 def test_change_for_the_key_of_another_database_is_refused_until_the_next_read(db: Database) -> None:
@@ -74,7 +74,7 @@ def test_change_for_the_key_of_another_database_is_refused_until_the_next_read(d
 
 def test_reader_without_a_key_gets_no_records(db: Database) -> None:
     wire = IdentityEndpoints(db)
-    db.write(identity.change, 0, [IdentityRecord(kind="user", id="a", data={})])
+    db.write(identity_records.change, 0, [IdentityRecord(kind="user", id="a", data={})])
     with pytest.raises(exceptions.InvalidInput):
         wire.identity_read(make.context("p"), 0, "")
 

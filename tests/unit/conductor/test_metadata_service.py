@@ -6,18 +6,22 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import instances, models, networks
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import instances
 from nova_lite.network.driver import Addresses
 from nova_lite.objects.instance import POSTED_PASSWORD
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 
 
 def at(uow: UnitOfWork, network: str, address: str, mac_address: str, **values: object) -> str:
-    made = networks.create(uow, make.network(network)) if network else networks.list_(uow, make.ADMIN)[0]
+    made = (
+        builtin_networks.create(uow, make.network(network)) if network else builtin_networks.list_(uow, make.ADMIN)[0]
+    )
     uuid = make.instance(uow, **values)
-    assert networks.Store(uow).add_port(uuid, made.id, 0, Addresses(address, mac_address), None)
+    assert builtin_networks.Store(uow).add_port(uuid, made.id, 0, Addresses(address, mac_address), None)
     return uuid
 
 

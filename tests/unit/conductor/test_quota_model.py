@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from nova_lite.base import exceptions
-from nova_lite.db import models, quotas
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models, quotas
+from nova_lite.db.core.engine import Database, UnitOfWork
 from tests.support import make
 
 PROJECTS = st.sampled_from(["p1", "p2"])

@@ -13,11 +13,11 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.conductor.replay_cache import SharedReplayCache
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import replay_cache
-from nova_lite.db.engine import Database, UnitOfWork, utcnow
-from nova_lite.db.models import SeenMessage
+from nova_lite.db.core import replay_cache
+from nova_lite.db.core.engine import Database, UnitOfWork, utcnow
+from nova_lite.db.core.models import SeenMessage
 from nova_lite.rpc import keys
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.statements import counting
 
 API = keys.DaemonIdentity(rpc.API, "controller")

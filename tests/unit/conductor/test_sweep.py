@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import actions, hosts, services
+from nova_lite.db.core import actions
+from nova_lite.db.hosts import hosts, services
 from nova_lite.objects import BuildOutcome
 from tests.support.conductor_world import World, heartbeat
 

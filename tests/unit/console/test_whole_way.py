@@ -18,13 +18,13 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.compute.api import API
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
 from nova_lite.daemon.sockets import listen
-from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.models import Instance, Service
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.models import Instance, Service
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import consoles, make
 from tests.support.compute_host import UUID, Host
 from tests.support.consoles import GREETING, EchoConsole, read

@@ -10,7 +10,7 @@ import shlex
 import pytest
 
 from nova_lite.cmd import manage
-from nova_lite.db import models
+from nova_lite.db.core import models
 from tests.model.protections import PROTECTIONS, Protection
 
 TOP = pathlib.Path(__file__).parents[3]

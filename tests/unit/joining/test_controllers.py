@@ -15,7 +15,7 @@ from nova_lite.base.host_certificates import CONTROLLER_CERTIFICATES
 from nova_lite.base.join_requests import CONTROLLER, CONTROLLER_ROLES, confirmation_code
 from nova_lite.cmd.registrar import Follower
 from nova_lite.cmd.setup import cluster
-from nova_lite.db import joins
+from nova_lite.db.hosts import joins
 from nova_lite.objects import Controller, JoinState
 from nova_lite.rpc import controllers, keys, trust
 from tests.support.join_site import Site

@@ -14,7 +14,7 @@ from nova_lite.base import exceptions, join_requests, sealing
 from nova_lite.base.join_requests import FRONT_ENDS, FrontEndBody, JoinBody, confirmation_code
 from nova_lite.cmd.registrar import Follower
 from nova_lite.cmd.setup import cluster
-from nova_lite.db import joins
+from nova_lite.db.hosts import joins
 from nova_lite.objects import FrontEnd, JoinReply, JoinState
 from nova_lite.rpc import controllers, keys, trust
 from tests.support.join_site import Site

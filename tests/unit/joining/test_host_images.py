@@ -12,14 +12,14 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import images
-from nova_lite.db.engine import Database
+from nova_lite.db.core.engine import Database
+from nova_lite.db.image import images
 from nova_lite.image.driver import load_backend
 from nova_lite.image.local import LocalImages
 from nova_lite.image.remote import RemoteStore
 from nova_lite.objects import Image
 from nova_lite.rpc import keys
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 from tests.support.api_client import make_conf
 from tests.support.join_site import Site

@@ -23,14 +23,14 @@ from nova_lite.base.host_certificates import HOST_FILES, Authority
 from nova_lite.cmd.manage.keys import provide_key
 from nova_lite.cmd.setup import admission
 from nova_lite.compute.api import API
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import joins
-from nova_lite.db.engine import Database
-from nova_lite.db.models import JoinedHost, PublishedTrust
+from nova_lite.db.core.engine import Database
+from nova_lite.db.core.models import JoinedHost, PublishedTrust
+from nova_lite.db.hosts import joins
 from nova_lite.objects import JoinReply, JoinState, TrustList
 from nova_lite.policies.enforcer import Policy
 from nova_lite.rpc import keys, trust
 from nova_lite.rpc.trust import JoinClient, TrustUpdater
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.http_site import HttpSite
 from tests.support.join_site import Site
 from tests.support.joining import NewHost

@@ -10,12 +10,12 @@ import pytest
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions, structured_logs
 from nova_lite.base.context import RequestContext
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionCommand
 from nova_lite.rpc.admission import Priority
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from nova_lite.scheduler.manager import SchedulerManager
-from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.guests import make_instance
 
 

@@ -14,12 +14,12 @@ from oslo_messaging._drivers import common
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc import contract, load_shedding
 from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.load_shedding import Throttled, Workers
 from nova_lite.rpc.self_check import SelfCheckingServer
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.functional.cloud import wait_for
 
 USER = RequestContext(user_id="u", project_id="p")

@@ -17,13 +17,13 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc import keys, permissions, signing
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.keys import Keyring
 from nova_lite.rpc.signing import SIGNATURE, SIGNED, Clock, ReplayCache
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.rpcapi.scheduler import SchedulerRPC
 from tests.unit.rpc.bench import ASK, CONTEXT, Bench, ThingRPC
 
 

@@ -1,6 +1,6 @@
 """Block devices of a new server: volumes that exist are reserved for it, rows of others are written.
 
-The host makes the volumes of such rows together with the guest. With Cinder, `nova_lite.conductor.engine.cinder` has
+The host makes the volumes of such rows together with the guest. With Cinder, `nova_lite.conductor.volume.cinder` has
 them made instead.
 """
 
@@ -16,9 +16,9 @@ from nova_lite.base import exceptions
 from nova_lite.base.ids import derived_id
 from nova_lite.conductor.operations import volume_sources
 from nova_lite.conductor.operations.create.validate import Plan, device_image
-from nova_lite.db import block_devices, cinder, volumes
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.volume import block_devices, cinder, volumes
 from nova_lite.hardware import guest
 from nova_lite.objects import BlockDevice, DeviceState, Volume
 from nova_lite.objects.block_device import PREFIXES, letters, local_count, root_volume

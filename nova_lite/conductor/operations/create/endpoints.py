@@ -14,7 +14,7 @@ from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_
 from nova_lite.conductor.operations.create.load import Loader
 from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import write
-from nova_lite.db.engine import Database, UnitOfWork, is_isolated
+from nova_lite.db.core.engine import Database, UnitOfWork, is_isolated
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 

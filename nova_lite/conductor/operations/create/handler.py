@@ -5,9 +5,9 @@ from __future__ import annotations
 from nova_lite import operations
 from nova_lite.base import ip
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.db import instances
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance
+from nova_lite.db.servers import instances
 from nova_lite.operations import Step
 
 

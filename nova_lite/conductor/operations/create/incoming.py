@@ -16,8 +16,10 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.ids import derived_id
-from nova_lite.db import actions, instances, purge
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import actions
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.servers import instances
+from nova_lite.db.upkeep import purge
 from nova_lite.objects import CreateRequest, CreateResult
 
 _NAMESPACE = uuid.UUID("6d1f4f2e-4e0b-4b52-9d0c-3f1f2c8a7a10")

@@ -16,19 +16,13 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.create import image_devices
 from nova_lite.conductor.operations.create.incoming import IncomingCreate
-from nova_lite.db import (
-    cinder,
-    compute_nodes,
-    flavors,
-    keypairs,
-    networks,
-    quotas,
-    security_groups,
-    services,
-    volumes,
-)
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import KeyPair
+from nova_lite.db.core import quotas
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import KeyPair
+from nova_lite.db.hosts import compute_nodes, services
+from nova_lite.db.network import builtin_networks, security_groups
+from nova_lite.db.servers import flavors, keypairs
+from nova_lite.db.volume import cinder, volumes
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest, Volume, VolumeSnapshot
@@ -88,7 +82,7 @@ class Loader:
             users.add((create.project_id, create.context.user_id))
             projects.add(create.project_id)
         self._limits = quotas.limits_of_several(uow, conf, users) if users else {}
-        self._store = networks.Store(uow, projects=projects)
+        self._store = builtin_networks.Store(uow, projects=projects)
         self._cache: dict[Hashable, Any] = {}
 
     def load(self, create: IncomingCreate) -> Snapshot:

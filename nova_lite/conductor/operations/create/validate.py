@@ -15,8 +15,8 @@ from nova_lite.conductor.operations import checks
 from nova_lite.conductor.operations.create import image_devices
 from nova_lite.conductor.operations.create.incoming import IncomingCreate
 from nova_lite.conductor.operations.create.load import SecurityGroups, Snapshot
-from nova_lite.db.models import KeyPair
-from nova_lite.db.quotas import QuotaBounds
+from nova_lite.db.core.models import KeyPair
+from nova_lite.db.core.quotas import QuotaBounds
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest
 from nova_lite.objects.block_device import root_volume

@@ -20,9 +20,11 @@ from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.create import devices
 from nova_lite.conductor.operations.create.incoming import FINGERPRINT, instance_uuid, reservation_id
 from nova_lite.conductor.operations.create.validate import Plan
-from nova_lite.db import actions, fixed_ips, instances, networks, quotas, server_groups
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, InstanceTag
+from nova_lite.db.core import actions, quotas
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceTag
+from nova_lite.db.network import builtin_networks, port_quota
+from nova_lite.db.servers import instances, server_groups
 from nova_lite.network.driver import NetworkBackend, PortQuota
 from nova_lite.objects import CreateResult
 from nova_lite.operations import states
@@ -98,7 +100,7 @@ class _PortQuota(NamedTuple):
 def _used_ports(uow: UnitOfWork, ports: Mapping[str, _PortQuota]) -> dict[str, int]:
     """Return the number of ports by project, as counted here or by the other service."""
     here = [project_id for project_id, quota in ports.items() if quota.used is None]
-    found = fixed_ips.used_of(uow, here) if here else {}
+    found = port_quota.used_of(uow, here) if here else {}
     return found | {project_id: quota.used for project_id, quota in ports.items() if quota.used is not None}
 
 
@@ -120,7 +122,7 @@ def _port_quotas(conf: cfg.ConfigOpts, plans: Sequence[Plan]) -> dict[str, _Port
     """Return the quotas of ports by project, without projects that need none or have no limit."""
     found: dict[str, _PortQuota] = {}
     for plan in plans:
-        limit = fixed_ips.limit_of(conf, plan.limits.of_project)
+        limit = port_quota.limit_of(conf, plan.limits.of_project)
         if plan.new_interfaces and limit >= 0:
             found.setdefault(plan.create.project_id, _PortQuota(limit, [])).plans.append(plan)
     return found
@@ -233,7 +235,7 @@ def _reserve(
     request = plan.create.request
     if plan.new_interfaces < len(plan.networks):  # the others use ports that exist
         for row in rows:
-            network.reserve(networks.Store(uow), row.uuid, plan.networks)
+            network.reserve(builtin_networks.Store(uow), row.uuid, plan.networks)
     if request.block_devices:
         for row in rows:
             devices.attach_all(uow, plan, row)

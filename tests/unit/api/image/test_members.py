@@ -12,7 +12,7 @@ import webob
 
 from nova_lite.api.http import deploy
 from nova_lite.base import exceptions
-from nova_lite.db import image_members, images
+from nova_lite.db.image import image_members, images
 from tests.support import make
 from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.support.image_api import BODY, fault

@@ -11,7 +11,7 @@ import pytest
 import webob
 
 from nova_lite.api.http import deploy
-from nova_lite.db import floating_ips, networks
+from nova_lite.db.network import builtin_networks, floating_ips
 from nova_lite.network import factory
 from tests.support.api_client import ADMIN, MEMBER, make_conf
 from tests.support.in_process_api import make_services
@@ -42,7 +42,7 @@ class Api:
         self.manager, services = make_services(conf, path)
         self.app = deploy.load_app("network", services)
         self.shared = self.manager.db.write(
-            networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
+            builtin_networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
         )
         self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
 

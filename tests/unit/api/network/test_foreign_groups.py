@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.db import networks, security_groups
+from nova_lite.db.network import builtin_networks, security_groups
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import NetworkRequest, PortFilters
 from tests.support import make
@@ -41,7 +41,7 @@ def test_host_learns_of_a_group_of_another_project(api: Api) -> None:
     server = db.write(make.instance, project_id="demo", host="h1")
     request = NetworkRequest(port_id=port["id"])
     backend, context = load_backend(api.manager.conf), make.context("demo")
-    db.write(lambda uow: backend.attach(networks.Store(uow), context, server, request))
+    db.write(lambda uow: backend.attach(builtin_networks.Store(uow), context, server, request))
     told: PortFilters = db.read(security_groups.filters, "h1", [server])
     assert told.ports[port["id"]] == [group_id]
     assert [rule.port_range_min for rule in told.groups[group_id].rules if rule.direction == "ingress"] == [80]

@@ -11,8 +11,8 @@ import pytest
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.base import exceptions
 from nova_lite.compute.api import API
-from nova_lite.db import networks, ports
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.network import builtin_networks, ports
 from nova_lite.network import factory
 from nova_lite.objects import Port
 from nova_lite.policies.enforcer import Policy
@@ -44,7 +44,7 @@ def test_shared_networks_and_pools_are_visible_to_all(api: Api) -> None:
 
 def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     wide = factory.new_network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64", project_id="demo")
-    api.manager.db.write(networks.create, wide)
+    api.manager.db.write(builtin_networks.create, wide)
     shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
     assert (shown["provider:network_type"], shown["provider:segmentation_id"], shown["mtu"]) == ("vxlan", 77, 1450)
     four, six = shown["subnets"]
@@ -416,7 +416,7 @@ def test_pages_of_a_list_are_the_list(api: Api, key: str, path: str) -> None:
     """Lists merge rows with pools and default groups, which have none, and a network may have two subnets."""
     for number in range(3):
         wide = factory.new_network(f"n{number}", f"10.1.{number}.0/24", cidr6=f"fd00:{number}::/64")
-        api.manager.db.write(networks.create, wide)
+        api.manager.db.write(builtin_networks.create, wide)
         api.port()
         api.make("/security-groups", "security_group", name=f"g{number}")
     for _ in range(2):

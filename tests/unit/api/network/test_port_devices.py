@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.db import networks, ports
+from nova_lite.db.network import builtin_networks, ports
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import NetworkRequest
 from tests.support import make
@@ -80,7 +80,7 @@ def bound(api: Api, **values: Any) -> dict[str, Any]:
     backend = load_backend(api.manager.conf)
     context = make.context("demo")
     request = NetworkRequest(port_id=port["id"])
-    api.manager.db.write(lambda uow: backend.attach(networks.Store(uow), context, uuid_, request))
+    api.manager.db.write(lambda uow: backend.attach(builtin_networks.Store(uow), context, uuid_, request))
     return {**port, "server": uuid_}
 
 
@@ -88,7 +88,7 @@ def test_port_with_an_owner_alone_is_given_to_a_server_and_has_no_owner_afterwar
     port = bound(api, device_owner="Octavia")
     shown = api.get(f"/ports/{port['id']}")["port"]
     assert (shown["device_id"], shown["device_owner"]) == (port["server"], "compute:nova")
-    api.manager.db.write(lambda uow: networks.Store(uow).remove_port(port["server"], port["id"]))
+    api.manager.db.write(lambda uow: builtin_networks.Store(uow).remove_port(port["server"], port["id"]))
     shown = api.get(f"/ports/{port['id']}")["port"]
     assert (shown["device_id"], shown["device_owner"]) == ("", "")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite.db import networks, ports, security_groups
-from nova_lite.db.engine import Database
-from nova_lite.db.security_groups import FilterQuery
+from nova_lite.db.core.engine import Database
+from nova_lite.db.network import builtin_networks, ports, security_groups
+from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
 from tests.support import make
 from tests.support.api_client import ADMIN, STRANGER
@@ -142,7 +142,7 @@ def test_host_learns_of_pairs_and_of_ports_without_security(api: Api) -> None:
     db, context = api.manager.db, make.context("demo")
     node = host(db, "h1", "10.9.9.1")
     network_id = own_network(api)
-    network = db.read(networks.list_, context, network_id)[0]
+    network = db.read(builtin_networks.list_, context, network_id)[0]
     server = guest(db, network, 5, node, host="h1", project_id="demo")
     (port,) = db.read(ports.list_, context, {"device_id": [server]})
     assert (told(db).pairs, told(db).unfiltered) == ({}, [])
@@ -153,7 +153,7 @@ def test_host_learns_of_pairs_and_of_ports_without_security(api: Api) -> None:
         ports.update, context, port.id, {"address_pairs": [], "security_groups": [], "port_security_enabled": False}
     )
     assert (told(db).pairs, told(db).unfiltered) == ({}, [port.id])
-    (vif,) = db.read(lambda uow: networks.Store(uow).vifs(server))
+    (vif,) = db.read(lambda uow: builtin_networks.Store(uow).vifs(server))
     assert (vif.port_security_enabled, vif.security_groups) == (False, [])
     db.write(ports.update, context, port.id, {"admin_state_up": False})
     assert told(db).unfiltered == []

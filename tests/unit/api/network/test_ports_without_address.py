@@ -6,7 +6,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import networks
+from nova_lite.db.network import builtin_networks
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import NetworkRequest
 from tests.unit.api.network.conftest import Api
@@ -59,8 +59,8 @@ def test_server_cannot_have_a_port_without_an_address(api: Api) -> None:
     request = [NetworkRequest(port_id=port_id)]
     backend = LocalNetworks(api.manager.conf)
     with pytest.raises(exceptions.PortRequiresFixedIP):
-        api.manager.db.write(lambda uow: backend.resolve(networks.Store(uow), context, request))
-    assert api.manager.db.write(lambda uow: networks.Store(uow).bind_port(port_id, "server", 0, None)) is False
+        api.manager.db.write(lambda uow: backend.resolve(builtin_networks.Store(uow), context, request))
+    assert api.manager.db.write(lambda uow: builtin_networks.Store(uow).bind_port(port_id, "server", 0, None)) is False
 
 
 def test_port_gets_another_mac_address(api: Api) -> None:

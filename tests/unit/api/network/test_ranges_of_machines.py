@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import machine_networks
-from nova_lite.db import hosts
+from nova_lite.db.hosts import hosts
 from tests.support import make
 from tests.support.api_client import ADMIN, MEMBER
 from tests.unit.api.network.conftest import Api

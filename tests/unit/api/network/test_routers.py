@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.db import floating_ips, networks
+from nova_lite.db.network import builtin_networks, floating_ips
 from nova_lite.network import factory
 from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.unit.api.network.conftest import Api
@@ -270,7 +270,7 @@ def test_floating_address_needs_a_gateway(api: Api, cloud: Cloud) -> None:
 def test_network_with_a_way_out_of_its_own_needs_no_router(api: Api, cloud: Cloud) -> None:
     """Networks that an operator made, and those of older versions, have one until a router connects them."""
     own = api.manager.db.write(
-        networks.create, factory.new_network("old", "10.64.9.0/24", project_id="demo", bridge="brold")
+        builtin_networks.create, factory.new_network("old", "10.64.9.0/24", project_id="demo", bridge="brold")
     )
     port = api.make("/ports", "port", network_id=own.id)
     lead = {"floating_network_id": api.pool.id, "port_id": port["id"]}

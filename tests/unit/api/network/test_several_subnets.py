@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models, networks, router_hosts
+from nova_lite.db.core import models
+from nova_lite.db.network import builtin_networks, router_hosts
 from nova_lite.network import factory
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import NetworkRequest
@@ -202,7 +203,7 @@ def test_second_ipv6_subnet_is_on_the_link_of_the_second_ipv4_subnet(api: Api, c
 def test_network_without_its_first_subnet_is_usable_by_the_second(api: Api, cloud: Cloud) -> None:
     assert api("DELETE", f"/subnets/{cloud.first['id']}").status_code == 204
     assert cloud.subnets_of(cloud.port()) == [cloud.second["id"]]
-    (usable,) = api.manager.db.read(networks.list_, ME, cloud.id)
+    (usable,) = api.manager.db.read(builtin_networks.list_, ME, cloud.id)
     assert (usable.id, usable.cidr) == (cloud.id, SECOND)
     assert cloud.subnet(FIRST)["id"] not in (cloud.id, *cloud.shown()[1:])
 
@@ -227,7 +228,7 @@ def test_server_gets_the_requested_address_or_one_of_the_first_subnet_with_room(
     backend = LocalNetworks(api.manager.conf)
 
     def boot(uow: Any, **wanted: str) -> tuple[str, str, str]:
-        store = networks.Store(uow)
+        store = builtin_networks.Store(uow)
         request = backend.resolve(store, ME, [NetworkRequest(network_id=cloud.id, **wanted)])
         (vif,) = backend.allocate(store, make.instance(uow), request)
         assert vif.network.public_id == cloud.id and vif.network.name == "wide"
@@ -250,7 +251,7 @@ def test_server_gets_the_requested_address_or_one_of_the_first_subnet_with_room(
 
 def test_operators_bridge_has_one_subnet(api: Api) -> None:
     own = factory.new_network("br", "10.9.0.0/24", bridge="br0")
-    api.manager.db.write(networks.create, own)
+    api.manager.db.write(builtin_networks.create, own)
     body = {"subnet": {"network_id": own.id, "cidr": "10.9.1.0/24"}}
     api.refused("POST", "/subnets", body, 409, "Conflict", "operator's bridge br0", ADMIN)
 
@@ -265,5 +266,5 @@ def test_mtu_changes_for_all_links_and_their_hosts(api: Api, cloud: Cloud) -> No
     cloud.subnet("fd00:1::/64", ip_version=6)
     api.refused("PUT", f"/networks/{cloud.id}", {"network": {"mtu": 1200}}, 400, "InvalidInput", "IPv6 needs an MTU")
     wide = factory.new_network("tunnel", "10.1.0.0/24", vni=77, project_id="demo")
-    api.manager.db.write(networks.create, wide)
+    api.manager.db.write(builtin_networks.create, wide)
     api.refused("PUT", f"/networks/{wide.id}", {"network": {"mtu": 1500}}, 400, "InvalidInput", "maximum is 1450")

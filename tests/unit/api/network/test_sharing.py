@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.db import address_groups, address_scopes, security_groups
+from nova_lite.db.network import address_groups, address_scopes, security_groups
 from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.unit.api.network.conftest import Api
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import ip
-from nova_lite.db import address_scopes, subnet_pools
+from nova_lite.db.network import address_scopes, subnet_pools
 from tests.support.api_client import ADMIN, MEMBER, STRANGER
 from tests.unit.api.network.conftest import Api
 

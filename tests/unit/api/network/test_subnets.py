@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite.db import network_records, networks, security_groups
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.security_groups import FilterQuery
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.network import builtin_networks, networks, security_groups
+from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.network import factory
 from nova_lite.objects import PortFilters
 from tests.support import make
@@ -166,7 +166,7 @@ def test_gateway_changes_while_nobody_has_it(api: Api) -> None:
 
 def test_subnet_of_a_network_with_ipv6_keeps_that_it_has_a_gateway(api: Api) -> None:
     wide = factory.new_network("wide", "10.1.0.0/24", start="10.1.0.10", cidr6="fd00:1::/64", project_id="demo")
-    api.manager.db.write(networks.create, wide)
+    api.manager.db.write(builtin_networks.create, wide)
     body = {"subnet": {"gateway_ip": None}}
     api.refused("PUT", f"/subnets/{api.subnet_of(wide.id)}", body, 400, "InvalidInput", "IPv6 gateway")
     assert change(api, {"id": api.subnet_of(wide.id)}, gateway_ip="10.1.0.2")["gateway_ip"] == "10.1.0.2"
@@ -189,7 +189,7 @@ def test_hosts_learn_of_changed_settings_only(api: Api) -> None:
     node = host(db, "h1", "10.9.9.1")
     host(db, "h2", "10.9.9.2")
     made = subnet(api, enable_dhcp=False)
-    network = db.read(networks.list_, make.context("demo"), made["network_id"])[0]
+    network = db.read(builtin_networks.list_, make.context("demo"), made["network_id"])[0]
     guest(db, network, 5, node, host="h1", project_id="demo")
 
     def told(name: str) -> PortFilters:
@@ -199,7 +199,7 @@ def test_hosts_learn_of_changed_settings_only(api: Api) -> None:
 
     def revise(uow: UnitOfWork) -> set[str]:
         changes = {"dns": ["9.9.9.9"], "host_routes": [ROUTE]}
-        network_records.update(uow, make.context("demo"), made["network_id"], changes)
+        networks.update(uow, make.context("demo"), made["network_id"], changes)
         return uow.refiltered_projects
 
     assert db.write(revise) == {"demo"}

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from nova_lite.db import networks
+from nova_lite.db.network import builtin_networks
 from nova_lite.network import factory
 from tests.support.api_client import ADMIN, STRANGER
 from tests.unit.api.network.conftest import KINDS, Api, make_one_of_each
@@ -66,7 +66,7 @@ def test_tags_of_shared_networks_and_pools_are_for_operators(api: Api) -> None:
 
 def test_ipv6_subnet_is_not_tagged(api: Api) -> None:
     dual = factory.new_network("dual", "10.1.0.0/24", cidr6="fd00:1::/64", project_id="demo")
-    api.manager.db.write(networks.create, dual)
+    api.manager.db.write(builtin_networks.create, dual)
     url = f"/subnets/{api.subnet_of(dual.id, version=6)}/tags"
     assert api.get(url) == {"tags": []}
     api.refused("PUT", url, {"tags": ["a"]}, 403, "Forbidden", "created and deleted with its network")

@@ -14,8 +14,9 @@ import webob
 
 from nova_lite.api.http import deploy
 from nova_lite.base.context import RequestContext
-from nova_lite.db import aggregates, claims, hosts, instances, services
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import aggregates, hosts, services
+from nova_lite.db.servers import claims, instances
 from nova_lite.objects import Aggregate, Selection
 from nova_lite.policies import placement_service as policies
 from tests.support import make

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models
+from nova_lite.db.core import models
 from nova_lite.objects import VolumeVerb
 from tests.support.api_client import ADMIN, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models, services
+from nova_lite.db.core import models
+from nova_lite.db.hosts import services
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 

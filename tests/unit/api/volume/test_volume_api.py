@@ -13,7 +13,9 @@ import webob
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.db import host_images, models, services
+from nova_lite.db.core import models
+from nova_lite.db.hosts import services
+from nova_lite.db.image import host_images
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.db import models
-from nova_lite.db.engine import Database
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database
 from tests.unit.conductor.notifications import nova_facts
 
 

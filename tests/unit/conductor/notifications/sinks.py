@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core.outbox import Waiting
 
 
 class Sink:

@@ -17,7 +17,7 @@ from nova_lite import conf as configuration
 from nova_lite.base.timing import TIMING
 from nova_lite.conductor.notifications.bus import BusChannel
 from nova_lite.conductor.notifications.service import channels_of
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core.outbox import Waiting
 
 ITEM = Waiting(
     id=1,

@@ -16,9 +16,9 @@ from nova_lite.base.timing import TIMING
 from nova_lite.conductor.notifications import courier
 from nova_lite.conductor.notifications.courier import Courier, RefusedError
 from nova_lite.conductor.notifications.service import Notifications
-from nova_lite.db import models, outbox
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core import models, outbox
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.outbox import Waiting
 from nova_lite.objects import ActionReport
 from tests.support.conductor_world import World
 

@@ -16,9 +16,11 @@ from nova_lite.conductor.notifications import payloads
 from nova_lite.conductor.notifications.events import Event, events_of
 from nova_lite.conductor.notifications.recorder import Recorder
 from nova_lite.conductor.notifications.service import Notifications
-from nova_lite.db import images, keypairs, models, outbox
-from nova_lite.db.action_changes import ActionChange, Change
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.core import models, outbox
+from nova_lite.db.core.action_changes import ActionChange, Change
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.image import images
+from nova_lite.db.servers import keypairs
 from nova_lite.objects import BuildOutcome
 from nova_lite.operations import OPERATIONS, SILENT, Notification, Payload, Phase
 from tests.support import server_moves

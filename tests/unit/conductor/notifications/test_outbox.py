@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.db import outbox
-from nova_lite.db.engine import Database
+from nova_lite.db.core import outbox
+from nova_lite.db.core.engine import Database
 
 FIELDS = {
     "channel": "c",

@@ -14,9 +14,10 @@ from nova_lite.base.timing import TIMING
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.notifications.resources import NOTED
 from nova_lite.conductor.notifications.service import Notifications
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import hosts, models
-from nova_lite.db.engine import Database
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import Database
+from nova_lite.db.hosts import hosts
+from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support import make
 from tests.unit.conductor.notifications.nova_facts import CLASSES
 from tests.unit.conductor.notifications.sinks import CHANNELS

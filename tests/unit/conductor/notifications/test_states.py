@@ -13,8 +13,8 @@ from nova_lite.base.timing import TIMING
 from nova_lite.conductor.notifications import recorder
 from nova_lite.conductor.notifications.periods import current_period, last_period
 from nova_lite.conductor.notifications.service import Notifications
-from nova_lite.db import models
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
 from tests.support import make
 from tests.support.server_moves import SHUTDOWN, Live
 from tests.unit.conductor.notifications.bodies import checked, data, rows

@@ -24,7 +24,7 @@ from nova_lite.conductor.notifications.courier import RefusedError
 from nova_lite.conductor.notifications.service import channels_of
 from nova_lite.conductor.notifications.webhook import DeliveryError, WebhookChannel
 from nova_lite.conf.notifications import WebhookUrl
-from nova_lite.db.outbox import Waiting
+from nova_lite.db.core.outbox import Waiting
 from tests.support.http_site import make_certificate
 
 SECRET = b"0123456789abcdef0123456789abcdef"

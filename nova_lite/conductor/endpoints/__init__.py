@@ -1,1 +1,0 @@
-"""RPC methods of the conductor; `nova_lite.conductor.manager` puts them together."""

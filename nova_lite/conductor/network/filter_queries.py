@@ -1,0 +1,80 @@
+"""Answers hosts' queries for their packet filter rules, in batches.
+
+A change notification (`nova_lite.conductor.network.filter_publisher`) reaches many hosts at once, so their queries
+arrive together. They read the same tables and often the same projects, so one transaction answers all of them. A single
+query does not wait.
+
+Build commands carry the rules of their guests, so that their hosts send no query (`rules_for_builds`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from nova_lite.base.batching import Batcher, send_isolated
+from nova_lite.base.context import RequestContext
+from nova_lite.base.futures import ResponseFuture
+from nova_lite.base.timing import TIMING, ConductorTiming
+from nova_lite.conductor.network.member_history import MemberHistory
+from nova_lite.db.core.engine import Database, is_isolated
+from nova_lite.db.network import security_groups
+from nova_lite.db.network.member_versions import MemberCache
+from nova_lite.db.network.security_groups import FilterQuery
+from nova_lite.objects import PortFilters
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after its last query for which a host is assumed to filter packets.
+ACTIVE_SECONDS = 600.0
+
+
+class _Query(NamedTuple):
+    """Query of a host. ``known``: digests of the members that it knows, by id of their group."""
+
+    query: FilterQuery
+    known: Mapping[str, str]
+
+
+class FilterQueries:
+    """The RPC method `port_filters_get`. The endpoint has checked that a host queries only its own filters."""
+
+    def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
+        self._db = db
+        self._cache = MemberCache()
+        self._history = MemberHistory()
+        self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
+        #: Monotonic time of each host's last query.
+        self._last_queries: dict[str, float] = {}
+
+    def port_filters_get(
+        self, context: RequestContext, host: str, instance_uuids: list[str], known: dict[str, str] | None = None
+    ) -> PortFilters | ResponseFuture[PortFilters]:
+        self._last_queries[host] = time.monotonic()
+        return self._batcher.submit_later(_Query(FilterQuery(host, instance_uuids), known or {}))
+
+    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
+        """Return the rules of these projects, by host, for hosts that are about to build their servers.
+
+        To be called once the placements are committed: the hosts are notified of later changes. Hosts without a recent
+        query are left out, since perhaps they do not filter at all. Hosts whose rules cannot be read are left out, too.
+        """
+        since = time.monotonic() - ACTIVE_SECONDS
+        queries = [
+            _Query(FilterQuery(host, [], frozenset(project_ids)), {})
+            for host, project_ids in projects.items()
+            if self._last_queries.get(host, since) > since
+        ]
+        try:
+            results = send_isolated(self._read, queries, is_isolated)
+        except Exception as error:  # the database is away
+            LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
+            return {}
+        rules = zip(queries, results, strict=True)
+        return {item.query.host: result for item, result in rules if not isinstance(result, Exception)}
+
+    def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
+        results = self._db.read(security_groups.filters_together, [item.query for item in queries], self._cache)
+        return self._history.reduced([(result, item.known) for item, result in zip(queries, results, strict=True)])

@@ -1,0 +1,22 @@
+"""Connections, transactions, tables, and what all wings use.
+
+- `engine`: connections, transactions, and the database's clock
+- `models`: the tables
+- `actions`: the action log as a queue
+- `action_changes`: changes of actions that become notifications
+- `state_changes`: changes of servers' states that become notifications
+- `resource_events`: events about flavors, key pairs, aggregates, groups and services
+- `outbox`: notifications that other systems have not received yet
+- `quotas`: limits of projects and users, and their usage
+- `quota_counts`: usage, counted from the rows
+- `paging`: pages of lists
+- `rows`: conversion between rows and objects
+- `statements`: statements that differ between databases
+- `if_match`: changes on the condition of a revision
+- `replay_cache`: ids of messages that were accepted
+- `errors`: classes of database errors
+- `time_limit`: time limit of reads
+- `tls_files`: files for TLS
+- `urls`: parts of a database's URL
+- `database_nodes`: nodes of the database of several controllers
+"""

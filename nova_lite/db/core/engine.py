@@ -1,0 +1,580 @@
+"""Connections, transactions, and the database's clock.
+
+`Database.write` runs one function in one transaction and commits it. It starts again on a deadlock or a connection lost
+before the commit. `Database.read` does the same without locks. An unreachable database raises `DatabaseUnavailable`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import json
+import logging
+import operator
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Hashable
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import exc, orm
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from nova_lite.base import exceptions, faults, metrics, tracing
+from nova_lite.base.batching import send_isolated
+from nova_lite.base.timing import TIMING, DatabaseTiming
+from nova_lite.db.core import time_limit, tls_files
+from nova_lite.db.core.action_changes import ActionChange, Change
+from nova_lite.db.core.errors import is_away
+from nova_lite.db.core.resource_events import ResourceEvent
+from nova_lite.objects import HostState
+
+if TYPE_CHECKING:
+    from nova_lite.db.core.models import InstanceAction
+    from nova_lite.operations import Step
+
+LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+#: A time in a condition, or a parameter of a prepared statement.
+Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
+
+MAX_TRIES = 5
+
+#: Characters of a slow statement in the log.
+_SHOWN = 500
+
+#: Error codes that mean "nothing was done, try again": MariaDB deadlock and lock timeout, PostgreSQL's 40001, 40P01.
+_RETRY_CODES = {1205, 1213, "40001", "40P01", "55P03"}
+
+#: A write of PostgreSQL that took too long, mostly for a lock.
+_RETRY_CODES_OF_WRITES = {*_RETRY_CODES, "57014"}
+
+
+class utcnow(FunctionElement[datetime.datetime]):
+    """Clock of the database: naive UTC with sub-second digits."""
+
+    inherit_cache = True
+    type = sa.DateTime()
+
+
+@compiles(utcnow, "sqlite")
+def _utcnow_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+
+
+@compiles(utcnow, "mysql")
+@compiles(utcnow, "mariadb")
+def _utcnow_mysql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "UTC_TIMESTAMP(6)"
+
+
+@compiles(utcnow, "postgresql")
+def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(clock_timestamp() AT TIME ZONE 'utc')"
+
+
+class later(FunctionElement[datetime.datetime]):
+    """Clock of the database, some seconds ahead."""
+
+    inherit_cache = True
+    type = sa.DateTime()
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(sa.literal(seconds, sa.Integer if isinstance(seconds, int) else sa.Float))
+
+
+@compiles(later, "sqlite")
+def _later_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', {compiler.process(element.clauses, **kw)} || ' seconds')"
+
+
+@compiles(later, "mysql")
+@compiles(later, "mariadb")
+def _later_mysql(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"(UTC_TIMESTAMP(6) + INTERVAL {compiler.process(element.clauses, **kw)} SECOND)"
+
+
+@compiles(later, "postgresql")
+def _later_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"(clock_timestamp() AT TIME ZONE 'utc' + {compiler.process(element.clauses, **kw)} * interval '1 second')"
+
+
+@functools.cache
+def _with_time(query: Any) -> Any:
+    """Add the database's time to a prepared query. Building the query anew, and finding its compiled form, costs more
+    than running it.
+    """
+    return query.add_columns(utcnow())
+
+
+_NOW = sa.select(utcnow())
+
+#: Rows are read by position or name only, as in SQLAlchemy's session. Otherwise SQLAlchemy would compare the columns of
+#: each new statement with those of the compiled one.
+_BY_NAME = {"_result_disable_adapt_to_context": True}
+
+
+class ClaimedHost(NamedTuple):
+    """A host with claimed resources: its zone, the ids of its nodes by name, and the identity of its registration."""
+
+    zone: str
+    nodes: dict[str, int]
+    admission: str
+
+
+class UnitOfWork:
+    """A transaction: its session, the options, the database's time, and the notifications that follow the commit.
+
+    ``touched_nodes``: ids of changed compute nodes; ``freed_nodes``: ids of nodes that got capacity back;
+    ``deleted_nodes``: the last state of deleted ones. ``tell_at_once``: the next create has to respect the change, so
+    it is published without delay.
+
+    ``hosts``: hosts with claimed resources, locked; None for a host that is not up. ``after_commit``: functions to call
+    after the commit. ``refiltered_projects`` and ``refiltered_instances``: changed security groups or interfaces.
+    ``cinder_news``: ids of rows that need a call to Cinder. ``action_changes``, ``resource_events``: changes that
+    other systems are notified of; None while notifications are off.
+    """
+
+    def __init__(self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts) -> None:
+        """Wrap a session, or a connection that gets a session only on demand."""
+        self._session = session if isinstance(session, orm.Session) else None
+        self._connection = session if isinstance(session, sa.Connection) else None
+        self.conf = conf
+        self.touched_nodes: set[int] = set()
+        self.freed_nodes: set[int] = set()
+        self.deleted_nodes: dict[int, HostState] = {}
+        self.tell_at_once = False
+        self.hosts: dict[str, ClaimedHost | None] = {}
+        self.after_commit: list[Callable[[], None]] = []
+        self.refiltered_projects: set[str] = set()
+        self.refiltered_instances: set[str] = set()
+        self.cinder_news: set[str] = set()
+        self.action_changes: list[ActionChange] | None = None
+        self.resource_events: list[ResourceEvent] | None = None
+        self.releases: Releases | None = None
+        self._now: datetime.datetime | None = None
+        self._known: dict[Hashable, Any] = {}
+
+    @property
+    def session(self) -> orm.Session:
+        if self._session is None:
+            self._session = orm.Session(self._connection)
+        return self._session
+
+    def close(self) -> None:
+        """Close the session that was made for a connection."""
+        if self._session is not None and self._connection is not None:
+            self._session.close()
+
+    def rows(self, query: Any, values: dict[str, Any] | None = None) -> Any:
+        """Run a query for columns on the connection, after flushing pending changes. This skips the session's identity
+        map, which takes as long as the query.
+        """
+        if self._connection is not None and self._session is None:
+            return self._connection.execute(query, values, execution_options=_BY_NAME)
+        self.session.flush()
+        return self.session.connection().execute(query, values, execution_options=_BY_NAME)
+
+    def note_change(
+        self, action: InstanceAction, change: Change, step: Step | None = None, cause: str | None = None
+    ) -> None:
+        """Note a change of an action, if notifications are on."""
+        if self.action_changes is not None:
+            self.action_changes.append(ActionChange(action, change, action.host, step, cause or ""))
+
+    @property
+    def now(self) -> datetime.datetime:
+        """The database's time at first use; constant within the transaction."""
+        if self._now is None:
+            self._now = self.rows(_NOW).scalar_one()
+        return self._now
+
+    def timed(self, query: sa.Select[T], values: dict[str, Any] | None = None) -> list[T]:
+        """Return the rows of ``query``. They carry the time, so that `now` needs no statement of its own. ``values``:
+        parameters of a prepared query.
+        """
+        return [row[0] for row in self.timed_rows(query, values)]
+
+    def timed_rows(self, query: Any, values: dict[str, Any] | None = None) -> list[Any]:
+        """Return the rows of a query for several columns, with the time as `timed` does."""
+        if self._now is not None:
+            return list(self.session.execute(query, values).unique(operator.itemgetter(0)))
+        timed = query.add_columns(utcnow()) if values is None else _with_time(query)
+        found = self.session.execute(timed, values).unique(operator.itemgetter(0)).all()
+        if found:
+            self._now = found[0][-1]
+        return [row[:-1] for row in found]
+
+    def once(
+        self, key: Hashable, ask: Callable[[], T], asker: Hashable = None, is_everybodys: Callable[[T], bool] = bool
+    ) -> T:
+        """Return the result of ``ask()``, cached by ``key`` for this transaction.
+
+        For data that several writes of one transaction share and none changes; not for locked or counted rows.
+        ``asker``: who may see the result; others share it if ``is_everybodys`` accepts it.
+        """
+        known = next((item for item in ((key, asker), (key, None)) if item in self._known), None)
+        if known is None:
+            found = ask()
+            known = key, None if asker is not None and is_everybodys(found) else asker
+            self._known[known] = found
+        answer: T = self._known[known]
+        return answer
+
+    def change(self, statement: sa.Update | sa.Delete, values: dict[str, Any] | None = None) -> int:
+        """Run a conditional update or delete and return the number of matched rows. ``values``: its parameters.
+
+        Rows that were read before are not refreshed, and their pending changes are not flushed first.
+        """
+        return self.session.connection().execute(statement, values).rowcount
+
+
+@dataclasses.dataclass
+class Releases:
+    """Quota, ports and places that instances release together: see `nova_lite.db.servers.resource_releases`.
+
+    ``quotas``: amounts by project and resource. ``ports``: uuids of instances whose ports are deleted.
+    ``allocations``: uuids of instances without any place from now on.
+    """
+
+    quotas: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
+    ports: set[str] = dataclasses.field(default_factory=set)
+    allocations: set[str] = dataclasses.field(default_factory=set)
+
+
+class Database:
+    """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction.
+
+    ``notes_changes``: writes collect `UnitOfWork.action_changes`. ``read_seconds``: limit of each read (None: no
+    limit); beyond it, `translate` makes `QueryTooSlow` of the error.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        before_commit: Callable[[UnitOfWork], None] | None = None,
+        timing: DatabaseTiming = TIMING.database,
+        read_seconds: int | None = None,
+    ) -> None:
+        self.conf = conf
+        self.engine = create_engine(conf, timing, read_seconds)
+        self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
+        self.before_commit = before_commit
+        self.notes_changes = False
+        # SQLite has one writer. A writer that finds it busy sleeps and retries; this lock wakes the next one instead.
+        self._writer: contextlib.AbstractContextManager[Any] = (
+            threading.Lock() if self.is_sqlite else contextlib.nullcontext()
+        )
+        faults.transactions(self, _refused_commit)
+        tracing.transactions(self)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so it must do nothing but
+        SQL.
+        """
+
+        def attempt() -> T:
+            with self._writer, self.sessions() as session, session.begin():
+                uow = UnitOfWork(session, self.conf)
+                if self.notes_changes:
+                    uow.action_changes, uow.resource_events = [], []
+                result = func(uow, *args, **kwargs)
+                if self.before_commit is not None:
+                    session.flush()
+                    self.before_commit(uow)
+            for hook in uow.after_commit:
+                hook()
+            return result
+
+        return self._retrying(attempt, _RETRY_CODES_OF_WRITES)
+
+    def write_together(self, func: Callable[[UnitOfWork, list[Q]], list[T]], items: list[Q]) -> list[T]:
+        """Run ``func(uow, items)`` in one transaction and return one result per item. If it fails, run each item in its
+        own transaction.
+
+        The first failure is raised after the last item. An unreachable database is not retried item by item.
+        """
+
+        def send(batch: list[Q]) -> list[tuple[T]]:
+            return [(result,) for result in self.write(func, batch)]  # a result may be an exception itself
+
+        results: list[T] = []
+        failures: list[Exception] = []
+        for outcome in send_isolated(send, items, is_isolated):
+            if isinstance(outcome, Exception):
+                failures.append(outcome)
+            else:
+                results.append(outcome[0])
+        if failures:
+            raise failures[0]
+        return results
+
+    def write_each(
+        self, func: Callable[[UnitOfWork, list[Q]], list[T | Exception]], items: list[Q]
+    ) -> list[T | Exception]:
+        """Do `write_together`, and return the failure of an item as its result."""
+        return send_isolated(lambda batch: self.write(func, batch), items, is_isolated)
+
+    def write_once_more(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `write`, and run it once more if a concurrent writer took the same unique key. The second run reads the
+        other's row.
+        """
+        try:
+            return self.write(func, *args, **kwargs)
+        except exc.IntegrityError:
+            return self.write(func, *args, **kwargs)
+
+    def read(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``func(uow, *args, **kwargs)`` on one consistent snapshot, without a write lock."""
+
+        def attempt() -> T:
+            with self.engine.connect() as connection:
+                uow = UnitOfWork(connection.execution_options(**{time_limit.READ_ONLY: True}), self.conf)
+                with contextlib.closing(uow):
+                    return func(uow, *args, **kwargs)
+
+        return self._retrying(attempt)
+
+    def _retrying(self, attempt: Callable[[], T], codes: Container[object] = _RETRY_CODES) -> T:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return attempt()
+            except exc.DBAPIError as error:
+                if tries >= MAX_TRIES or not (code_of(error) in codes or error.connection_invalidated):
+                    raise
+                metrics.TRANSACTION_RETRIES.inc()
+                LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
+                time.sleep(random.uniform(0.01, 0.05) * 2**tries)
+
+    def ping(self) -> None:
+        """Raise `DatabaseUnavailable` when the database cannot be reached."""
+
+        def attempt() -> None:
+            with self.engine.connect() as connection:
+                connection.execute(sa.select(sa.literal(1)))
+
+        try:
+            self._retrying(attempt)
+        except exc.SQLAlchemyError as error:
+            raise unavailable(error) from error
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _refused_commit(name: str) -> exc.OperationalError:
+    return exc.OperationalError(f"COMMIT of {name}", None, Exception("a test refuses it"))
+
+
+class _Pool(sa.pool.QueuePool):
+    """Connection pool that measures the waits for a connection."""
+
+    def _do_get(self) -> Any:
+        with metrics.timed(metrics.POOL_WAITS):
+            return super()._do_get()
+
+
+def create_engine(
+    conf: cfg.ConfigOpts, timing: DatabaseTiming = TIMING.database, read_seconds: int | None = None
+) -> sa.Engine:
+    """Return an engine for ``[database] connection`` with the settings of its kind of database.
+
+    ``read_seconds``: as `Database` has it.
+    """
+    # Errors show the statement without its parameters: these contain passwords and user data.
+    options: dict[str, Any] = {
+        "pool_reset_on_return": None,
+        "hide_parameters": True,
+        "json_deserializer": _from_json,
+    }
+    try:
+        url = sa.make_url(conf.database.connection)
+    except exc.ArgumentError as error:
+        raise exceptions.ConfigurationError(
+            reason="[database] connection is not a database URL (sqlite:////path, mysql+pymysql://user:password@host/"
+            "name or postgresql+psycopg://user:password@host/name)."
+        ) from error
+    tls_files.check(url)
+    kind = url.get_backend_name()
+    # Opening a connection costs more than most queries, with TLS especially, so all connections stay open.
+    options.update(pool_size=conf.database.pool_size, max_overflow=0, pool_use_lifo=True)
+    if kind == "sqlite":
+        options["connect_args"] = {"timeout": conf.database.busy_timeout, "check_same_thread": False}
+    else:
+        options["pool_recycle"] = 1800
+        options["isolation_level"] = "READ COMMITTED"
+        if kind in ("mysql", "mariadb"):
+            options["connect_args"] = {
+                "connect_timeout": 5,
+                # MariaDB cuts concatenated strings at this limit, so it is set to the maximum.
+                "init_command": f"SET innodb_lock_wait_timeout={conf.database.busy_timeout}, "
+                "group_concat_max_len=1073741824",
+            }
+        elif kind == "postgresql":
+            options["connect_args"] = {
+                "connect_timeout": 5,
+                "options": f"-c lock_timeout={conf.database.busy_timeout}s"
+                + (time_limit.postgresql_options(read_seconds) if read_seconds else ""),
+            }
+    try:
+        engine = sa.create_engine(url, poolclass=_Pool, **options)
+    except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
+        raise exceptions.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
+    _reset_quietly(engine)
+    if read_seconds:
+        time_limit.install(engine, read_seconds)
+    if kind == "sqlite":
+        _set_up_sqlite(engine)
+        return engine
+    _ask_the_idle(engine, timing.idle_before_ping)
+    if kind == "postgresql":
+        _tell_no_rows(engine)
+    return engine
+
+
+def _from_json(text: str | bytes) -> Any:
+    """Decode a JSON column; an instance has eight. Python's own decoder is the fallback for values that only it
+    accepts: lone surrogates and NaN.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
+
+
+def _reset_quietly(engine: sa.Engine) -> None:
+    """Roll back a connection that returns to the pool. A broken one is dropped with one log line instead of the pool's
+    traceback; its next user gets the error anyway.
+    """
+
+    @sa.event.listens_for(engine, "reset")
+    def on_reset(connection: Any, record: Any, state: Any) -> None:
+        if state.transaction_was_reset:
+            return
+        try:
+            connection.rollback()
+        except engine.dialect.loaded_dbapi.Error as error:
+            LOG.warning("A connection to the database broke: %s", " ".join(str(error).split()))
+            record.invalidate(error)
+
+
+def _ask_the_idle(engine: sa.Engine, seconds: float) -> None:
+    """Ping a connection before a transaction if it was idle for ``seconds``. A connection that breaks within that time
+    breaks its transaction, which is retried. Pinging each time would add a fifth to the traffic.
+    """
+
+    @sa.event.listens_for(engine, "checkin")
+    def on_checkin(connection: Any, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def on_checkout(connection: Any, record: Any, fairy: Any) -> None:
+        used = record.info.get("used")
+        if used is None or time.monotonic() - used < seconds:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise exc.InvalidatePoolError from error
+
+
+def _tell_no_rows(engine: sa.Engine) -> None:
+    """Drop the DETAIL line of PostgreSQL's errors, which contains the values of a whole row."""
+
+    @sa.event.listens_for(engine, "handle_error")
+    def on_error(context: sa.ExceptionContext) -> None:
+        for error in (context.original_exception, context.sqlalchemy_exception):
+            if error is not None:
+                error.args = tuple(_without_detail(arg) for arg in error.args)
+
+
+def _without_detail(value: Any) -> Any:
+    return value.partition("\nDETAIL:")[0] if isinstance(value, str) else value
+
+
+def _set_up_sqlite(engine: sa.Engine) -> None:
+    """Configure SQLite: WAL, real foreign keys, and write transactions that take the write lock at their start."""
+
+    @sa.event.listens_for(engine, "connect")
+    def on_connect(connection: Any, record: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def on_begin(connection: sa.Connection) -> None:
+        readonly = connection.get_execution_options().get(time_limit.READ_ONLY, False)
+        connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+
+def unavailable(error: Exception) -> exceptions.DatabaseUnavailable:
+    """Return our error for an unreachable database. One log line has the cause, without the statement's parameters."""
+    cause = getattr(error, "orig", None) or error
+    LOG.warning("The database is unavailable: %s", " ".join(str(cause).split()))
+    return exceptions.DatabaseUnavailable()
+
+
+def is_isolated(error: Exception) -> bool:
+    """Check whether the error may come from one item of a batch, and not from a database that is unavailable."""
+    return not isinstance(translate(error), exceptions.DatabaseUnavailable)
+
+
+def translate(error: Exception) -> Exception:
+    """Translate errors for `rpc.Endpoint`. An unreachable database becomes `DatabaseUnavailable`, a read that took too
+    long `QueryTooSlow`, and a value that does not fit `InvalidInput`. Other errors stay as they are.
+    """
+    if time_limit.is_exceeded(error):
+        LOG.warning("A query took longer than [database] read_timeout, and was ended: %s", statement_of(error))
+        return exceptions.QueryTooSlow()
+    if isinstance(error, exc.TimeoutError | exc.DisconnectionError):
+        return unavailable(error)
+    if isinstance(error, exc.DBAPIError) and is_away(error):
+        return unavailable(error)
+    if isinstance(error, exc.DataError | UnicodeEncodeError | OverflowError):
+        return exceptions.InvalidInput(reason="a value is too long, too large or has characters that cannot be stored")
+    return error
+
+
+def log_failure(log: logging.Logger, said: str, error: Exception) -> None:
+    """Log that work in the background has failed: with one line if the cause is known, else with a traceback."""
+    known = translate(error)
+    if isinstance(known, exceptions.NovaLiteException):
+        log.warning("%s: %s", said, known.message)
+    else:
+        log.error(said, exc_info=error)
+
+
+def statement_of(error: Exception) -> str:
+    """Return a failed statement from its first table on, without its values, cut at some length."""
+    text = " ".join(str(getattr(error, "statement", None) or "").split())
+    text = text[max(text.find(" FROM "), 0) :].strip()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def code_of(error: exc.DBAPIError) -> Any:
+    """Return the database's own code: MariaDB's number, PostgreSQL's SQLSTATE, or None. PyMySQL also has an SQLSTATE,
+    which is less precise.
+    """
+    original = error.orig
+    first = original.args[0] if original is not None and original.args else None
+    return first if isinstance(first, int) else getattr(original, "sqlstate", None) or first

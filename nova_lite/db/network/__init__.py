@@ -1,0 +1,23 @@
+"""Networks, ports, routers, security groups and floating addresses.
+
+- `networks`: networks and subnets of the network API
+- `builtin_networks`: networks and ports as the built-in backend sees them: `NetworkStore`
+- `external_networks`: external networks of the network API
+- `spanning`: networks that span hosts
+- `ports`: ports of the network API
+- `port_quota`: quota of ports
+- `pending_attaches`: interfaces that were ordered from another network service
+- `floating_ips`: floating addresses and their pools
+- `routers`: routers and their interfaces
+- `router_hosts`: routers as hosts carry them out
+- `security_groups`: security groups, and the filter rules of hosts
+- `member_versions`: versions of the members of security groups
+- `address_groups`: address groups
+- `address_scopes`: address scopes
+- `subnet_pools`: subnet pools
+- `rbac`: policies that share resources with other projects
+- `api_resources`: the four above, by kind
+- `bulk`: several resources in one transaction
+- `network_tags`: tags
+- `network_quotas`: quotas under Neutron's names
+"""

@@ -1,0 +1,325 @@
+"""Floating addresses: the operator's pools, the projects' addresses, and the ports that they lead to."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, ip
+from nova_lite.base.context import RequestContext
+from nova_lite.db.core import if_match, paging, quotas, rows
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import FloatingIp as Row
+from nova_lite.db.core.models import FloatingIpPool as PoolRow
+from nova_lite.db.core.models import Instance, Port, Router, RouterInterface
+from nova_lite.db.core.statements import insert_unless_taken
+from nova_lite.db.network import builtin_networks, rbac, routers
+from nova_lite.db.servers import instances
+from nova_lite.network import factory
+from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
+from nova_lite.objects.network_api_resources import EXTERNAL
+
+#: Addresses that `allocate` looks up at a time.
+STEP = 256
+
+# --- pools
+
+
+def pools(uow: UnitOfWork, context: RequestContext | None = None) -> list[FloatingIpPool]:
+    """Return the pools that the caller may use, by name; without a context, all.
+
+    Everybody may use those of the operator. A policy names the projects that may use another one.
+    """
+    query = sa.select(PoolRow).order_by(PoolRow.name)
+    if context is not None and not context.is_admin:
+        project_id = context.project_id or ""
+        external = rbac.shared_with("network", [project_id], EXTERNAL)
+        mine = sa.or_(PoolRow.project_id.is_(None), PoolRow.project_id == project_id, PoolRow.id.in_(external))
+        query = query.where(mine)
+    return [rows.to_object(FloatingIpPool, row) for row in uow.session.scalars(query)]
+
+
+def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
+    """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that overlaps another
+    pool or network.
+    """
+    wanted = factory.pool_range(cidr)
+    check_overlap(uow, wanted)
+    ids = {"id": str(uuid.uuid4()), "subnet_id": str(uuid.uuid4())}
+    row = PoolRow(**ids, name=name, cidr=str(wanted), created_at=uow.now)
+    rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
+    return rows.to_object(FloatingIpPool, row)
+
+
+def check_overlap(uow: UnitOfWork, wanted: ipaddress.IPv4Network) -> None:
+    """Raise `InvalidInput` if the range overlaps with a pool or network."""
+    others = [(pool.name, pool.cidr) for pool in pools(uow)]
+    others += [(network.name, network.cidr) for network in builtin_networks.Store(uow).networks()]
+    for other, theirs in others:
+        if theirs and wanted.overlaps(ip.parse_network4(theirs)):
+            raise exceptions.InvalidInput(reason=f"{wanted} overlaps with {other} ({theirs})")
+
+
+def delete_pool(uow: UnitOfWork, name: str) -> None:
+    """Delete a pool. Raises `Conflict` while a project has an address of it."""
+    row = uow.session.scalars(sa.select(PoolRow).where(PoolRow.name == name).with_for_update()).first()
+    if row is None:
+        raise exceptions.NotFound(f"There is no pool {name}.")
+    if uow.session.scalars(sa.select(Row.id).where(Row.pool_id == row.id)).first() is not None:
+        raise exceptions.Conflict(f"Addresses of pool {name} are in use.")
+    if uow.session.scalars(sa.select(Router.id).where(Router.pool_id == row.id)).first() is not None:
+        raise exceptions.Conflict(f"Routers have their gateway to pool {name}.")
+    uow.session.delete(row)
+
+
+# --- addresses of projects
+
+
+#: Filters of a list.
+_FILTERS: dict[str, Any] = {
+    "id": Row.id,
+    "address": Row.address,
+    "pool_id": Row.pool_id,
+    "port_id": Row.port_id,
+    "project_id": Row.project_id,
+}
+
+
+def list_(
+    uow: UnitOfWork, context: RequestContext, all_projects: bool = False, query: ListQuery | None = None
+) -> list[FloatingIp]:
+    """Return the project's addresses; with ``all_projects`` and for an admin, all addresses.
+
+    ``query``: a page of them, by id, with keys of `_FILTERS`; None: all, in the order of addresses.
+    """
+    mine = sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or "")
+    if query is None:
+        return sorted(_all(uow, _QUERY.where(mine)), key=lambda item: int(ip.parse(item.address)))
+    conditions = [_FILTERS[name].in_(values) for name, values in query.filters.items()]
+    return _all(uow, paging.by_id(_QUERY, Row.id, [sa.and_(mine, *conditions)], query))
+
+
+def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
+    """Return an address by its id or its text. Raises `FloatingIpNotFound`, also for another project's, except for an
+    admin.
+    """
+    for found in _all(uow, _QUERY.where(sa.or_(Row.id == reference, Row.address == reference))):
+        if context.is_admin or found.project_id == context.project_id:
+            return found
+    raise exceptions.FloatingIpNotFound(reference=reference[:64])
+
+
+def allocate(
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    pool: str | None,
+    request: FloatingIp | None = None,
+) -> FloatingIp:
+    """Allocate an address from the pool with this name or id, or from the first pool.
+
+    ``request`` may name the pool by ``pool_id``, an ``address`` ("" for any), a ``description``, and the target port.
+    Raises `FloatingIpPoolNotFound`, `NoMoreFloatingIps` or `QuotaExceeded`; for an ``address``, `InvalidInput` or
+    `Conflict`.
+    """
+    project_id = (request and request.project_id) or context.project_id
+    if not project_id:
+        raise exceptions.Forbidden("A floating address belongs to a project; this token is for none.")
+    pool_id = request.pool_id if request is not None else ""
+    found = [item for item in pools(uow, context) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
+    if not found:
+        raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
+    quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
+    if not found[0].cidr:
+        raise exceptions.NoMoreFloatingIps(pool=found[0].name)
+    of_pool = ip.parse_network4(found[0].cidr)
+    floating_id = str(uuid.uuid4())
+    values = {
+        "id": floating_id,
+        "pool_id": found[0].id,
+        "project_id": project_id,
+        "user_id": context.user_id or "",
+        "description": request and request.description,
+        "tags": request and request.tags,
+        "created_at": uow.now,
+    }
+    if request is not None and request.address:
+        if ip.parse(request.address) not in of_pool or request.address == found[0].gateway:
+            raise exceptions.InvalidInput(reason=f"{request.address} is not an address of {found[0].name}")
+        if not insert_unless_taken(uow, Row, {**values, "address": request.address}):
+            raise exceptions.Conflict(f"Floating IP {request.address} is in use.")
+    else:
+        _insert_free(uow, found[0], of_pool, values)
+    if request is not None and request.port_id:
+        return lead(uow, context, floating_id, request.port_id, request.fixed_address)
+    return get(uow, context, floating_id)
+
+
+def _insert_free(
+    uow: UnitOfWork, pool: FloatingIpPool, addresses: ipaddress.IPv4Network, values: dict[str, Any]
+) -> None:
+    """Take the first free address. It is looked up in steps, so that a pool is read no further than it is used."""
+    hosts = _addresses(pool, addresses)
+    while step := list(itertools.islice(hosts, STEP)):
+        taken = set(uow.session.scalars(sa.select(Row.address).where(Row.address.in_(step))))
+        for address in step:
+            if address not in taken and insert_unless_taken(uow, Row, {**values, "address": address}):
+                return
+    raise exceptions.NoMoreFloatingIps(pool=pool.name)
+
+
+def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterator[str]:
+    """Yield the addresses of a pool that may be taken, lowest first."""
+    for item in pool.ranges or ():
+        first, last = (ip.parse4(item[end]) for end in ("start", "end"))
+        yield from (str(first + number) for number in range(int(last) - int(first) + 1))
+    if pool.ranges is None:
+        # Python leaves out the first and the last address, which are those of the network itself.
+        yield from (text for text in map(str, addresses.hosts()) if text != pool.gateway)
+
+
+def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
+    """Change ``description``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the port's own). Raises
+    the errors of `lead`.
+    """
+    found = _expected(uow, context, reference)
+    if "description" in changes:
+        uow.change(
+            sa.update(Row).where(Row.id == found.id).values(description=changes["description"], updated_at=uow.now)
+        )
+    if "port_id" not in changes:
+        return get(uow, context, found.id)
+    if changes["port_id"] is not None:
+        return lead(uow, context, found.id, changes["port_id"], changes.get("fixed_address"))
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=None, updated_at=uow.now))
+    _changed(uow, found.instance_uuid)
+    return get(uow, context, found.id)
+
+
+def lead(
+    uow: UnitOfWork, context: RequestContext, reference: str, port_id: str, fixed_address: str | None
+) -> FloatingIp:
+    """Lead the address to a port of its project, with or without a server. Its former target loses it.
+
+    Raises `NoSuchPort`, `InvalidInput` for an address that the port does not have, `FloatingIpPortTaken` if another
+    address leads there, or `ExternalGatewayMissing`.
+    """
+    found = get(uow, context, reference)
+    port = uow.session.scalars(sa.select(Port).where(Port.id == port_id).with_for_update()).first()
+    owner = None if port is None else port.project_id or _project_of(uow, port.instance_uuid)
+    if port is None or owner != found.project_id:
+        raise exceptions.NoSuchPort(port_id=port_id)
+    if port.address is None:
+        raise exceptions.InvalidInput(reason=f"port {port_id} has no fixed address")
+    if fixed_address not in (None, port.address):
+        raise exceptions.InvalidInput(reason=f"port {port_id} does not have the fixed address {fixed_address}")
+    other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == port_id, Row.id != found.id)).first()
+    if other is not None:
+        raise exceptions.FloatingIpPortTaken(address=found.address, port_id=port_id, other=other)
+    routers.check_way_out(uow, port.network_id, port.id, found.pool_id)
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id, updated_at=uow.now))
+    _changed(uow, found.instance_uuid)
+    _changed(uow, port.instance_uuid)
+    return get(uow, context, found.id)
+
+
+def _project_of(uow: UnitOfWork, instance_uuid: str | None) -> str | None:
+    return uow.session.scalars(sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)).first()
+
+
+def locked(uow: UnitOfWork, context: RequestContext, reference: str) -> Row:
+    """Return the row of an address, locked. Raises `FloatingIpNotFound`."""
+    found = get(uow, context, reference)
+    row = uow.session.get(Row, found.id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise exceptions.FloatingIpNotFound(reference=reference[:64])
+    if_match.check(context, row)
+    return row
+
+
+def _expected(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
+    """Return an address. It is locked, and its revision is compared, if the request names one."""
+    if context.revision is not None:
+        locked(uow, context, reference)
+    return get(uow, context, reference)
+
+
+def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
+    """Release the address: it loses its target and returns to the pool."""
+    found = _expected(uow, context, reference)
+    if uow.change(sa.delete(Row).where(Row.id == found.id)):
+        quotas.give_back(uow, found.project_id, {"floating_ips": 1})
+        _changed(uow, found.instance_uuid)
+
+
+def associate(
+    uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
+) -> None:
+    """Lead the address to the instance's interface with ``fixed_address``, or to its first interface. Its former target
+    loses it. An interface has at most one floating address.
+    """
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    found = get(uow, context, address)
+    if found.project_id != instance.project_id:
+        raise exceptions.FloatingIpNotFound(reference=address)
+    if instance.locked and not context.is_admin:
+        raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
+    ports = builtin_networks.Store(uow).vifs(instance_uuid)
+    port = next((vif for vif in ports if fixed_address in (None, vif.address)), None)
+    if port is None:
+        what = (
+            f"Specified fixed address {fixed_address} is not assigned" if fixed_address else "No fixed IPs associated"
+        )
+        raise exceptions.Invalid(f"{what} to instance {instance_uuid}")
+    if port.floating_address not in (None, found.address):
+        raise exceptions.Invalid(f"Floating IP {port.floating_address} leads to {port.address} already.")
+    routers.check_way_out(uow, port.network.id, port.id, found.pool_id)
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id, updated_at=uow.now))
+    _changed(uow, found.instance_uuid)
+    instance.updated_at = uow.now
+    uow.refiltered_projects.add(instance.project_id)
+
+
+def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str) -> None:
+    """Remove the target. Raises `FloatingIpNotAssociated` unless the address leads to this instance."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    found = get(uow, context, address)
+    if found.instance_uuid != instance.uuid:
+        raise exceptions.FloatingIpNotAssociated(address=address, instance_id=instance_uuid)
+    if instance.locked and not context.is_admin:
+        raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
+    mine = (Row.id == found.id, Row.port_id == found.port_id)
+    uow.change(sa.update(Row).where(*mine).values(port_id=None, updated_at=uow.now))
+    instance.updated_at = uow.now
+    uow.refiltered_projects.add(instance.project_id)
+
+
+def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
+    if instance_uuid is not None:
+        query = sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)
+        uow.refiltered_projects.update(uow.session.scalars(query))
+
+
+#: Each address has a pool. An inner join would let MariaDB begin with the pools, and read all their addresses.
+_OF_ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id)
+_QUERY: Any = (
+    sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid, _OF_ROUTER.scalar_subquery())
+    .outerjoin(PoolRow, PoolRow.id == Row.pool_id)
+    .outerjoin(Port, Port.id == Row.port_id)
+    .execution_options(populate_existing=True)
+)
+
+
+def _all(uow: UnitOfWork, query: sa.Select[Any]) -> list[FloatingIp]:
+    return [
+        rows.to_object(
+            FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid, router_id=router_id
+        )
+        for row, pool, fixed_address, instance_uuid, router_id in uow.session.execute(query)
+    ]

@@ -1,0 +1,37 @@
+"""Interfaces as servers show them: read from ports and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite.db.core import models, rows
+from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.objects.instance import version_of
+
+_PORT = rows.shared_fields(VIF, models.Port)
+_NETWORK = rows.shared_fields(Network, models.Network)
+
+#: Columns that `to_vif` reads.
+VIF_COLUMNS = (
+    *(getattr(models.Port, name) for name in _PORT),
+    *(getattr(models.Network, name) for name in _NETWORK),
+    models.Port.address6,
+    sa.select(models.FloatingIp.address).where(models.FloatingIp.port_id == models.Port.id).scalar_subquery(),
+)
+
+
+def to_vif(values: Sequence[Any]) -> VIF:
+    """Build an interface from the values of `VIF_COLUMNS`."""
+    port = dict(zip(_PORT, values, strict=False))
+    network = Network(**dict(zip(_NETWORK, values[len(_PORT) : -2], strict=True)))
+    return VIF(
+        **port,
+        unguarded=not port["port_security_enabled"],
+        network=network,
+        floating_address=values[-1],
+        version=version_of(port["address"]),
+        more=ipv6.further_addresses(network, values[-2]),
+    )

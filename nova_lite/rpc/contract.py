@@ -272,7 +272,11 @@ def contract_of(protocol: Any) -> Contract:
     """Return the contract of a Protocol. Raises TypeError for a Protocol that contradicts itself."""
     topic, version = protocol.__rpc_service__
     functions = {
-        name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and not name.startswith("_")
+        name: value
+        for part in reversed(protocol.__mro__[:-1])
+        if part not in (Protocol, typing.Generic)
+        for name, value in vars(part).items()
+        if inspect.isfunction(value) and not name.startswith("_")
     }
     methods = {name: _method(name, function) for name, function in functions.items()}
     for made in methods.values():

@@ -60,7 +60,7 @@ def test_unknown_options_and_groups_are_reported_with_the_nearest_name(tool: Too
 @pytest.mark.parametrize(
     "line",
     [
-        "[api]\nlongest_wait = 3",  # a former name
+        "[DEFAULT]\nlogdir = /var/log",  # a former name
         "[oslo_messaging_rabbit]\nheartbeat_timeout_threshold = 30",
         "[keystone_authtoken]\nauth_type = password\nusername = u\nuser_domain_name = d",
         "[neutron]\nauth_section = other\n[other]\nauth_type = v3token\ntoken = t",

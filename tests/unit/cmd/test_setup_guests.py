@@ -42,7 +42,6 @@ nft delete table inet nova_lite_1_a
 ip link delete dev nlvx77
 virsh net-destroy net-1
 virsh net-undefine net-1
-virsh nwfilter-undefine nova-lite-clean-ipv6-1
 nft delete table inet nova_lite_ports_h1
 nft delete table bridge nova_lite_tunnels_h1
 iptables --table nat --delete POSTROUTING --jump CHAIN
@@ -91,7 +90,6 @@ class Host:
             "virsh net-dumpxml net-1": NETWORK.format(id="1-a", vni="4d", leases=self.leases),
             "virsh net-dumpxml net-2": NETWORK.format(id="2", vni="4e", leases=self.leases),
             "virsh net-dumpxml net-4": FOREIGN,
-            "virsh nwfilter-dumpxml nova-lite-clean-ipv6-1": "",
             "ip -oneline link show master nlbr1-a": "7: nlvx77: <UP> mtu 1450\n",
             "ip -oneline link show master nlbr2": "8: nlvx78: <UP> mtu 1450\n9: vnet3@if2: <UP> mtu 1450\n",
             "ip link show dev nlvx77": "",

@@ -257,13 +257,6 @@ def test_failed_check_is_named(site: ScriptedMachine) -> None:
         run()
 
 
-def test_version_without_the_status_tool_is_checked_by_its_own_tool(site: ScriptedMachine) -> None:
-    (site.path / "nova-lite-status").unlink()
-    site.add("compute")
-    run("--rollback")
-    assert site.commands[-1] == "nova-lite-manage config check"
-
-
 def test_machine_without_daemons_is_refused(site: ScriptedMachine) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="no daemon runs on this machine"):
         run()

@@ -179,10 +179,10 @@ def test_problem_of_the_configuration_is_a_failure(check: Status, monkeypatch: p
 def test_renamed_option_is_a_warning(check: Status, tool: Tool) -> None:
     directory = tool.path / "etc"
     directory.mkdir()
-    (directory / "api.conf").write_text("[api]\nlongest_wait = 3\nmax_waiting = 9\n")
+    (directory / "api.conf").write_text("[DEFAULT]\nlogdir = /var/log\nuse_json = true\n")
     assert check.of("Renamed options", status_code=1) == (
         1,
-        f"{directory}/api.conf: [api] longest_wait is called max_wait now.",
+        f"{directory}/api.conf: [DEFAULT] logdir is called log-dir now.",
     )
 
 

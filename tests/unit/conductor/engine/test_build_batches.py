@@ -418,9 +418,7 @@ def test_reports_of_deletes_are_one_transaction(world: BuildingWorld, commits: l
     world.reports.finish_builds(world.context(), host, [built(world, uuid) for uuid in uuids])
     commands = [world.lifecycle.accept_action(world.context(), uuid, "delete", {}) for uuid in uuids]
     reports = [
-        objects.ActionReport(
-            action_id=command.action_id, power_state=0, error=None, details="", sequence=command.sequence
-        )
+        objects.ActionReport(host=host, action_id=command.action_id, power_state=0, sequence=command.sequence)
         for command in commands
     ]
     commits.clear()

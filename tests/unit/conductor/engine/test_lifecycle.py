@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -909,8 +910,9 @@ def test_report_or_check_of_another_request_does_not_concern_the_action(world: W
     assert not world.reports.is_command_open(world.context(), *address, command.sequence + 1, "req-new")
     assert world.reports.is_command_open(world.context(), *address, command.sequence, "req-new")
     assert world.reports.is_command_open(world.context(), *address, None, "req-new")
-    world.reports.finish_action(world.context(), *address, 4, None, "", command.sequence, request_id="req-lost")
+    report = ActionReport(host=host, action_id=command.action_id, power_state=4, sequence=command.sequence)
+    world.reports.finish_action(world.context(), msgspec.structs.replace(report, request_id="req-lost"))
     assert world.open_actions() == [("stop", "perform")]
-    world.reports.finish_action(world.context(), *address, 4, None, "", command.sequence, request_id="req-new")
+    world.reports.finish_action(world.context(), msgspec.structs.replace(report, request_id="req-new"))
     assert (world.open_actions(), world.instance(uuid).vm_state) == ([], states.STOPPED)
     assert not world.reports.is_command_open(world.context(), *address, command.sequence, "req-new")

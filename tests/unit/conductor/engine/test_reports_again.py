@@ -145,8 +145,10 @@ def story(recorder: Recorder) -> Iterator[str]:
 
     def acted(uuid: str, kind: str, power_state: int | None, **payload: Any) -> None:
         command = world.lifecycle.accept_action(world.context(admin=True), uuid, kind, payload)
-        arguments = (command.host, command.action_id, power_state, None, "")
-        world.reports.finish_action(world.context(), *arguments, sequence=command.sequence)
+        report = ActionReport(
+            host=str(command.host), action_id=command.action_id, power_state=power_state, sequence=command.sequence
+        )
+        world.reports.finish_action(world.context(), report)
 
     first, second = Life(recorder, "host1"), Life(recorder, "host2")
     for life in (first, second):

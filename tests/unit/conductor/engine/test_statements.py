@@ -189,7 +189,7 @@ def test_reports_of_deletes_need_the_statements_of_one_batch_however_many(
             finish(conductor, cloud.builds.pop())
         commands = [conductor.accept_action(make.context(), uuid, "delete", {}) for uuid in uuids]
         reports = [
-            ActionReport(action_id=item.action_id, power_state=0, error=None, details="", sequence=item.sequence)
+            ActionReport(host="h1", action_id=item.action_id, power_state=0, sequence=item.sequence)
             for item in commands
         ]
         with counting() as gone:

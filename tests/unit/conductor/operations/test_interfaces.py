@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.db.core import models
 from nova_lite.db.network import builtin_networks
 from nova_lite.network.fake import FakeNetworks
-from nova_lite.objects import GuestDevice, GuestDevices
+from nova_lite.objects import ActionReport, GuestDevice, GuestDevices
 from tests.support import make
 from tests.support.conductor_world import World
 from tests.support.world_interfaces import ATTACH, DETACH, attach, detach, report
@@ -89,9 +89,10 @@ def report_ports(world: World, uuid: str, free: int | None) -> None:
     """Attach an interface, after which the host reports so many free ports."""
     command = attach(world, uuid)
     answer = {"devices": {"devices": [], "free_ports": free}}
-    world.reports.finish_action(
-        *(world.context(), str(command.host), command.action_id, 1, None, ""), sequence=command.sequence, answer=answer
+    done = ActionReport(
+        host=str(command.host), action_id=command.action_id, power_state=1, sequence=command.sequence, answer=answer
     )
+    world.reports.finish_action(world.context(), done)
 
 
 def test_attach_to_a_running_guest_without_free_ports_is_refused_and_leaves_nothing(world: World) -> None:

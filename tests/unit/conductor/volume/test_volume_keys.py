@@ -20,7 +20,6 @@ from nova_lite.objects import (
     VolumeTransfer,
     VolumeType,
     VolumeVerb,
-    VolumeWork,
 )
 from nova_lite.objects.block_device import DeviceSource
 from tests.support.world_volumes import Hosts, Volumes, blank, boot
@@ -29,16 +28,10 @@ ENCRYPTION = {"provider": "luks", "cipher": "aes-xts-plain64", "key_size": 256, 
 SECRET, PLAIN = "secret", "plain"
 
 
-class EncryptingHosts(Hosts):
-    def volume_work(self, context: Any, host: str, work: VolumeWork) -> None:
-        assert work.encrypted
-        self.works.append((host, work))
-
-
 class World(Volumes):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.hosts = EncryptingHosts()
+        self.hosts = Hosts()
         self.engine.compute = self.compute = self.hosts  # type: ignore[assignment]
         self.backups = self.reconciler.backups
         self.file = str(path / "volume-keys")

@@ -83,7 +83,6 @@ DEFAULT_OPTS = [
         "shutdown_timeout",
         default=60,
         min=0,
-        deprecated_group="compute",
         help=(
             "Seconds in which a guest has to shut down on stop and reboot. Then it is powered off. Raise it "
             "for guests that stop slowly."

@@ -33,13 +33,3 @@ def test_wrong_value_is_named_with_its_group_and_file(tmp_path: Path) -> None:
         conf.check(loaded)
     wanted = f"Value for option [host_health] action in {file} is not valid: "
     assert conf.described(raised.value).startswith(wanted)
-
-
-@pytest.mark.parametrize("group", ["DEFAULT", "compute"])
-def test_shutdown_timeout_is_read_from_its_present_and_its_former_group(tmp_path: Path, group: str) -> None:
-    file = tmp_path / "compute.conf"
-    file.write_text(f"[{group}]\nshutdown_timeout = 7\n")
-    loaded = cfg.ConfigOpts()
-    conf.register_opts(loaded)
-    loaded(["--config-file", str(file)], project="nova-lite", default_config_files=[], default_config_dirs=[])
-    assert loaded.shutdown_timeout == 7

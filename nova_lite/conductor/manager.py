@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oslo_config import cfg
 
@@ -47,9 +47,17 @@ from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.volume.cinder import CinderDriver
 from nova_lite.db.core import database_nodes, engine
-from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.engine import Database
+from nova_lite.db.core.events import (
+    CinderWorkDue,
+    FiltersChanged,
+    HostChanged,
+    HostFreed,
+    HostRemoved,
+    InterfacesChanged,
+)
 from nova_lite.db.hosts import compute_nodes, services
-from nova_lite.db.network import member_versions
+from nova_lite.db.servers import console_tokens
 from nova_lite.db.upkeep import audit_events, backlog, purge
 from nova_lite.db.volume.cinder import BACKEND as CINDER
 from nova_lite.image.driver import load_backend as load_images
@@ -62,6 +70,30 @@ if TYPE_CHECKING:
     from nova_lite.volume.cinder_client import CinderClient
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds between two removals of expired console tokens. They are void even without it.
+EXPIRE_TOKENS_INTERVAL = 60.0
+#: Seconds between two looks at the leases of hosts that fence themselves, and at their servers.
+FENCING_INTERVAL = 1.0
+#: Shortest interval in seconds between two notifications of hosts about changed filter rules.
+FILTER_PUBLISH_INTERVAL = 0.5
+#: Seconds between two removals of notifications that nobody has taken.
+DROP_NOTIFICATIONS_INTERVAL = 600.0
+AUDIT_USAGE_INTERVAL = 60.0
+#: Seconds between two counts of the room for the servers of lost hosts.
+SURVIVAL_INTERVAL = 300.0
+#: Seconds between two looks at the health of hosts.
+HOST_HEALTH_INTERVAL = 10.0
+
+
+class Worker(NamedTuple):
+    """Periodic work. ``interval``: seconds. ``jitter``, ``at_once``: as `nova_lite.daemon.service.Periodic` has them."""
+
+    name: str
+    interval: float
+    work: Callable[[], object]
+    jitter: bool = False
+    at_once: bool = False
 
 
 class ConductorManager:
@@ -77,7 +109,7 @@ class ConductorManager:
     ) -> None:
         self.conf = conf
         self._closing = threading.Event()
-        self.db = Database(conf, self._announce, timing.database, conf.database.read_timeout)
+        self.db = Database(conf, timing.database, conf.database.read_timeout)
         self.notifications = Notifications(self.db, conf, timing.conductor)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
@@ -128,10 +160,40 @@ class ConductorManager:
             once=SharedReplayCache(self.db, conf),
         )
 
+        self.db.subscribe(self.filter_publisher.announce, FiltersChanged, InterfacesChanged)
+        self.db.subscribe(self.cinder.announce, CinderWorkDue)
+        self.db.subscribe(self.host_publisher.announce, HostChanged, HostFreed, HostRemoved)
+
     def start(self) -> None:
         """Start the threads that publish changes and deliver notifications."""
         self.notifications.start()
         self.host_publisher.start()
+
+    def workers(self) -> Iterator[Worker]:
+        """Yield the periodic work of a conductor. With several conductors, work that ends in ``_if_first`` is the first
+        one's.
+        """
+        own = self.conf.conductor
+        yield Worker("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
+        yield Worker("reconcile", own.reconcile_interval, self.reconciler.sweep)
+        yield Worker("fencing", FENCING_INTERVAL, self.fencer.sweep)
+        yield Worker("evacuation", FENCING_INTERVAL, self.evacuator.sweep)
+        yield Worker("crash_restarts", FENCING_INTERVAL, self.crash_restarter.sweep)
+        yield Worker("filter_publisher", FILTER_PUBLISH_INTERVAL, self.filter_publisher.publish)
+        yield Worker("drop_old_notifications", DROP_NOTIFICATIONS_INTERVAL, self.notifications.drop_old, jitter=True)
+        yield Worker("audit_usage", AUDIT_USAGE_INTERVAL, self.notifications.audit_usage, jitter=True)
+        backups = self.conf.server_backups.interval
+        yield Worker("scheduled_backups", backups, self.scheduled_backups.run_if_first)
+        if self.stored_backups.repositories is not None:
+            yield Worker("stored_backups", backups, self.stored_backups.run_if_first)
+        if self.replication.journal is not None:
+            yield Worker("replication", self.conf.replication.interval, self.replication.run_if_first)
+        yield Worker("host_health", HOST_HEALTH_INTERVAL, self.health_keeper.run_if_first, jitter=True)
+        if own.survive_hosts:
+            yield Worker("survival", SURVIVAL_INTERVAL, self.survival_check.run_if_first, jitter=True, at_once=True)
+        yield Worker("balance", self.conf.balance.interval, self.balancer.run_if_first, jitter=True)
+        yield Worker("forget_crashes", own.purge_interval, self.crash_restarter.forget_old, jitter=True)
+        yield Worker("purge", own.purge_interval, self.purge, jitter=True)
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         """Yield the metrics of open actions, hosts, heartbeats, the database's nodes, and its connection pool."""
@@ -183,6 +245,10 @@ class ConductorManager:
             if number := audit_events.purge(self.db, before, wanted=self._is_open):
                 LOG.info("Purged %d events of the audit log from before %s", number, before)
 
+    def _expire_console_tokens(self) -> None:
+        while self.db.write(console_tokens.expire) == console_tokens.BATCH:
+            pass
+
     def _is_open(self) -> bool:
         return not self._closing.is_set()
 
@@ -196,24 +262,6 @@ class ConductorManager:
         self.host_publisher.stop()
         self.notifications.close()
         self.db.close()
-
-    def _announce(self, uow: UnitOfWork) -> None:
-        """Publish the transaction's changes to schedulers, hosts, and other systems, once it is committed."""
-        self.notifications.record(uow)
-        if uow.refiltered_projects or uow.refiltered_instances:
-            member_versions.raise_versions(uow)
-            projects, instances = set(uow.refiltered_projects), set(uow.refiltered_instances)
-            uow.after_commit.append(lambda: self.filter_publisher.add(projects, instances))
-        if uow.cinder_news:
-            news = set(uow.cinder_news)
-            uow.after_commit.append(lambda: self.cinder.process_soon(news))
-        if uow.touched_nodes:
-            changed, deleted = uow.touched_nodes | uow.freed_nodes, dict(uow.deleted_nodes)
-            at_once = uow.tell_at_once
-            uow.after_commit.append(lambda: self.host_publisher.add(changed, deleted, at_once))
-        elif uow.freed_nodes:
-            freed = set(uow.freed_nodes)
-            uow.after_commit.append(lambda: self.host_publisher.add_freed(freed))
 
 
 def _cinder_client(conf: cfg.ConfigOpts) -> CinderClient | None:

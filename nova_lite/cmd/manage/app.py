@@ -58,7 +58,8 @@ class App:
             from nova_lite.db.migrations import schema
 
             schema.check(self.conf)
-            self._database = Database(self.conf, self._note_write)
+            self._database = Database(self.conf)
+            self._database.subscribe(self._note_write, always=True)
         return self._database
 
     def _note_write(self, uow: UnitOfWork) -> None:

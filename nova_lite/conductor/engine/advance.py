@@ -23,7 +23,8 @@ from nova_lite.conductor.engine.context import (
 )
 from nova_lite.conductor.engine.ports import Effects, HandlerLookup
 from nova_lite.db.core import actions
-from nova_lite.db.core.action_changes import Change
+from nova_lite.db.core.action_changes import ActionChange, Change
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import claims
 from nova_lite.db.volume import block_devices, cinder
@@ -96,10 +97,10 @@ class StepMachine(abc.ABC):
                 action.deadline = uow.now + NO_DEADLINE
             is_snapshot = isinstance(step, SnapshotStep)
             call = self.effects.report_snapshot_later if is_snapshot else self.effects.call_images_later
-            uow.after_commit.append(lambda: call(action.id))
+            uow.after_commit(lambda: call(action.id))
         elif isinstance(step, NetworkStep) and self._calls_service(step):
             action.deadline = uow.now + NO_DEADLINE
-            uow.after_commit.append(lambda: self.effects.call_network_later(action.id))
+            uow.after_commit(lambda: self.effects.call_network_later(action.id))
         else:
             if isinstance(step, NetworkStep) and step.name == operations.DEALLOCATE:
                 own_alone = [instance.uuid] if action.payload.get(NO_USER_PORTS) else []
@@ -164,7 +165,7 @@ class StepMachine(abc.ABC):
             place = claimed_place(ctx, step.moves_to)
             assert place is not None
             claims.move(ctx.instance, place)
-            ctx.uow.refiltered_projects.add(ctx.instance.project_id)
+            ctx.uow.publish(FiltersChanged(ctx.instance.project_id))
             cinder.news(ctx.uow, ctx.instance.uuid)
         self.handlers(ctx.action.action).on_step_done(ctx.uow, ctx.instance, step)
         if ctx.action.step == step.name:  # else it is the offline step, and its end was noted before
@@ -173,7 +174,7 @@ class StepMachine(abc.ABC):
 
     @staticmethod
     def _note_end_for_owner(ctx: ActionContext, step: Step) -> None:
-        if ctx.uow.action_changes is not None and step is ctx.definition.ends_for_owner_with:
+        if ctx.uow.wants(ActionChange) and step is ctx.definition.ends_for_owner_with:
             ctx.uow.note_change(ctx.action, Change.DONE)
 
     def done_at_host(self, ctx: ActionContext, step: HostStep) -> None:
@@ -248,7 +249,7 @@ class StepMachine(abc.ABC):
         if command.host is not None:
             ctx.sent_step = ctx.action.step
             actions.begin_later(ctx.uow, self.conf, ctx.action)
-            ctx.uow.after_commit.append(lambda: self.effects.send_later(command, context))
+            ctx.uow.after_commit(lambda: self.effects.send_later(command, context))
 
 
 def _release(ctx: ActionContext, step: ReleaseStep) -> None:

@@ -371,7 +371,7 @@ class Scheduling:
             LOG.info("Instance %s has no interfaces yet: %s", ctx.instance.uuid, error.message)
             network.deallocate(store, ctx.instance.uuid)
             return
-        host = ctx.uow.hosts[str(ctx.instance.host)]
+        host = claims.locked_host(ctx.uow, str(ctx.instance.host))
         assert host is not None
         ctx.action.payload = {**ctx.action.payload, CONNECTED: host.admission}
         begun(ctx)

@@ -20,7 +20,8 @@ import time
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ConductorTiming
-from nova_lite.db.core.engine import Database, translate
+from nova_lite.db.core.engine import Database, UnitOfWork, translate
+from nova_lite.db.core.events import HostChanged, HostFreed, HostRemoved
 from nova_lite.db.hosts import hosts
 from nova_lite.objects import HostState
 from nova_lite.rpcapi.scheduler import SchedulerRPC
@@ -62,6 +63,18 @@ class HostPublisher:
         if self._thread is not None:
             self._thread.join(self._interval)
             self.publish_freed()
+
+    def announce(self, uow: UnitOfWork) -> None:
+        """Add the changes of a transaction after its commit."""
+        changes = uow.published(HostChanged)
+        deleted = {event.state.id: event.state for event in uow.published(HostRemoved)}
+        freed = {event.node_id for event in uow.published(HostFreed)}
+        if not changes and not deleted:
+            uow.after_commit(lambda: self.add_freed(freed))
+            return
+        changed = freed | {event.node_id for event in changes}
+        at_once = bool(deleted) or any(event.at_once for event in changes)
+        uow.after_commit(lambda: self.add(changed, deleted, at_once))
 
     def add(self, changed: set[int], deleted: dict[int, HostState], at_once: bool = False) -> None:
         """Add ids of changed nodes, and the last states of deleted ones. With ``at_once`` it publishes them itself."""

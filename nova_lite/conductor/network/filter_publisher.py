@@ -18,7 +18,8 @@ from concurrent import futures
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.db.core.engine import Database, UnitOfWork
-from nova_lite.db.network import security_groups, spanning
+from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
+from nova_lite.db.network import member_versions, security_groups, spanning
 from nova_lite.rpcapi.compute import ComputeRPC
 
 LOG = logging.getLogger(__name__)
@@ -52,6 +53,13 @@ class FilterPublisher:
         with self._lock:
             self._projects |= projects
             self._instances |= instances
+
+    def announce(self, uow: UnitOfWork) -> None:
+        """Raise the versions of the members that a transaction changes, and add its changes after the commit."""
+        member_versions.raise_versions(uow)
+        projects = {event.project_id for event in uow.published(FiltersChanged)}
+        instances = {event.instance_uuid for event in uow.published(InterfacesChanged)}
+        uow.after_commit(lambda: self.add(projects, instances))
 
     def publish(self) -> list[futures.Future[None]]:
         """Notify the hosts that the changes concern, in the background."""

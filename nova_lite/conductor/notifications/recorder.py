@@ -13,7 +13,9 @@ from nova_lite.conductor.notifications.events import INFO, Event, events_of
 from nova_lite.conductor.notifications.payloads import NOBODY, Caller
 from nova_lite.conductor.notifications.periods import Period, current_period
 from nova_lite.db.core import outbox, state_changes
+from nova_lite.db.core.action_changes import ActionChange
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.resource_events import ResourceEvent
 from nova_lite.db.core.rows import to_object
 from nova_lite.db.servers import instances, keypairs, usage_audits
 from nova_lite.objects import Instance, KeyPair
@@ -44,7 +46,7 @@ class Recorder:
     def record(self, uow: UnitOfWork) -> bool:
         """Write the notifications of a transaction whose changes are flushed. Returns whether there are any."""
         rows = list(self._resource_rows(uow))
-        events = [event for change in uow.action_changes or () for event in events_of(change)]
+        events = [event for change in uow.published(ActionChange) for event in events_of(change)]
         before = state_changes.noted(uow) if uow.conf.notifications.notify_on_state_change else {}
         uuids = {event.change.action.instance_uuid for event in events} | before.keys()
         if not uuids:
@@ -96,7 +98,7 @@ class Recorder:
     def _update_rows(self, uow: UnitOfWork, change: states.StateChange) -> Iterator[dict[str, Any]]:
         instance, event_type = change.instance, "instance.update"
         period = current_period(uow.conf.notifications.instance_usage_audit_period, uow.now)
-        causes = [item.action for item in uow.action_changes or () if item.action.instance_uuid == instance.uuid]
+        causes = [item.action for item in uow.published(ActionChange) if item.action.instance_uuid == instance.uuid]
         caller = NOBODY if not causes else Caller(causes[-1].request_id, causes[-1].user_id, causes[-1].project_id)
         source = "conductor" if instance.host is None else "compute"
         host = instance.host or self.host
@@ -111,7 +113,7 @@ class Recorder:
         """Yield the notifications about other resources than servers, which have the versioned format only."""
         if not self.versioned:
             return
-        for event in uow.resource_events or ():
+        for event in uow.published(ResourceEvent):
             publisher, payload = resources.publisher_id(event, self.host), resources.payload_of(event)
             caller = (event.request_id, event.user_id, event.project_id)
             yield from _for_each(self.versioned, event.event_type, publisher, INFO, caller, payload)

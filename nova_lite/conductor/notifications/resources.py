@@ -99,19 +99,19 @@ def noted(name: str, function: Callable[..., Any], context: RequestContext) -> C
 
     @functools.wraps(function)
     def run(uow: UnitOfWork, **arguments: Any) -> Any:
-        if uow.resource_events is None:
+        if not uow.wants(ResourceEvent):
             return function(uow, **arguments)
         caller = (context.request_id, context.user_id, context.project_id)
         before = events.before(uow, context, arguments) if events.before is not None else None
         if events.phases and before is not None:
-            uow.resource_events.append(ResourceEvent(f"{events.name}.start", before, *caller))
+            uow.publish(ResourceEvent(f"{events.name}.start", before, *caller))
         result = function(uow, **arguments)
         after: Resource | None = events.after(uow, context, arguments) if events.after is not None else result
         event_type = f"{events.name}.end" if events.phases else events.name
         resource = before if after is None else after
         if resource is not None:
             projects = result if events.is_access else None
-            uow.resource_events.append(ResourceEvent(event_type, resource, *caller, projects))
+            uow.publish(ResourceEvent(event_type, resource, *caller, projects))
         return result
 
     return run

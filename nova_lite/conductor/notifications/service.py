@@ -17,7 +17,9 @@ from nova_lite.conductor.notifications.periods import Period, last_period
 from nova_lite.conductor.notifications.recorder import AUDIT_BATCH, Recorder
 from nova_lite.conf import notifications as options
 from nova_lite.db.core import outbox, state_changes
+from nova_lite.db.core.action_changes import ActionChange
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.resource_events import ResourceEvent
 
 LOG = logging.getLogger(__name__)
 
@@ -34,9 +36,11 @@ class Notifications:
         self.channels = list(channels_of(conf, timing) if channels is None else channels)
         self._recorder = Recorder(conf.host, self.channels)
         self._couriers = [Courier(db, conf, channel, timing) for channel in self.channels]
-        db.notes_changes = bool(self.channels)
-        if self.channels and conf.notifications.notify_on_state_change:
-            state_changes.watch(db)
+        if self.channels:
+            watches = bool(conf.notifications.notify_on_state_change)
+            db.subscribe(self.record, ActionChange, ResourceEvent, always=watches)
+            if watches:
+                state_changes.watch(db)
         self._audited: Period | None = None
 
     def start(self) -> None:
@@ -45,8 +49,8 @@ class Notifications:
 
     def record(self, uow: UnitOfWork) -> None:
         """Write the transaction's notifications. They are delivered after its commit."""
-        if self.channels and self._recorder.record(uow):
-            uow.after_commit.append(self._wake)
+        if self._recorder.record(uow):
+            uow.after_commit(self._wake)
 
     def audit_usage(self) -> None:
         """Send ``instance.exists`` for the servers of the last period. A later call goes on where this one stops.
@@ -64,7 +68,7 @@ class Notifications:
                 self._audited = period
 
     def _audit_usage(self, uow: UnitOfWork, period: Period) -> int:
-        uow.after_commit.append(self._wake)
+        uow.after_commit(self._wake)
         return self._recorder.record_audit(uow, period)
 
     def drop_old(self) -> None:

@@ -24,6 +24,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import CinderWorkDue
 from nova_lite.db.core.models import CinderAttachment as Row
 from nova_lite.db.core.models import Instance
 from nova_lite.db.servers import claims, instances
@@ -194,9 +195,13 @@ class CinderDriver:
         """Return the ids of due rows."""
         return [] if self._client is None else self.db.read(cinder.due, self.conf.conductor.reconcile_batch)
 
-    def process_soon(self, device_uuids: Collection[str]) -> None:
-        """Process these rows in the background."""
-        for device_uuid in sorted(device_uuids):
+    def announce(self, uow: UnitOfWork) -> None:
+        """Process the rows of a transaction in the background, after its commit."""
+        row_ids = {event.row_id for event in uow.published(CinderWorkDue)}
+        uow.after_commit(lambda: self._process_soon(row_ids))
+
+    def _process_soon(self, row_ids: Collection[str]) -> None:
+        for device_uuid in sorted(row_ids):
             self.engine.in_background(lambda device_uuid=device_uuid: self.process(device_uuid))  # type: ignore[misc]
 
     def process(self, device_uuid: str) -> None:
@@ -411,7 +416,7 @@ class CinderDriver:
         if (row.wanted, hosts) != (work.wanted, work.hosts) or (here is not None and not here["complete"]):
             row.due_at = uow.now
             if again is None:
-                uow.cinder_news.add(row.id)
+                uow.publish(CinderWorkDue(row.id))
         elif row.due_at is None and there is not None and not there["complete"]:
             row.due_at = uow.now + datetime.timedelta(seconds=TRY_AGAIN)  # its guest is about to have it
         if instance is not None:

@@ -286,7 +286,7 @@ class VolumeEndpoints:
         """Write a due task. It is sent after the commit; else the reconciler sends it."""
         task = volume_tasks.add(uow, request_id, verb, volume_id, reads, **payload)
         send: Callable[[], None] = functools.partial(self.drive, task.id)
-        uow.after_commit.append(lambda: self.engine.in_background(send))
+        uow.after_commit(lambda: self.engine.in_background(send))
 
     # --- dispatch
 

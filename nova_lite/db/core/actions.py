@@ -19,7 +19,7 @@ from oslo_config import cfg
 from nova_lite import operations
 from nova_lite.base import metrics
 from nova_lite.base.context import RequestContext
-from nova_lite.db.core.action_changes import Change
+from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.engine import Time, UnitOfWork, later, utcnow
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.objects import InstanceActionEvent
@@ -428,7 +428,7 @@ def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, de
     """Close an action and its open events. ``error``: the cause of its failure."""
     if error:
         uow.note_change(action, Change.UNDONE)
-    elif uow.action_changes is not None and _ends_when_closed(action):
+    elif uow.wants(ActionChange) and _ends_when_closed(action):
         uow.note_change(action, Change.DONE)
     metrics.ACTIONS_ENDED.labels(action.action, "failed" if error else "done").inc()
     action.finish_time = action.updated_at = uow.now

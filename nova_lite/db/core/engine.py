@@ -7,7 +7,6 @@ before the commit. `Database.read` does the same without locks. An unreachable d
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import functools
 import json
@@ -16,8 +15,7 @@ import operator
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Set
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
@@ -33,8 +31,6 @@ from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db.core import time_limit, tls_files
 from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.errors import is_away
-from nova_lite.db.core.resource_events import ResourceEvent
-from nova_lite.objects import HostState
 
 if TYPE_CHECKING:
     from nova_lite.db.core.models import InstanceAction
@@ -48,6 +44,9 @@ T = TypeVar("T")
 
 #: A time in a condition, or a parameter of a prepared statement.
 Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
+
+#: A function at the end of a transaction that published certain events.
+Subscriber: TypeAlias = "Callable[[UnitOfWork], None]"
 
 MAX_TRIES = 5
 
@@ -125,44 +124,22 @@ _NOW = sa.select(utcnow())
 _BY_NAME = {"_result_disable_adapt_to_context": True}
 
 
-class ClaimedHost(NamedTuple):
-    """A host with claimed resources: its zone, the ids of its nodes by name, and the identity of its registration."""
-
-    zone: str
-    nodes: dict[str, int]
-    admission: str
-
-
 class UnitOfWork:
-    """A transaction: its session, the options, the database's time, and the notifications that follow the commit.
+    """A transaction: its session, the options, the database's time, and the events that it publishes.
 
-    ``touched_nodes``: ids of changed compute nodes; ``freed_nodes``: ids of nodes that got capacity back;
-    ``deleted_nodes``: the last state of deleted ones. ``tell_at_once``: the next create has to respect the change, so
-    it is published without delay.
-
-    ``hosts``: hosts with claimed resources, locked; None for a host that is not up. ``after_commit``: functions to call
-    after the commit. ``refiltered_projects`` and ``refiltered_instances``: changed security groups or interfaces.
-    ``cinder_news``: ids of rows that need a call to Cinder. ``action_changes``, ``resource_events``: changes that
-    other systems are notified of; None while notifications are off.
+    ``subscribed``: the kinds of events that have a subscriber.
     """
 
-    def __init__(self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts) -> None:
+    def __init__(
+        self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts, subscribed: Set[type] = frozenset()
+    ) -> None:
         """Wrap a session, or a connection that gets a session only on demand."""
         self._session = session if isinstance(session, orm.Session) else None
         self._connection = session if isinstance(session, sa.Connection) else None
         self.conf = conf
-        self.touched_nodes: set[int] = set()
-        self.freed_nodes: set[int] = set()
-        self.deleted_nodes: dict[int, HostState] = {}
-        self.tell_at_once = False
-        self.hosts: dict[str, ClaimedHost | None] = {}
-        self.after_commit: list[Callable[[], None]] = []
-        self.refiltered_projects: set[str] = set()
-        self.refiltered_instances: set[str] = set()
-        self.cinder_news: set[str] = set()
-        self.action_changes: list[ActionChange] | None = None
-        self.resource_events: list[ResourceEvent] | None = None
-        self.releases: Releases | None = None
+        self._subscribed = subscribed
+        self._events: dict[type, list[Any]] = {}
+        self._after_commit: list[Callable[[], None]] = []
         self._now: datetime.datetime | None = None
         self._known: dict[Hashable, Any] = {}
 
@@ -186,12 +163,45 @@ class UnitOfWork:
         self.session.flush()
         return self.session.connection().execute(query, values, execution_options=_BY_NAME)
 
+    def publish(self, *events: object) -> None:
+        """Publish events to the subscribers of their kinds."""
+        for event in events:
+            self._events.setdefault(type(event), []).append(event)
+
+    def published(self, kind: type[T]) -> list[T]:
+        """Return the events of a kind so far, in their order."""
+        return self._events.get(kind, [])
+
+    def wants(self, kind: type) -> bool:
+        """Check whether events of a kind have a subscriber. Ask it for events that are costly to make."""
+        return kind in self._subscribed
+
+    def publishes(self, kinds: Set[type]) -> bool:
+        """Check whether an event of one of these kinds is published."""
+        return not kinds.isdisjoint(self._events)
+
+    def after_commit(self, hook: Callable[[], None]) -> None:
+        """Call ``hook`` after the commit."""
+        self._after_commit.append(hook)
+
+    def committed(self) -> None:
+        """Call what waits for the commit."""
+        for hook in self._after_commit:
+            hook()
+
+    def part(self, kind: Callable[[], T]) -> T:
+        """Return the transaction's own object of a class, made at its first use."""
+        if kind not in self._known:
+            self._known[kind] = kind()
+        made: T = self._known[kind]
+        return made
+
     def note_change(
         self, action: InstanceAction, change: Change, step: Step | None = None, cause: str | None = None
     ) -> None:
-        """Note a change of an action, if notifications are on."""
-        if self.action_changes is not None:
-            self.action_changes.append(ActionChange(action, change, action.host, step, cause or ""))
+        """Publish a change of an action, if other systems are notified."""
+        if self.wants(ActionChange):
+            self.publish(ActionChange(action, change, action.host, step, cause or ""))
 
     @property
     def now(self) -> datetime.datetime:
@@ -240,38 +250,28 @@ class UnitOfWork:
         return self.session.connection().execute(statement, values).rowcount
 
 
-@dataclasses.dataclass
-class Releases:
-    """Quota, ports and places that instances release together: see `nova_lite.db.servers.resource_releases`.
-
-    ``quotas``: amounts by project and resource. ``ports``: uuids of instances whose ports are deleted.
-    ``allocations``: uuids of instances without any place from now on.
-    """
-
-    quotas: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
-    ports: set[str] = dataclasses.field(default_factory=set)
-    allocations: set[str] = dataclasses.field(default_factory=set)
+class _Subscription(NamedTuple):
+    subscriber: Subscriber
+    kinds: frozenset[type]
+    is_always: bool
 
 
 class Database:
-    """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction.
-
-    ``notes_changes``: writes collect `UnitOfWork.action_changes`. ``read_seconds``: limit of each read (None: no
+    """The database, and the subscribers of its transactions' events. ``read_seconds``: limit of each read (None: no
     limit); beyond it, `translate` makes `QueryTooSlow` of the error.
     """
 
     def __init__(
         self,
         conf: cfg.ConfigOpts,
-        before_commit: Callable[[UnitOfWork], None] | None = None,
         timing: DatabaseTiming = TIMING.database,
         read_seconds: int | None = None,
     ) -> None:
         self.conf = conf
         self.engine = create_engine(conf, timing, read_seconds)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
-        self.before_commit = before_commit
-        self.notes_changes = False
+        self.subscriptions: list[_Subscription] = []
+        self._subscribed: frozenset[type] = frozenset()
         # SQLite has one writer. A writer that finds it busy sleeps and retries; this lock wakes the next one instead.
         self._writer: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
@@ -283,6 +283,13 @@ class Database:
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
+    def subscribe(self, subscriber: Subscriber, *kinds: type, always: bool = False) -> None:
+        """Call ``subscriber(uow)`` at the end of each write that publishes an event of these kinds, inside its
+        transaction. ``always``: at the end of the other writes, too.
+        """
+        self.subscriptions.append(_Subscription(subscriber, frozenset(kinds), always))
+        self._subscribed |= frozenset(kinds)
+
     def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so it must do nothing but
         SQL.
@@ -290,15 +297,13 @@ class Database:
 
         def attempt() -> T:
             with self._writer, self.sessions() as session, session.begin():
-                uow = UnitOfWork(session, self.conf)
-                if self.notes_changes:
-                    uow.action_changes, uow.resource_events = [], []
+                uow = UnitOfWork(session, self.conf, self._subscribed)
                 result = func(uow, *args, **kwargs)
-                if self.before_commit is not None:
+                for subscription in self.subscriptions:
                     session.flush()
-                    self.before_commit(uow)
-            for hook in uow.after_commit:
-                hook()
+                    if subscription.is_always or uow.publishes(subscription.kinds):
+                        subscription.subscriber(uow)
+            uow.committed()
             return result
 
         return self._retrying(attempt, _RETRY_CODES_OF_WRITES)

@@ -20,6 +20,7 @@ from nova_lite.base import exceptions
 from nova_lite.conf import quota as quota_conf
 from nova_lite.db.core import models, quota_counts
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.releases import collecting
 from nova_lite.db.core.statements import insert_if_missing
 from nova_lite.objects import ProjectLimits, QuotaUsage
 
@@ -124,8 +125,9 @@ def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None
     given = _positive(amounts)
     if not given:
         return
-    if uow.releases is not None:
-        uow.releases.quotas.setdefault(project_id, collections.Counter()).update(given)
+    releases = collecting(uow)
+    if releases is not None:
+        releases.quotas.setdefault(project_id, collections.Counter()).update(given)
         return
     table = models.QuotaUsage
     amount = sa.case(given, value=table.resource)

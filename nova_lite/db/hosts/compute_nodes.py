@@ -1,6 +1,6 @@
 """Compute nodes: inventories that hosts report, and the views of the scheduler and the API.
 
-A change that matters to the scheduler raises the node's generation and adds its id to ``uow.touched_nodes``.
+A change that matters to the scheduler raises the node's generation and publishes `HostChanged`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlalchemy import exc
 from nova_lite.base import exceptions, ip, machine_networks
 from nova_lite.db.core import paging
 from nova_lite.db.core.engine import UnitOfWork, utcnow
+from nova_lite.db.core.events import HostChanged, HostRemoved
 from nova_lite.db.core.models import AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.db.core.rows import to_object
 from nova_lite.db.core.statements import UpdateEach, by_reference
@@ -77,7 +78,7 @@ def _add(uow: UnitOfWork, service: Service, name: str, values: dict[str, Any]) -
     node = ComputeNode(node=name, **new, **values)
     uow.session.add(node)
     uow.session.flush()
-    uow.touched_nodes.add(node.id)
+    uow.publish(HostChanged(node.id))
 
 
 def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
@@ -207,19 +208,18 @@ def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any
 
 def touch_all(uow: UnitOfWork, service: Service) -> None:
     """Touch every node of the host."""
-    uow.tell_at_once = True
     uow.session.flush()
     for node in uow.session.scalars(_OF_SERVICE, {"service_id": service.id}):
-        touch(uow, node)
+        touch(uow, node, at_once=True)
 
 
 _OF_SERVICE = sa.select(ComputeNode).where(ComputeNode.service_id == sa.bindparam("service_id"))
 
 
-def touch(uow: UnitOfWork, node: ComputeNode) -> None:
+def touch(uow: UnitOfWork, node: ComputeNode, at_once: bool = False) -> None:
     """Raise the node's generation in SQL, since claims raise it concurrently."""
     uow.change(_TOUCH, {"node_id": node.id})
-    uow.touched_nodes.add(node.id)
+    uow.publish(HostChanged(node.id, at_once))
 
 
 _TOUCH = (
@@ -294,12 +294,10 @@ def delete_of(uow: UnitOfWork, service: Service) -> None:
     if uow.session.scalars(placed.limit(1)).first() is not None:
         raise exceptions.ServiceHostsInstances()
     nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
-    uow.tell_at_once = True
     for node in nodes:
         state = to_state(node)
         state.deleted, state.up, state.generation = True, False, state.generation + 1
-        uow.deleted_nodes[node.id] = state
-        uow.touched_nodes.add(node.id)
+        uow.publish(HostRemoved(state))
     try:
         with uow.session.begin_nested():
             for node in nodes:

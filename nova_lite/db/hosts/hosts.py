@@ -16,6 +16,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork, utcnow
+from nova_lite.db.core.events import HostRemoved
 from nova_lite.db.core.models import (
     Aggregate,
     AggregateHost,
@@ -284,7 +285,8 @@ def states(
         (_, placed, *first), *others = rows
         aggregates = host_aggregates.made_of((first, *(row[2:] for row in others)))
         found.append(compute_nodes.to_state(node, _placed(placed), aggregates))
-    return found + [uow.deleted_nodes[node_id] for node_id in node_ids or () if node_id in uow.deleted_nodes]
+    removed = {event.state.id: event.state for event in uow.published(HostRemoved)}
+    return found + [removed[node_id] for node_id in node_ids or () if node_id in removed]
 
 
 def page_of_states(

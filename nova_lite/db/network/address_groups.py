@@ -16,6 +16,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import AddressGroup as Row
 from nova_lite.db.core.models import SecurityGroup, SecurityGroupRule
 from nova_lite.db.network import rbac
@@ -56,7 +57,7 @@ def update(uow: UnitOfWork, context: RequestContext, group_id: str, changes: dic
         row.addresses = [item for item in [*present, *changes.get("add", ())] if item not in changes.get("remove", ())]
         if len(row.addresses) > MAX_ADDRESSES:
             raise exceptions.InvalidInput(reason=f"an address group has at most {MAX_ADDRESSES} addresses")
-        uow.refiltered_projects.update(_users(uow, row.id))
+        uow.publish(*map(FiltersChanged, _users(uow, row.id)))
     row.updated_at = uow.now
     uow.session.flush()
     return _shown(uow, context, row.id)

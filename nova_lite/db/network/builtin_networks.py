@@ -14,6 +14,8 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import models, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import InterfacesChanged
+from nova_lite.db.core.releases import collecting
 from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.network import rbac
 from nova_lite.db.servers import interfaces
@@ -133,7 +135,7 @@ class Store:
         return None if found is None else StoredPort(*found)
 
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
-        self._uow.refiltered_instances.add(instance_uuid)
+        self._uow.publish(InterfacesChanged(instance_uuid))
         users = (models.Port.project_id.is_not(None), models.Port.address.is_not(None), ~OF_ROUTER)
         free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), models.Port.device_id == "", *users)
         taken = {"instance_uuid": instance_uuid, "position": position, "tag": tag, "updated_at": self._uow.now}
@@ -174,7 +176,7 @@ class Store:
         network = self._locked.get(network_id)
         if network is not None and not network.port_security_enabled:
             port |= {"port_security_enabled": False, "security_groups": []}
-        self._uow.refiltered_instances.add(instance_uuid)
+        self._uow.publish(InterfacesChanged(instance_uuid))
         return str(port["id"]) if insert_unless_taken(self._uow, models.Port, port) else None
 
     def remove_port(self, instance_uuid: str, port_id: str) -> None:
@@ -185,10 +187,11 @@ class Store:
 
     def _remove(self, instance_uuid: str, *which: sa.ColumnElement[bool]) -> None:
         """Free the ports that a user made, and delete the others."""
-        self._uow.refiltered_instances.add(instance_uuid)
+        self._uow.publish(InterfacesChanged(instance_uuid))
         mine = (models.Port.instance_uuid == instance_uuid, *which)
-        if instance_uuid in self._own_alone and not which and self._uow.releases is not None:
-            self._uow.releases.ports.add(instance_uuid)
+        releases = collecting(self._uow)
+        if instance_uuid in self._own_alone and not which and releases is not None:
+            releases.ports.add(instance_uuid)
             return
         if instance_uuid not in self._own_alone:
             kept = sa.update(models.Port).where(*mine, models.Port.project_id.is_not(None))

@@ -15,6 +15,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, Router, RouterInterface
@@ -283,7 +284,7 @@ def associate(
     uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     instance.updated_at = uow.now
-    uow.refiltered_projects.add(instance.project_id)
+    uow.publish(FiltersChanged(instance.project_id))
 
 
 def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str) -> None:
@@ -297,13 +298,13 @@ def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, a
     mine = (Row.id == found.id, Row.port_id == found.port_id)
     uow.change(sa.update(Row).where(*mine).values(port_id=None, updated_at=uow.now))
     instance.updated_at = uow.now
-    uow.refiltered_projects.add(instance.project_id)
+    uow.publish(FiltersChanged(instance.project_id))
 
 
 def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
     if instance_uuid is not None:
         query = sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)
-        uow.refiltered_projects.update(uow.session.scalars(query))
+        uow.publish(*map(FiltersChanged, uow.session.scalars(query)))
 
 
 #: Each address has a pool. An inner join would let MariaDB begin with the pools, and read all their addresses.

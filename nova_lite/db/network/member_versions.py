@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
 from nova_lite.db.core.models import Instance, MemberVersion
 from nova_lite.objects.security_group import LARGE
 
@@ -39,11 +40,10 @@ def raise_versions(uow: UnitOfWork) -> None:
     Nothing is locked after these rows, and they are locked by name: so no transaction waits for another in a circle.
     """
     connection = uow.session.connection()
-    if uow.refiltered_instances:
-        of_instances = _raising(connection.dialect.name, _OF_INSTANCES)
-        connection.execute(of_instances, {"uuids": sorted(uow.refiltered_instances)})
-    if uow.refiltered_projects:
-        values = [{"project_id": project_id, "version": 1} for project_id in sorted(uow.refiltered_projects)]
+    if uuids := {event.instance_uuid for event in uow.published(InterfacesChanged)}:
+        connection.execute(_raising(connection.dialect.name, _OF_INSTANCES), {"uuids": sorted(uuids)})
+    if projects := {event.project_id for event in uow.published(FiltersChanged)}:
+        values = [{"project_id": project_id, "version": 1} for project_id in sorted(projects)]
         connection.execute(_raising(connection.dialect.name), values)
 
 

@@ -24,6 +24,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Instance, Network, Port, RouterInterface6
 from nova_lite.db.hosts import compute_nodes
 from nova_lite.db.network import builtin_networks, rbac, subnet_pools
@@ -274,16 +275,16 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     elif shared is False:
         _unshare(uow, context, row)
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
-        uow.refiltered_projects.update(_projects_on(uow, row.id))
+        uow.publish(*map(FiltersChanged, _projects_on(uow, row.id)))
     segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
     if changes.get("mtu", row.mtu) != row.mtu:
         _check_mtu([row, *segments], changes["mtu"])
         for link in (row, *segments):
             link.revised = True
-            uow.refiltered_projects.update(_projects_on(uow, link.id))
+            uow.publish(*map(FiltersChanged, _projects_on(uow, link.id)))
     for segment in segments:
         if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
-            uow.refiltered_projects.update(_projects_on(uow, segment.id))
+            uow.publish(*map(FiltersChanged, _projects_on(uow, segment.id)))
         for name in changes.keys() & set(_COPIED):
             setattr(segment, name, changes[name])
     for name in changes.keys() & set(UPDATABLE):
@@ -350,7 +351,7 @@ def _revise(uow: UnitOfWork, context: RequestContext, row: Network, settings: di
     for name in ("gateway", "host_address", "start", "end", *SETTINGS):
         setattr(row, name, getattr(network, name))
     row.revised = True
-    uow.refiltered_projects.update(_projects_on(uow, row.id))
+    uow.publish(*map(FiltersChanged, _projects_on(uow, row.id)))
 
 
 def _revise6(uow: UnitOfWork, context: RequestContext, row: Network, changes: dict[str, Any]) -> None:
@@ -374,7 +375,7 @@ def _revise6(uow: UnitOfWork, context: RequestContext, row: Network, changes: di
     row.subnet6 = subnet
     if changes.keys() & set(SETTINGS):
         row.revised = True
-        uow.refiltered_projects.update(_projects_on(uow, row.id))
+        uow.publish(*map(FiltersChanged, _projects_on(uow, row.id)))
 
 
 def _check_change6(uow: UnitOfWork, row: Network, before: Subnet6, subnet: Subnet6) -> None:

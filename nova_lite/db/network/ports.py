@@ -14,6 +14,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, Instance, RouterInterface, RouterInterface6
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
@@ -326,7 +327,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         wanted = changes["address"] if is_moved else None
         _move(uow, row, _choose_link(uow, row, wanted, changes), wanted, changes.get("address6"))
     if changes.keys() & set(_OF_TRAFFIC):
-        uow.refiltered_projects.add(found.project_id)
+        uow.publish(FiltersChanged(found.project_id))
     for name in changes.keys() & {"name", "description", "admin_state_up"}:
         setattr(row, name, changes[name])
     row.updated_at = uow.now

@@ -19,6 +19,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Port, RbacPolicy, RouterInterface, RouterInterface6
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Router as Row
@@ -111,7 +112,7 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
         row.routes6 = [route for route in changed if version_of(route["nexthop"]) == 6] or None
     row.updated_at = uow.now
     uow.session.flush()
-    uow.refiltered_projects.add(row.project_id)
+    uow.publish(FiltersChanged(row.project_id))
     return _to_object(row)
 
 
@@ -220,7 +221,7 @@ def add_interface(
     uow.session.add(_KINDS[version](port_id=interface, router_id=row.id, network_id=network.id))
     uow.change(sa.update(Port).where(Port.id == interface).values(security_groups=[], updated_at=uow.now))
     uow.session.flush()
-    uow.refiltered_projects.add(row.project_id)
+    uow.publish(FiltersChanged(row.project_id))
     return ports.get(uow, context, interface)
 
 
@@ -334,7 +335,7 @@ def remove_interface(
     uow.session.delete(found)
     uow.session.flush()
     uow.change(sa.delete(Port).where(Port.id == port.id))
-    uow.refiltered_projects.add(row.project_id)
+    uow.publish(FiltersChanged(row.project_id))
     return port
 
 

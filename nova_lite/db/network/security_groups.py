@@ -22,6 +22,7 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork, utcnow
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, Instance, Network, Port, RouterInterface, RouterInterface6, Service
 from nova_lite.db.core.models import SecurityGroup as Row
 from nova_lite.db.core.models import SecurityGroupRule as RuleRow
@@ -226,7 +227,7 @@ def update(
             member.security_groups = [
                 name if security_group == before else security_group for security_group in member.security_groups or ()
             ]
-        uow.refiltered_projects.add(row.project_id)
+        uow.publish(FiltersChanged(row.project_id))
     if description is not None:
         row.description = description
     row.updated_at = uow.now
@@ -253,7 +254,7 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     uow.session.delete(row)
     uow.session.flush()
     quotas.give_back(uow, row.project_id, {"security_groups": 1})
-    uow.refiltered_projects.add(row.project_id)
+    uow.publish(FiltersChanged(row.project_id))
 
 
 # --- rules
@@ -296,7 +297,7 @@ def _note_change(uow: UnitOfWork, group: Row) -> None:
     """Give the group a new revision, because its rules have changed, and its members new filters."""
     group.updated_at = uow.now
     uow.session.flush()
-    uow.refiltered_projects.add(group.project_id)
+    uow.publish(FiltersChanged(group.project_id))
 
 
 def locked_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> RuleRow:
@@ -577,7 +578,7 @@ def check_changeable(context: RequestContext, instance: Instance) -> None:
 
 def _changed(uow: UnitOfWork, instance: Instance) -> None:
     instance.updated_at = uow.now
-    uow.refiltered_projects.add(instance.project_id)
+    uow.publish(FiltersChanged(instance.project_id))
     uow.session.flush()
 
 

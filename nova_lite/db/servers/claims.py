@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
-from nova_lite.db.core.engine import ClaimedHost, UnitOfWork, utcnow
+from nova_lite.db.core.engine import UnitOfWork, utcnow
+from nova_lite.db.core.events import HostChanged, HostFreed
 from nova_lite.db.core.models import Allocation, ComputeNode, Instance, Port, Service
+from nova_lite.db.core.releases import collecting
 from nova_lite.db.hosts import hosts, numa_claims
 from nova_lite.db.hosts.services import COMPUTE
 from nova_lite.db.volume import cinder
@@ -95,7 +97,7 @@ def take(
         "numa": described,
     }
     uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
-    uow.touched_nodes.add(node_id)
+    uow.publish(HostChanged(node_id))
     return place
 
 
@@ -118,24 +120,42 @@ _ALIVE = (
 )
 
 
+class ClaimedHost(NamedTuple):
+    """A host with claimed resources: its zone, the ids of its nodes by name, and the identity of its registration."""
+
+    zone: str
+    nodes: dict[str, int]
+    admission: str
+
+
+class _LockedHosts(dict[str, ClaimedHost | None]):
+    """Hosts that a transaction has locked. None: the host is not up."""
+
+
 def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
     """Lock the hosts of coming claims by one statement. Until the transaction ends nobody forces a live one down.
 
     A condition on the host in the claim's own update could hold for a row that has changed while the update waited.
     """
-    new = sorted(set(names) - uow.hosts.keys())
+    locked = uow.part(_LockedHosts)
+    new = sorted(set(names) - locked.keys())
     if not new:
         return
-    uow.hosts.update(dict.fromkeys(new))
+    locked.update(dict.fromkeys(new))
     for host, zone, nodes, epoch, identity in uow.session.connection().execute(_ALIVE, {"hosts": new}):
         lines = (line.split(" ", 1) for line in (nodes.split("\n") if nodes else ()))
-        uow.hosts[host] = ClaimedHost(zone, {name: int(node_id) for node_id, name in lines}, admission(epoch, identity))
+        locked[host] = ClaimedHost(zone, {name: int(node_id) for node_id, name in lines}, admission(epoch, identity))
+
+
+def locked_host(uow: UnitOfWork, name: str) -> ClaimedHost | None:
+    """Return a host that `lock_hosts` has locked. None: it is not up."""
+    return uow.part(_LockedHosts)[name]
 
 
 def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
     """Return zone and id of the selected node if its host is up, and lock the host."""
     lock_hosts(uow, [selection.host])
-    host = uow.hosts[selection.host]
+    host = locked_host(uow, selection.host)
     node_id = None if host is None else host.nodes.get(selection.node)
     return None if host is None or node_id is None else (host.zone, node_id)
 
@@ -255,8 +275,9 @@ def set_generation(uow: UnitOfWork, instance: Instance, generation: int) -> None
 def release(uow: UnitOfWork, instance_uuid: str, end: HeldHost | None = None) -> None:
     """Release the instance's allocation on the host ``end``, or (None) all of its allocations."""
     if end is None:
-        if uow.releases is not None:
-            uow.releases.allocations.add(instance_uuid)
+        releases = collecting(uow)
+        if releases is not None:
+            releases.allocations.add(instance_uuid)
         else:
             release_all(uow, [instance_uuid])
         return
@@ -302,4 +323,4 @@ def _release(uow: UnitOfWork, gone: sa.Delete) -> None:
             .where(ComputeNode.id == node_id)
             .values(generation=ComputeNode.generation + 1, freed_at=utcnow(), **left)
         )
-        uow.freed_nodes.add(node_id)
+        uow.publish(HostFreed(node_id))

@@ -12,22 +12,20 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from nova_lite.db.core import quotas
-from nova_lite.db.core.engine import Releases, UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Port
+from nova_lite.db.core.releases import collected
 from nova_lite.db.servers import claims
 
 
 @contextlib.contextmanager
 def together(uow: UnitOfWork) -> Iterator[None]:
     """Collect what the block releases, and release it at its end."""
-    uow.releases = collected = Releases()
-    try:
+    with collected(uow) as releases:
         yield
-    finally:
-        uow.releases = None
-    for project_id in sorted(collected.quotas):
-        quotas.give_back(uow, project_id, dict(collected.quotas[project_id]))
-    if collected.ports:
-        uow.change(sa.delete(Port).where(Port.instance_uuid.in_(sorted(collected.ports))))
-    if collected.allocations:
-        claims.release_all(uow, sorted(collected.allocations))
+    for project_id in sorted(releases.quotas):
+        quotas.give_back(uow, project_id, dict(releases.quotas[project_id]))
+    if releases.ports:
+        uow.change(sa.delete(Port).where(Port.instance_uuid.in_(sorted(releases.ports))))
+    if releases.allocations:
+        claims.release_all(uow, sorted(releases.allocations))

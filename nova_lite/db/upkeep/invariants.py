@@ -19,6 +19,7 @@ from sqlalchemy import orm
 
 from nova_lite.db.core import rows
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.events import HostChanged
 from nova_lite.db.core.models import (
     Allocation,
     ComputeNode,
@@ -451,7 +452,7 @@ def _recount_numa(uow: UnitOfWork, node_id: int) -> None:
     usage = usage_of(msgspec.convert(numa, InstanceNUMATopology) for numa in numas)
     values = {"numa_used": msgspec.to_builtins(usage) or None, "generation": ComputeNode.generation + 1}
     uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
-    uow.touched_nodes.add(node_id)
+    uow.publish(HostChanged(node_id))
 
 
 def _amounts(numbers: list[int]) -> str:
@@ -468,7 +469,7 @@ def _recount_node(uow: UnitOfWork, node_id: int) -> None:
     values: dict[str, Any] = {f"{name}_used": int(amount) for name, amount in zip(RESOURCES, sums, strict=True)}
     values["generation"] = ComputeNode.generation + 1
     uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
-    uow.touched_nodes.add(node_id)
+    uow.publish(HostChanged(node_id))
 
 
 def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:

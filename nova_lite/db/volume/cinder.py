@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import Time, UnitOfWork
+from nova_lite.db.core.events import CinderWorkDue
 from nova_lite.db.core.models import CinderAttachment as Row
 from nova_lite.db.core.models import Instance
 from nova_lite.objects import BlockDevice, Volume
@@ -56,7 +57,7 @@ def reserve(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Vo
         )
     )
     uow.session.flush()
-    uow.cinder_news.add(device.uuid)
+    uow.publish(CinderWorkDue(device.uuid))
 
 
 def check_available(volume: Volume) -> None:
@@ -78,7 +79,7 @@ def news(uow: UnitOfWork, instance_uuid: str) -> None:
     found = list(uow.session.scalars(sa.select(Row.id).where(Row.instance_uuid == instance_uuid)))
     if found:
         uow.change(sa.update(Row).where(Row.id.in_(found), Row.lease_owner.is_(None)).values(due_at=uow.now))
-        uow.cinder_news.update(found)
+        uow.publish(*map(CinderWorkDue, found))
 
 
 def release(uow: UnitOfWork, device: BlockDevice, delete: bool) -> None:
@@ -93,14 +94,14 @@ def release(uow: UnitOfWork, device: BlockDevice, delete: bool) -> None:
     if row.lease_owner is None:
         row.due_at = uow.now
     uow.session.flush()
-    uow.cinder_news.add(row.id)
+    uow.publish(CinderWorkDue(row.id))
 
 
 def made(uow: UnitOfWork, row: Row, volume_id: str) -> None:
     """Record that Cinder has started to create the volume."""
     row.volume_id = volume_id
     row.due_at = row.due_at or uow.now
-    uow.cinder_news.add(row.id)
+    uow.publish(CinderWorkDue(row.id))
 
 
 def get(uow: UnitOfWork, device_uuid: str, lock: bool = False) -> Row | None:

@@ -292,7 +292,7 @@ def db(rules: Rules, conf: cfg.ConfigOpts) -> Iterator[Database]:
 
 def _add_aggregate(uow: UnitOfWork, name: str, hook: Callable[[], None] = lambda: None) -> str:
     uow.session.add(models.Aggregate(uuid=str(uuid.uuid4()), name=name, created_at=uow.now))
-    uow.after_commit.append(hook)
+    uow.after_commit(hook)
     return name
 
 
@@ -303,7 +303,7 @@ def aggregates(uow: UnitOfWork) -> list[str]:
 def test_database_is_unchanged_without_failpoints(conf: cfg.ConfigOpts) -> None:
     database = Database(conf)
     assert "write" not in vars(database)
-    assert database.before_commit is None
+    assert database.subscriptions == []
     database.close()
 
 
@@ -313,7 +313,8 @@ def test_write_passes_its_points_around_the_commit(rules: Rules, conf: cfg.Confi
     def note(what: str) -> None:
         seen.extend([*rules.passed(), what])
 
-    db = Database(conf, before_commit=lambda uow: note("announced"))
+    db = Database(conf)
+    db.subscribe(lambda uow: note("announced"), always=True)
     assert db.write(_add_aggregate, "a", lambda: note("hook")) == "a"
     assert seen == ["announced", *around("commit/add_aggregate"), "hook"]
     assert db.read(aggregates) == ["a"]

@@ -11,7 +11,7 @@ from nova_lite.db.network import builtin_networks, networks, security_groups
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.network import factory
 from nova_lite.objects import PortFilters
-from tests.support import make
+from tests.support import make, published
 from tests.support.api_client import ADMIN
 from tests.support.spanning import guest, host
 from tests.unit.api.network.conftest import Api
@@ -200,7 +200,7 @@ def test_hosts_learn_of_changed_settings_only(api: Api) -> None:
     def revise(uow: UnitOfWork) -> set[str]:
         changes = {"dns": ["9.9.9.9"], "host_routes": [ROUTE]}
         networks.update(uow, make.context("demo"), made["network_id"], changes)
-        return uow.refiltered_projects
+        return published.projects(uow)
 
     assert db.write(revise) == {"demo"}
     (shown,) = (told("h1").networks or {}).values()

@@ -12,6 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.events import HostChanged
 from nova_lite.db.hosts import hosts, services
 from nova_lite.db.servers import claims, instances
 from nova_lite.objects import HostState, Selection
@@ -86,7 +87,7 @@ def test_publisher_change_at_once_is_published_on_return(db: Database, nodes: di
 @pytest.mark.parametrize("changes", [{"disabled": True}, {"forced_down": True}])
 def test_disabled_host_is_published_at_once(db: Database, nodes: dict[str, HostState], changes: dict[str, Any]) -> None:
     flags: list[bool] = []
-    db.before_commit = lambda uow: flags.append(uow.tell_at_once)
+    db.subscribe(lambda uow: flags.extend(event.at_once for event in uow.published(HostChanged)), HostChanged)
     (service,) = db.read(services.list_, "h1")
     db.write(services.update, service.uuid, changes)
     assert flags == [True]

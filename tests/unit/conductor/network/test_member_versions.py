@@ -13,6 +13,7 @@ from oslo_config import cfg
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.network.filter_queries import FilterQueries, _Query
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
 from nova_lite.db.core.models import Instance, MemberVersion, Port
 from nova_lite.db.network import builtin_networks, member_versions, ports, security_groups
 from nova_lite.network.driver import Addresses
@@ -85,7 +86,7 @@ def members(reply: PortFilters) -> dict[str, list[str]]:
 
 def raise_version(manager: ConductorManager, project: Project) -> None:
     """Make a change that gives the project its first version."""
-    manager.db.write(lambda uow: uow.refiltered_instances.add(project.uuid))
+    manager.db.write(lambda uow: uow.publish(InterfacesChanged(project.uuid)))
 
 
 def test_query_reads_no_member_while_nothing_changes(
@@ -157,8 +158,7 @@ def test_version_grows_with_each_change(manager: ConductorManager, project: Proj
         return {row.project_id: row.version for row in uow.session.scalars(sa.select(MemberVersion))}
 
     def both(uow: UnitOfWork) -> None:
-        uow.refiltered_instances |= {project.uuid, project.other}
-        uow.refiltered_projects |= {"another"}
+        uow.publish(InterfacesChanged(project.uuid), InterfacesChanged(project.other), FiltersChanged("another"))
 
     for number in (1, 2, 3):
         manager.db.write(both)

@@ -253,7 +253,6 @@ def test_slow_consumer_delays_neither_operations_nor_other_channels(world: World
     slow, quick = Slow("slow"), Quick("quick")
     uuid, host, _ = world.built()
     notifications = Notifications(world.db, world.conf, FAST, [slow, quick])
-    world.db.before_commit = notifications.record
     notifications.start()
     notifications.start()
     try:

@@ -35,8 +35,7 @@ SECRETS = ("the-admin-password", "the-user-data", "the-personality")
 
 
 def turn_on(db: Database) -> None:
-    notifications = Notifications(db, db.conf, TIMING.conductor, CHANNELS)
-    db.before_commit = notifications.record
+    Notifications(db, db.conf, TIMING.conductor, CHANNELS)
 
 
 def types(db: Database, channel: str = "versioned") -> list[str]:
@@ -417,12 +416,11 @@ def test_request_that_is_refused_or_repeated_has_no_event(world: Live) -> None:
 
 def test_notifications_that_are_off_write_no_row(tmp_path: Path) -> None:
     world = Live(tmp_path)
-    notifications = Notifications(world.db, world.conf, TIMING.conductor, [])
-    world.db.before_commit = notifications.record
+    Notifications(world.db, world.conf, TIMING.conductor, [])
     collected: list[Any] = []
+    world.db.subscribe(lambda uow: collected.extend(uow.published(ActionChange)), always=True)
     world.act("pause")
-    world.db.write(lambda uow: collected.append(uow.action_changes))
-    assert collected == [None]
+    assert collected == []
     assert world.count(models.Notification) == 0
 
 
@@ -446,13 +444,12 @@ def test_notifications_of_one_transaction_need_three_statements(world: Live) -> 
     seen: list[str] = []
 
     def pause(uow: UnitOfWork) -> None:
-        uow.action_changes = []
         world.engine.acceptor.accept_in(uow, world.context(), world.uuid, "pause", {})
         uow.session.flush()
         sa.event.listen(world.db.engine, "before_cursor_execute", lambda *args: seen.append(args[2]))
         assert recorder.record(uow)
 
-    world.db.before_commit = None
+    world.db.subscriptions = []
     world.db.write(pause)
     assert len(seen) == 3
 

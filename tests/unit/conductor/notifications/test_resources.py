@@ -44,8 +44,7 @@ CONTEXT = make.ADMIN
 
 @pytest.fixture
 def db(manager: ConductorManager, conf: cfg.ConfigOpts) -> Database:
-    notifications = Notifications(manager.db, conf, TIMING.conductor, CHANNELS)
-    manager.db.before_commit = notifications.record
+    Notifications(manager.db, conf, TIMING.conductor, CHANNELS)
     return manager.db
 
 

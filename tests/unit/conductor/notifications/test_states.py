@@ -27,7 +27,6 @@ def make_world(path: Path, **options: Any) -> tuple[Live, Notifications]:
     for name, value in options.items():
         world.conf.set_override(name, value, group="notifications")
     notifications = Notifications(world.db, world.conf, TIMING.conductor, CHANNELS)
-    world.db.before_commit = notifications.record
     return world, notifications
 
 

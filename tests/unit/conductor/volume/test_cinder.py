@@ -28,6 +28,7 @@ from nova_lite.conductor.volume.cinder import CinderDriver as Driver
 from nova_lite.conf import cinder as options
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import CinderWorkDue
 from nova_lite.db.servers import claims, instances
 from nova_lite.objects import ActionReport, BlockDevice, BuildOutcome, DeviceState, VolumeConnection, VolumeVerb
 from nova_lite.objects.block_device import DeviceSource
@@ -61,13 +62,8 @@ class Cloud(World):
         self.engine.service_calls.snapshots = self.client
         self.driver = self.reconciler.cinder = Driver(self.engine, self.client, ConductorTiming(volume_lease_wait=0.0))
         self.users = UserVolumes(self.client, self.driver)  # type: ignore[arg-type]
-        self.db.before_commit = self._announce
+        self.db.subscribe(self.driver.announce, CinderWorkDue)
         self.uuid, self.host, self.generation = self.built()
-
-    def _announce(self, uow: UnitOfWork) -> None:
-        news = set(uow.cinder_news)
-        if news:
-            uow.after_commit.append(lambda: self.driver.process_soon(news))
 
     def user(self, project: str = "p1") -> RequestContext:
         context = self.context(project=project)
@@ -343,7 +339,7 @@ def test_unavailable_cinder_is_called_again_when_it_is_back(world: Cloud) -> Non
 
 def test_lease_of_a_dead_conductor_is_taken_over(world: Cloud) -> None:
     volume_id = world.cinder.volume()
-    world.db.before_commit = None  # it dies after the commit
+    world.db.subscriptions = []  # it dies after the commit
     command = world.accept(volume_id)
     device = command.payload["device"]
     assert world.db.write(world.driver._take, device) is not None
@@ -357,9 +353,9 @@ def test_lease_of_a_dead_conductor_is_taken_over(world: Cloud) -> None:
 
 def accepted_unprocessed(world: Cloud, volume_id: str) -> objects.ActionCommand:
     """Accept the attachment of a volume, and let no conductor begin it yet."""
-    announce, world.db.before_commit = world.db.before_commit, None
+    subscriptions, world.db.subscriptions = world.db.subscriptions, []
     command = world.accept(volume_id)
-    world.db.before_commit = announce
+    world.db.subscriptions = subscriptions
     return command
 
 

@@ -17,7 +17,7 @@ from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.hosts import compute_nodes, hosts, services
 from nova_lite.db.servers import claims, instances
 from nova_lite.objects import HostState, Selection
-from tests.support import make
+from tests.support import make, published
 from tests.support.host_rows import age, state
 
 
@@ -26,7 +26,7 @@ def touched_by(db: Database, func: Any, *args: Any) -> set[int]:
 
     def run(uow: UnitOfWork) -> set[int]:
         func(uow, *args)
-        return uow.touched_nodes
+        return published.nodes(uow)
 
     return db.write(run)
 
@@ -255,7 +255,7 @@ def test_delete_service(db: Database, conf: cfg.ConfigOpts) -> None:
     def delete(uow: UnitOfWork) -> list[HostState]:
         services.delete(uow, service.uuid)
         uow.session.flush()
-        return hosts.states(uow, sorted(uow.touched_nodes))
+        return hosts.states(uow, sorted(published.nodes(uow)))
 
     db.write(remove_instance)
     (gone,) = db.write(delete)

@@ -13,7 +13,7 @@ from nova_lite.db.core.models import Port
 from nova_lite.db.network import builtin_networks, floating_ips, security_groups
 from nova_lite.db.upkeep import invariants
 from nova_lite.objects import FloatingIp
-from tests.support import make
+from tests.support import make, published
 from tests.support.security_groups import server
 
 ME, OTHER = make.context(), make.context("p2")
@@ -146,7 +146,7 @@ def test_floating_address_outlives_its_server(db: Database, conf: cfg.ConfigOpts
 def test_floating_address_changes_are_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
     uuid, found = server(db, 2, "default"), take(db, conf)
     marked: list[set[str]] = []
-    db.before_commit = lambda uow: marked.append(uow.refiltered_projects)
+    db.subscribe(lambda uow: marked.append(published.projects(uow)), always=True)
     for write in (
         lambda: db.write(floating_ips.associate, ME, uuid, found.address, None),
         lambda: db.write(floating_ips.disassociate, ME, uuid, found.address),

@@ -6,7 +6,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db.core.engine import Database
+from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.network import builtin_networks, networks, ports, routers, security_groups, spanning
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.network.local import LocalNetworks
@@ -22,7 +22,7 @@ from nova_lite.objects import (
     Subnet6,
     ipv6,
 )
-from tests.support import make
+from tests.support import make, published
 from tests.support.spanning import guest, host
 
 ME = make.context("p1")
@@ -120,9 +120,9 @@ def test_change_of_a_router_reaches_the_hosts_of_its_project(db: Database, conf:
     made = router(db, conf)
 
     def refiltered(function: object, *arguments: object) -> set[str]:
-        def run(uow: object) -> set[str]:
+        def run(uow: UnitOfWork) -> set[str]:
             function(uow, *arguments)  # type: ignore[operator]
-            return set(uow.refiltered_projects)  # type: ignore[attr-defined]
+            return published.projects(uow)
 
         return db.write(run)
 

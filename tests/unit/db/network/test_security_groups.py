@@ -11,12 +11,13 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import Instance, Port
 from nova_lite.db.core.models import SecurityGroupRule as SecurityGroupRuleRow
 from nova_lite.db.network import builtin_networks, networks, ports, security_groups
 from nova_lite.db.upkeep import invariants
 from nova_lite.objects.security_group import PROTOCOLS, default_group, default_id
-from tests.support import make
+from tests.support import make, published
 from tests.support.security_groups import made, server, tcp
 
 ME, OTHER = make.context(), make.context("p2")
@@ -301,9 +302,9 @@ def test_port_that_is_down_or_on_a_network_that_is_has_no_rules(db: Database, co
         mine[network_down].network_id = other.id
         uow.session.flush()
         ports.update(uow, ME, mine[down].id, {"admin_state_up": False})
-        uow.refiltered_projects.clear()
+        uow.published(FiltersChanged).clear()
         networks.update(uow, ME, other.id, {"admin_state_up": False})
-        return set(uow.refiltered_projects)
+        return published.projects(uow)
 
     assert db.write(turn_off) == {"p1"}
     assert told()[1] == {down, network_down}
@@ -362,7 +363,7 @@ def test_affected_hosts_of_a_change(db: Database) -> None:
 
 def test_group_changes_are_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
     marked: list[tuple[set[str], set[str]]] = []
-    db.before_commit = lambda uow: marked.append((uow.refiltered_projects, uow.refiltered_instances))
+    db.subscribe(lambda uow: marked.append((published.projects(uow), published.instances(uow))), always=True)
     uuid = server(db, 2, "default")
     assert marked.pop() == (set(), {uuid})
     group = made(db, conf)

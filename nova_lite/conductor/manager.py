@@ -87,7 +87,7 @@ HOST_HEALTH_INTERVAL = 10.0
 
 
 class Worker(NamedTuple):
-    """Periodic work. ``interval``: seconds. ``jitter``, ``at_once``: as `nova_lite.daemon.service.Periodic` has them."""
+    """Periodic work. ``interval``: seconds. ``jitter``, ``at_once``: as in `nova_lite.daemon.service.Periodic`."""
 
     name: str
     interval: float

@@ -1,4 +1,4 @@
-"""What a transaction has published."""
+"""Events of a transaction, as sets."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from nova_lite.db.core.engine import UnitOfWork
 
 @dataclasses.dataclass
 class Releases:
-    """What a transaction collects. ``quotas``: amounts by project and resource.
+    """Collection of a transaction. ``quotas``: amounts by project and resource.
 
     ``ports``: uuids of instances whose ports are deleted. ``allocations``: uuids of instances without any place from
     now on.

@@ -100,26 +100,26 @@ def transactions(database: Any, refused: Callable[[str], Exception]) -> None:
     """
     if not failpoints.are_on():
         return
-    write, announce = database.write, database.before_commit
+    write, announce = database.write, database.announce
 
     def named_write(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         name = getattr(function, "__name__", "").lstrip("_")
 
         def named(uow: Any, *arguments: Any, **keywords: Any) -> T:
             uow.session.info[TRANSACTION] = name
-            uow.after_commit.append(lambda: _pass(f"commit/{name}", "after"))
+            uow.after_commit(lambda: _pass(f"commit/{name}", "after"))
             return function(uow, *arguments, **keywords)
 
         result: T = write(named, *args, **kwargs)
         return result
 
-    def before_commit(uow: Any) -> None:
-        if announce is not None:
-            announce(uow)
+    def announced(uow: Any) -> None:
+        announce(uow)
+        uow.session.flush()
         name = uow.session.info[TRANSACTION]
         _pass(f"commit/{name}", "before", lambda: refused(name))
 
-    database.write, database.before_commit = named_write, before_commit
+    database.write, database.announce = named_write, announced
 
 
 def _pass(name: str, where: str, refused: Callable[[], Exception] | None = None) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from tests.functional import older_code
 from tests.functional.cloud import wait_for
 from tests.functional.conftest import database_url
-from tests.functional.test_rolling_upgrade import RollingCloud
+from tests.functional.rolling_cloud import RollingCloud
 from tests.support.code_versions import LAST_BEFORE_1_0
 
 SERVERS = 3

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nova_lite.conductor.hosts.domains import LOST
 from nova_lite.db.core import models
-from nova_lite.objects import ActionCommand
+from nova_lite.objects import ActionCommand, ActionReport
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.support.control_plane_machine import ControlPlane
@@ -104,8 +104,14 @@ def test_orders_and_reports_of_the_lost_time_change_nothing(plane: Restored) -> 
     assert (plane.row(uuid).vm_state, plane.power(uuid)) == (states.PAUSED, PowerState.PAUSED)
 
     waiting = plane.world.lifecycle.accept_action(plane.world.context(admin=True), other, "stop", {})
-    arguments = (waiting.action_id, int(PowerState.SHUTDOWN), None, "", waiting.sequence)
-    plane.world.reports.finish_action(plane.world.context(), str(waiting.host), *arguments, request_id="req-lost")
+    report = ActionReport(
+        host=str(waiting.host),
+        action_id=waiting.action_id,
+        power_state=int(PowerState.SHUTDOWN),
+        sequence=waiting.sequence,
+        request_id="req-lost",
+    )
+    plane.world.reports.finish_action(plane.world.context(), report)
     assert plane.world.open_actions() == [("stop", "perform")]
 
 

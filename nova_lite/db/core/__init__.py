@@ -3,11 +3,13 @@
 - `engine`: connections, transactions, and the database's clock
 - `models`: the tables
 - `actions`: the action log as a queue
+- `events`: events of a transaction, for subscribers
 - `action_changes`: changes of actions that become notifications
 - `state_changes`: changes of servers' states that become notifications
 - `resource_events`: events about flavors, key pairs, aggregates, groups and services
 - `outbox`: notifications that other systems have not received yet
 - `quotas`: limits of projects and users, and their usage
+- `releases`: quota, ports and places that are released together
 - `quota_counts`: usage, counted from the rows
 - `paging`: pages of lists
 - `rows`: conversion between rows and objects

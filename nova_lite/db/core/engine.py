@@ -290,6 +290,13 @@ class Database:
         self.subscriptions.append(_Subscription(subscriber, frozenset(kinds), always))
         self._subscribed |= frozenset(kinds)
 
+    def announce(self, uow: UnitOfWork) -> None:
+        """Call the subscribers of what the transaction has published."""
+        for subscription in self.subscriptions:
+            uow.session.flush()
+            if subscription.is_always or uow.publishes(subscription.kinds):
+                subscription.subscriber(uow)
+
     def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so it must do nothing but
         SQL.
@@ -299,10 +306,7 @@ class Database:
             with self._writer, self.sessions() as session, session.begin():
                 uow = UnitOfWork(session, self.conf, self._subscribed)
                 result = func(uow, *args, **kwargs)
-                for subscription in self.subscriptions:
-                    session.flush()
-                    if subscription.is_always or uow.publishes(subscription.kinds):
-                        subscription.subscriber(uow)
+                self.announce(uow)
             uow.committed()
             return result
 

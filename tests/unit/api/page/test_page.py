@@ -397,7 +397,7 @@ def test_configuration_check_finds_mistakes_and_shows_no_value(page: PageClient)
     path.chmod(0o644)
     path.write_text(
         "[DEFAULT]\nreport_intervall = hidden1\nreport_interval = hidden2\ntransport_url = rabbit://u:hidden3@b/\n"
-        "[scheduler]\nenabled_filters = ComputeFilter, hidden4\n[api]\nlongest_wait = 3\n"
+        "[scheduler]\nenabled_filters = ComputeFilter, hidden4\n[DEFAULT]\nlogdir = /\n"
     )
     assert page("GET", "/configuration").status_code == 401
     page.log_in("alice")
@@ -407,7 +407,7 @@ def test_configuration_check_finds_mistakes_and_shows_no_value(page: PageClient)
     assert response.json["files"] == [str(path)]
     told = [text.removeprefix(f"{path}: ") for text in response.json["problems"]]
     assert told[0] == "[DEFAULT] has no option report_intervall; did you mean report_interval?"
-    assert any(text.startswith("[api] longest_wait is called ") for text in told)
+    assert any(text.startswith("[DEFAULT] logdir is called ") for text in told)
     assert "[DEFAULT] report_interval has a value that it cannot have." in told
     assert any(
         text.startswith("[scheduler] enabled_filters has a value that it cannot have; there are ") for text in told

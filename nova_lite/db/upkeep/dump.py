@@ -23,7 +23,7 @@ from nova_lite.db.core.models import Base
 from nova_lite.db.migrations import schema
 
 #: The last migration before version 1.0. It has the tables and columns of the first migration.
-LAST_BEFORE_1_0 = "0096"
+LAST_BEFORE_1_0 = "0097"
 
 #: Rows that are fetched, or inserted, together.
 BATCH = 500

@@ -220,6 +220,7 @@ def upgrade() -> None:
         sa.Column("subnet_name", sa.String(length=255)),
         sa.Column("gateway", sa.String(length=45)),
         sa.Column("ranges", sa.JSON(none_as_null=True)),
+        sa.Column("subnet_id", sa.String(length=36)),
         sa.Column("created_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_floating_ip_pools"),
         sa.UniqueConstraint("name", name="uq_floating_ip_pools_name"),
@@ -554,6 +555,7 @@ def upgrade() -> None:
         sa.Column("vni", sa.Integer()),
         sa.Column("cidr6", sa.String(length=64), server_default=sa.text("''"), nullable=False),
         sa.Column("subnet6", sa.JSON()),
+        sa.Column("subnet_id", sa.String(length=36)),
         sa.Column("subnet6_id", sa.String(length=36)),
         sa.Column("parent_id", sa.String(length=36)),
         sa.Column("is_segmented", sa.Boolean(), server_default=sa.text("0"), nullable=False),
@@ -581,6 +583,7 @@ def upgrade() -> None:
     op.create_index("ix_networks_project_id_id", "networks", ["project_id", "id"])
     op.create_index("ix_networks_subnet6_id_cidr6", "networks", ["subnet6_id", "cidr6"])
     op.create_index("ix_networks_subnet6_pool_id", "networks", ["subnet6_pool_id"])
+    op.create_index("ix_networks_subnet_id", "networks", ["subnet_id"])
     op.create_index("ix_networks_subnet_pool_id", "networks", ["subnet_pool_id"])
     op.create_index("ix_networks_vni", "networks", ["vni"], unique=True)
     create_table(

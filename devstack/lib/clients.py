@@ -860,7 +860,7 @@ PAGE_HEAD = """\
 <!-- Made by devstack/clients.sh --page from benchmarks/results/{clients,consumers}/*.json. -->
 # Results of OpenStack's client suites
 
-These suites belong to OpenStack's own clients. Each ran against a cloud of
+The test suites of OpenStack's own clients ran against this cloud. Each suite ran against a cloud of
 [`nova-lite dev`](../howto/test-against-a-cloud.md) of its own, with two hosts and fake guests, one test at a time:
 
 ```

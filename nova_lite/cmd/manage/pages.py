@@ -22,9 +22,9 @@ _WIDTH = 118
 
 _CONFIGURATION = """# Configuration
 
-`nova-lite-manage config reference` generates this page from the options' definitions. `etc/nova-lite/nova-lite.conf` is
-the same list as a sample file. Options of oslo.messaging, oslo.db, oslo.log and oslo.policy are described by those
-libraries.
+This page lists all options of all daemons. `nova-lite-manage config reference` generates it from the options'
+definitions. `etc/nova-lite/nova-lite.conf` is the same list as a sample file. Options of oslo.messaging, oslo.db,
+oslo.log and oslo.policy are described by those libraries.
 
 A daemon reads `/etc/nova-lite/nova-lite.conf` and its own file, for example `conductor.conf`. Later files win. A daemon
 ends with one line and exit status 1 if an option has a value that is not of its type. Restart a daemon after a change.
@@ -48,16 +48,18 @@ mean earlier recovery, and more messages and statements while nothing is wrong.
 """
 _COMMANDS = """# Commands
 
-`nova-lite-manage commands` generates this page from the command line parser. `nova-lite-manage` works on the database,
-or sends requests to the daemons. Run it as root on a machine that has `conductor.conf` and `manage.conf`.
+This page lists all commands of `nova-lite-manage`. `nova-lite-manage commands` generates it from the command line
+parser. `nova-lite-manage` works on the database, or sends requests to the daemons. Run it as root on a machine that
+has `conductor.conf` and `manage.conf`.
 
 Each command takes `--config-file FILE` (may be repeated) and `--format table|json`. The exit status is 0 for success, 1
 for an error or a finding, and 2 for wrong usage. An error is one line on standard error.
 """
 _ERRORS = """# Errors
 
-`nova-lite-manage api errors` generates this page from `nova_lite.base.exceptions`. The compute API returns
-`{"NAME": {"code": STATUS, "message": "TEXT"}}`, where NAME depends on the status as in Nova. `…` stands for a value.
+This page lists all errors of nova_lite with their HTTP status. `nova-lite-manage api errors` generates it from
+`nova_lite.base.exceptions`. The compute API returns `{"NAME": {"code": STATUS, "message": "TEXT"}}`, where NAME
+depends on the status as in Nova. `…` stands for a value.
 
 A status of 500 marks an error that only daemons exchange. Users see its text as the fault of a server or the message
 of an event. [API behaviour](api-behaviour.md#errors) describes how clients handle errors.
@@ -66,8 +68,8 @@ of an event. [API behaviour](api-behaviour.md#errors) describes how clients hand
 
 _MESSAGES = """# Messages
 
-`nova-lite-manage api messages` generates this page from the services' protocols (`nova_lite/rpcapi`) and the
-operations. The docstring of each method in its protocol describes it.
+This page lists all messages between daemons. `nova-lite-manage api messages` generates it from the services'
+protocols (`nova_lite/rpcapi`) and the operations. The docstring of each method in its protocol describes it.
 [Architecture](../explanation/architecture.md#messages) explains kinds, versions and permissions.
 
 - `kind`: a *call* waits for the reply, a *cast* does not, a *fanout* goes to every server of the topic.

@@ -12,8 +12,9 @@ from nova_lite.operations import OPERATIONS, SILENT, Notification, Operation, Pa
 
 _HEAD = """# Notifications
 
-`nova-lite-manage api notifications` generates this page from the definitions of operations. [Receive
-notifications](../howto/receive-notifications.md) turns them on. Event types and payloads are those of Nova.
+This page lists all notifications for other systems. `nova-lite-manage api notifications` generates it from the
+definitions of operations. [Receive notifications](../howto/receive-notifications.md) turns them on. Event types and
+payloads are those of Nova.
 
 A type is `instance.NAME.PHASE`. Each operation that starts has one end or one error. Nova has no `error` for some
 operations; here each has one, or the events of a rollback. An error's priority is `ERROR`, all others have `INFO`.

@@ -1,10 +1,16 @@
 """The REST APIs: WSGI applications that authenticate, authorize, and validate requests, and call the conductor.
 
-- `http`: the machinery. Server processes, paste pipelines, routing, request and response, microversions, documents.
-- `middleware`: the filters of the pipelines, authentication among them.
-- `compute`: the compute API, one module per resource.
-- ``identity``, ``image``, ``network``, ``volume``: small replacements of Keystone, Glance, Neutron, and Cinder.
-- ``metadata``: the metadata service for guests.
+- `http`: the machinery: server processes, paste pipelines, routing, request and response, microversions, documents
+- `middleware`: the filters of the pipelines, authentication among them
+- `compute`: the compute API, one module per resource
+- `identity`, `image`, `network`, `volume`: small replacements of Keystone, Glance, Neutron, and Cinder
+- `placement`: the Placement API, to read
+- `metadata`: the metadata service for guests
+- `join`: the API by which machines become hosts
+- `page`: the web page
+- `audit`: the audit log of all APIs
+- `conductor_client`: the conductor client of an API process: batches reads, shares objects, and caches flavors
+- `shared_objects`: objects of the conductor's replies that requests share, with the views that were made of them
 
 The path of a request to the compute API::
 

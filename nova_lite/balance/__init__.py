@@ -1,1 +1,4 @@
-"""Balancing of hosts: the pure planner. The conductor reads its data, and begins the moves."""
+"""Balancing of hosts: the pure planner. The conductor reads its data, and begins the moves.
+
+- `planner`: decides which servers move off hosts under pressure
+"""

@@ -1,13 +1,15 @@
 """Foundations that every other package may import. Nothing here imports another package of nova_lite.
 
 - `exceptions`: every error that nova_lite raises on purpose, one module per subject
-- `batching`: the primitive that combines concurrent requests into batches
-- `futures`: responses that come later
-- `concurrency`: eventlet or native threads; the only module that knows about eventlet
+- `concurrency`, `batching`, `futures`, `stop_event`: eventlet or native threads, batches of requests, and responses
+  that come later
 - `context`: the caller of a request, and its project
-- `metrics`: counters, histograms and gauges for Prometheus
-- `memory`: malloc arenas, heap trimming and garbage collection of a daemon
-- `files`, `cpu_sets`, `plugins`, `version`: small helpers
-- `failpoints`: named points at which tests inject faults
-- `faults`: the seams at which they are installed
+- `metrics`, `tracing`, `structured_logs`, `journal`: what a daemon shows: metrics, traces, and logs
+- `timing`: times that no option sets
+- `failpoints`, `faults`: named points at which tests inject faults, and the seams at which they are installed
+- `files`, `trees`, `ofd_locks`, `disk_room`, `directory_users`: files and directories
+- `ip`, `machine_networks`, `timed_socket`, `response_body`: addresses, sockets, and responses
+- `key_files`, `sealing`, `master_keys`, `host_certificates`: keys, secrets and certificates
+- `join_requests`, `host_requests`: signed requests of machines that join, and of hosts
+- `cpu_sets`, `ids`, `patterns`, `plugins`, `version`, `memory`, `markdown`: small helpers
 """

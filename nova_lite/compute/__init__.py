@@ -10,7 +10,17 @@ conductor until that accepts it (``reports``, ``report_batcher``). A build takes
 The fencing rule: before a host reports a failed build, or confirms that an instance will not appear here, it revokes
 the generation on disk. A revoked generation is never built here again, so another host may build the instance.
 
-``reconciler`` compares the domains with the database at start and periodically, and after each boot (``host_boot``).
-``heartbeat`` reports the inventory, ``claims`` reserves resources, ``port_filters`` keeps packet filters current.
-``api`` is the internal interface that the REST layer uses; it runs in the API daemon.
+- `manager`, `host`: RPC methods, and what the jobs of a host share
+- `jobs`, `executor`, `operations`, `build_slots`: jobs, the execution of commands, their handlers, and the number of
+  builds at a time
+- `fencing`: the fencing token store
+- `reports`, `conductor_client`: reports to the conductor, repeated and batched
+- `registration`, `heartbeat`, `load_reports`, `host_health`: registration, inventory, load and health of the host
+- `reconciler`, `host_boot`, `consistency_check`: comparison of the domains with the database, also after a boot
+- `self_fencing`, `lease_ways`, `guard`: the lease of the host, and the guard that stops its protected guests
+- `claims`: resources that the instances hold, in memory
+- `port_filters`: packet filters
+- `volumes`, `user_volumes`: work on volumes
+- `consoles`, `image_caching`, `server_metrics`: consoles, cached images, and metrics of servers
+- `api`: the internal interface that the REST layer uses; it runs in the API daemon
 """

@@ -2,6 +2,17 @@
 
 Every option has a help text that gives its purpose and when to change it. `docs/reference/configuration.md` is
 generated from these texts. Pure tuning values are constants next to their users.
+
+- `opts`, `config_files`, `libraries`: entry point of oslo-config-generator, checks of files, and defaults of
+  libraries
+- `service_client`: options of a section for another OpenStack service
+- `api`, `conductor`, `scheduler`, `compute`, `base`, `database`, `rpc`, `upgrade_levels`: daemons, database, and
+  messages
+- `libvirt`, `fake`, `vxlan`, `consoles`, `metadata`: hypervisors, tunnels, consoles, and metadata
+- `identity`, `ldap`, `oidc`, `join`, `quota`: users and hosts of the cloud
+- `image`, `glance`, `network`, `neutron`, `volume`, `cinder`: services and their backends
+- `server_backups`, `replication`, `balance`, `host_health`: backups, second site, and care for hosts
+- `metrics`, `otel`, `audit`, `notifications`: metrics, traces, audit log, and notifications
 """
 
 from __future__ import annotations

@@ -2,14 +2,19 @@
 
 They have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
 
-- servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
-- backups of servers: `backup`; servers with a replica at another site: `replication`
-- operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
-- placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
-- hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`
-- load and health of hosts: `balance`, `health`
-- other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
-- lists: `listing`
+- `instance`, `flavor`, `image`, `metadef`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`,
+  `console`, `guest_device`: servers
+- `backup`, `replication`: backups of servers, and servers with a replica at another site
+- `build`, `action`, `migration`, `live_migration`, `incident`: operations: requests, builds, actions, moves, and
+  failures of guests
+- `host`, `request_spec`, `numa`, `aggregate`, `placement`: placement: services, nodes, host states, requests, and
+  views
+- `join`, `fencing`, `protection`, `storage`: hosts that join, and hosts that are lost
+- `balance`, `health`: load and health of hosts
+- `identity`, `network`, `ipv6`, `network_api_resources`, `network_bulk`, `router`, `floating_ip`, `security_group`,
+  `volume`, `quota`: other services
+- `audit`: events of the audit log
+- `listing`, `ready`: parts of lists, and preparation of structs for threads
 
 All are `msgspec.Struct`. Unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
 neighbouring versions understand each other. A field whose Python name changed keeps its old name on the wire

@@ -11,9 +11,10 @@ definitions:
 
 What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.
 
-Modules: `types` and `notifications` (the classes), `steps` (names and shared steps), `states` (vm, task and power
-states), `table` (the frozen table); the definitions themselves are in `lifecycle`, `moves`, `images`, `volumes`, and
-`interfaces`.
+- `types`, `notifications`: the classes
+- `table`: the frozen table
+- `steps`, `states`, `migration_states`: names of steps and states, and shared steps
+- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`: the definitions
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
 """Policy rules of all APIs, one module per kind of resource, with the names that Nova and the other services use.
 
-- `base` has the roles that rules are made of, and `rule`, which defines a rule with its default.
-- `enforcer` decides whether a rule allows a caller, and reads the operator's overrides.
-- The other modules define the rules. A constant holds a rule's name, so handlers write ``policies.CREATE``.
+A constant holds a rule's name, so handlers write ``policies.CREATE``.
+
+- `base`: the roles that rules are made of, and `rule`, which defines a rule with its default
+- `enforcer`: decides whether a rule allows a caller, and reads the operator's overrides
+- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`: rules of the other services
+- `images`, `networks`, `floating_ips`, `security_groups`, `volumes`: rules of the compute API's proxies
+- `servers`, `server_groups`, `server_external_events`, `instance_actions`, `consoles`, `keypairs`, `flavors`,
+  `backups`, `assisted_volume_snapshots`: rules of servers and what they need
+- `hosts`, `hypervisors`, `services`, `aggregates`, `availability_zone`: rules of the machines of the cloud
+- `quotas`, `usage`, `audit_events`, `extensions`: rules of quotas, usage, audit log, and extensions
 
 The names and defaults are part of the API: operators override them in ``[oslo_policy] policy_file``. Most handlers
 declare their rule, and the dispatcher enforces it (`nova_lite.api.http.wsgi`).

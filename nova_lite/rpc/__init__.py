@@ -1,13 +1,16 @@
 """RPC between daemons: typed on both sides, plain JSON in between, signed by the sender's key.
 
-- Protocol: `nova_lite.rpcapi` declares each RPC method once: types, roles, priority, version (`contract`).
-- Client: `proxy` makes a typed client of a Protocol. It falls back for older servers (`client`, `fallbacks`).
-- Endpoint: `Endpoint` checks the functions of a server against the Protocol when the daemon starts (`endpoint`).
-- Signing: every message and reply is signed and verified; replayed messages are refused (`signing`, `keys`).
-- Admission: a busy server handles urgent messages first, and refuses others (`admission`, `load_shedding`).
-- Transport: oslo.messaging over RabbitMQ (`transport`, `patches`). Calls to a conductor on the same machine may use a
-  Unix socket (`local`). `MemoryBroker` connects daemons of one process
-  without a broker (`memory`). Tests use `InProcess`.
+`nova_lite.rpcapi` declares each RPC method once, in a Protocol.
+
+- `contract`, `permissions`: declarations of methods: types, roles, priority, version
+- `client`, `fallbacks`: the typed client of a Protocol (`rpc.proxy`), and its fallbacks for older servers
+- `endpoint`: checks the functions of a server against the Protocol when the daemon starts
+- `signing`, `keys`: signatures of messages and replies; replayed messages are refused
+- `trust`, `trusted_list`, `controllers`: lists of trusted keys and of controllers
+- `admission`, `load_shedding`: a busy server handles urgent messages first, and refuses others
+- `transport`, `patches`, `broker`, `self_check`: oslo.messaging over RabbitMQ
+- `local`, `memory`, `in_process`: transports without a broker: a Unix socket, one process, tests
+- `node_reports`: state of the database's nodes
 
 To add a method: declare it in the Protocol, raise the version of the service, and pass that version as ``since=``. Then
 write a function of the same name in a target of the service's endpoint. Give it a ``fallback=`` if the callers can do

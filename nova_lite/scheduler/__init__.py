@@ -11,7 +11,13 @@ Terms:
   selected host is full when it claims the place.
 - reason: the text that explains why no host was found, by filter (`reasons`).
 
-`core` makes the decision, without I/O. `manager` serves it over RPC (`nova_lite.rpcapi.scheduler`) and keeps the host
-states fresh. The conductor's claim decides whether a place is really free. `plans` uses the same core to drain and
-rebalance hosts. `uuids` stores many uuids in little memory.
+- `core`: makes the decision, without I/O
+- `manager`: serves it over RPC, and keeps the host states fresh
+- `hosts`: host states
+- `filters`, `weights`: filters and weighers
+- `reasons`: why no host was found
+- `plans`: plans to drain and rebalance hosts, by the same core
+- `uuids`: many uuids in little memory: 16 bytes each, while strings in a list take more than a hundred
+
+The conductor's claim decides whether a place is really free.
 """

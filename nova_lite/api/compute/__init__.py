@@ -8,6 +8,24 @@ setup.cfg (``nova_lite.api.v21.extensions``) registers each extension.
 A handler runs after the dispatcher has enforced its policy rule and validated the request. It calls the conductor, for
 most requests once, and returns a view.
 
-Shared parts: `schema_types`, `view_helpers`; `ssh_keys` and `certificates` for key pairs.
+- `servers`: ``/servers``: create, list, show, update, delete, and rebuild
+- `server_actions`: actions of servers without a module of their own
+- `evacuate`, `rescue`, `shelve`, `server_images`, `multinic`: other actions of servers
+- `server_metadata`, `server_tags`, `server_password`, `server_diagnostics`, `server_shares`, `ips`: resources below a
+  server
+- `attach_interfaces`, `volume_attachments`, `consoles`: devices and consoles of a server
+- `instance_actions`, `migrations`: the log of a server's actions, and its moves
+- `server_groups`, `keypairs`, `flavors`, `flavor_access`, `flavor_extra_specs`, `quotas`, `usage`: resources that
+  servers need
+- `backup_policies`, `server_backups`: backups of servers
+- `hosts`, `hypervisors`, `services`, `aggregates`, `availability_zone`: the machines of the cloud
+- `audit_events`: the audit log
+- `server_external_events`, `assisted_volume_snapshots`: calls of other services
+- `images`, `image_metadata`, `networks`, `security_groups`, `floating_ips`, `volumes`: proxies of other services, for
+  old clients
+- `extensions`, `not_served`: the extensions, and the routes that always fail
+- `schema_types`, `view_helpers`: parts of schemas and views that resources share
+- `ssh_keys`, `certificates`: keys and certificates of key pairs
+
 `nova_lite.api.conductor_client` batches reads and caches flavors. `nova_lite.compute.api` batches creates and deletes.
 """

@@ -1,12 +1,17 @@
-"""HTTP machinery of all APIs.
+"""HTTP machinery of all APIs. The parser is `nova_lite.daemon.http_parser`.
 
-- Processes and connections: `prefork` (worker processes), `server` (its loop), `connection`, `channel` (plain or TLS),
-  `limits` of clients, `admission` (threads and overload), `responses`, `transfers` (large bodies). The parser is
-  `nova_lite.daemon.http_parser`.
-- Applications: `deploy` loads the paste file. `router` finds the routes of a URL, and `wsgi` dispatches the request to
-  a handler of the compute API. `rest` is the base of the other APIs.
-- Parts of a request: `microversions`, `validation`.
-- Documents: `versions`, and `inventory`, from which `openapi`, `reference` and `operations_page` are made.
+- `prefork`, `server`, `connection`, `channel`: processes and connections: workers, their loop, and TLS
+- `limits`, `admission`, `cpu_limit`, `rate_limit`, `proxy_protocol`: limits of clients and requests, and the address
+  of the client
+- `responses`, `transfers`, `drain`: heads and bodies of responses, large bodies, and the stop of an API
+- `deploy`: loads the paste file
+- `router`: finds the routes of a URL
+- `wsgi`: dispatches a request to a handler of the compute API
+- `rest`, `refusals`: the base of the other APIs, and their refusals
+- `microversions`, `validation`, `json_text`: parts of a request
+- `versions`: version documents
+- `inventory`: the list of all routes, from which documents are made
+- `openapi`, `reference`, `operations_page`: documents
 
 A request passes `server`, the filters of its pipeline, `router`, and `wsgi.ResourceDispatcher`. The dispatcher selects
 the version, enforces the policy rule, validates query and body, and calls the handler. It turns the result, or an

@@ -1,1 +1,6 @@
-"""HTTP half of the metadata service. `nova_lite.metadata` lists all of its parts."""
+"""HTTP half of the metadata service. `nova_lite.metadata` lists the parts of the other daemons.
+
+- `app`: the metadata API: the documents of a guest, in EC2's and in OpenStack's tree
+- `callers`: identification of the server that sends a request
+- `role`: role of the daemon that serves metadata, and what the conductor then lets it read
+"""

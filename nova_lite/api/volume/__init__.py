@@ -1,1 +1,15 @@
-"""HTTP half of the volume service. `nova_lite.volume` lists all of its parts."""
+"""HTTP half of the volume service. `nova_lite.volume` lists the parts of the other daemons.
+
+- `absent`: resources of Cinder that this cloud does not have
+- `app`: the volume API: the part of Cinder's v3 API that clients use
+- `attachments`: attachments of volumes: of the compute API, to read, and of other users of volumes
+- `backends`: machines that do the work on volumes, for admins: services, hosts, pools and capabilities
+- `backups`: full backups of volumes and snapshots
+- `listing`: queries of volume and snapshot lists: filters, sort order and pages
+- `qos`: quality of service and encryption of volume types, and the types of new volumes by project
+- `requests`: validation of request bodies about volumes and snapshots
+- `transfers`: transfers of volumes to other projects: an offer has a key, and who has the key accepts it
+- `types`: types of volumes, their extra specs, and the projects that may use private ones
+- `versions`: the document of versions, and the microversion of a request
+- `views`: responses of the volume API in the form of Cinder's v3
+"""

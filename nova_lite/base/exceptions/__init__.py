@@ -28,9 +28,22 @@
         ├── PortBindingFailed
         └── VirtDriverError: DomainNotFound, HypervisorUnavailable, MigrationFailed, ImageCorrupt, ...
 
-An error has its HTTP status as ``code``; `nova_lite.api.http.wsgi` turns it into a fault. Errors cross the message bus.
-oslo.messaging makes them again from ``args`` and ``kwargs``. So a subclass only declares ``msg_fmt`` and ``code``, and
-is raised with the keywords that the format names.
+- `api`: errors of requests: malformed input, versions, sorting, paging, and policy
+- `base`: base classes of all errors
+- `consoles`: errors of consoles
+- `flavors`: errors of flavors and of guest hardware
+- `hosts`: errors of services, compute hosts, aggregates, and server groups
+- `identity`: errors of the identity service
+- `images`: errors of images
+- `instances`: errors of instances: states, locks, metadata, tags, and actions
+- `keypairs`: errors of key pairs
+- `moves`: errors of resizes, migrations, and evacuations
+- `networks`: errors of networks, ports, addresses, and security groups
+- `protocol`: errors that daemons report to each other: claims, generations, host admission, and scheduling
+- `quotas`: errors of quotas and limits
+- `rpc`: errors of messages between daemons, and of the database behind the conductor
+- `virt`: errors of hypervisors, guests, and image files on a compute host
+- `volumes`: errors of volumes, snapshots, and block device mappings
 """
 
 from nova_lite.base.exceptions.api import (

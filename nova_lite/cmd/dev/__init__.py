@@ -1,4 +1,11 @@
-"""``nova-lite dev``: a throw-away cloud in one process, for tests of programs that use OpenStack's APIs."""
+"""``nova-lite dev``: a throw-away cloud in one process, for tests of programs that use OpenStack's APIs.
+
+- `cloud`: a whole cloud in one process: all daemons, an in-memory transport, SQLite, and the fake driver
+- `clouds_file`: a ``clouds.yaml`` with the accounts of a cloud, for OpenStack's clients
+- `configuration`: configuration of a cloud in one process
+- `consoles`: consoles of the fake guests: the console proxies
+- `seed`: content of a new cloud, from a YAML file
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,46 @@
 """``nova-lite-manage``: tasks of operators besides the API, directly on the database.
 
 Exit status 0: done. 1: failed, or a problem was found; one line says why. 2: wrong usage.
+
+Commands, and what they share:
+
+- `app`, `accounts`, `programs`: parts of every command
+- `pages`: generators of reference pages
+- `config_checks`, `upgrade_checks`: checks of configurations and upgrades
+- `aggregates`: command ``aggregate``: groups of hosts with common metadata
+- `api`: command ``api``: documents about the compute API
+- `audit`: command ``audit``: check the invariants between rows, and repair them
+- `audit_log`: command ``audit-log``: changes of users and operators.
+- `backup`: command ``backup``: write the database
+- `backup_policies`: command ``backup-policy``: policies by which servers are backed up
+- `broker`: command ``broker``: permissions that a daemon's RabbitMQ account needs
+- `capacity`: ``host capacity``: whether the protected servers of lost hosts would fit elsewhere
+- `certificates`: command ``certificates``: certificates with which libvirt hosts and console proxies recognise each
+  other
+- `configuration`: command ``config``: check the configuration of this machine's daemons
+- `controllers`: command ``controller``: further controllers of the cloud
+- `database`: command ``db``: schema, purge, and version
+- `flavors`: command ``flavor``: sizes of servers
+- `floating_pools`: command ``floating-pool``: pools of floating addresses for the built-in networks
+- `front_ends`: command ``frontend``: machines with the APIs, or the console proxies, alone
+- `hosts`: commands ``service`` and ``host``: daemons and hypervisors
+- `identity`: commands ``user`` and ``project``: accounts of a cloud without Keystone
+- `images`: command ``image``: images of the built-in backend, rows and files
+- `joining`: commands ``host token`` and ``host remove``: hosts that join with a token
+- `keys`: command ``keys``: keys that sign messages, and the list of trusted ones
+- `maintenance`: ``host maintenance``: empties a host, and brings back afterwards what has left it
+- `moves`: carries out plans of moves through the same operations that users of the API have
+- `networks`: command ``network``: networks of the built-in backend
+- `policy`: command ``policy``: list and test rules, from the defaults and the operator's file
+- `quotas`: command ``quota``: limits of a project, and of single users in it
+- `replication`: command ``replication``: servers with a replica at a second site
+- `scheduler`: ``scheduler``: explains why a server is on its host or on none, and whether a new one would fit
+- `server_groups`: command ``server-group``: groups with affinity or anti-affinity policies
+- `servers`: command ``server``: servers whose guest is newer than their row, after a restore of the database
+- `top`: command ``top``: a table of the cloud's work that is refreshed
+- `trace`: command ``trace``: the way of one request through the machines of the cloud
+- `upgrades`: command ``upgrade``: the upgrade of a cloud, host by host
+- `volume_keys`: command ``volume-key``: master keys of encrypted volumes
 """
 
 from __future__ import annotations

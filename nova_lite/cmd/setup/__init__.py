@@ -2,6 +2,19 @@
 
 It may be interrupted anywhere, and repeated: each step does what is still missing. A file of the configuration that
 exists is never changed, so an operator's changes stay.
+
+- `steps`, `settings`, `machine`, `units`, `directories`: steps, settings, and the parts of a machine
+- `controller`, `further`, `front_end`, `compute`: the steps of each kind of machine
+- `broker`, `broker_watch`: RabbitMQ, and its watch
+- `database`, `database_watch`, `galera`: MariaDB and its cluster
+- `balancer`, `cluster`: one address for several controllers, and their list
+- `libvirt`, `guests`: libvirt of a host, and its guests
+- `admission`: admission of this machine by the cloud: its request, and the files that the reply brings
+- `clouds`: write the cloud into, or remove it from, a clouds.yaml that may hold other clouds
+- `monitoring`: files for Prometheus and Grafana: what to scrape, alert rules, dashboards
+- `removal`: removal of what the set-up made
+- `rotation`: replacement of the keys of a machine that joined with a token
+- `upgrade`: upgrade of one machine: check, backup, installation, schema
 """
 
 from __future__ import annotations

@@ -2,8 +2,21 @@
 
 A module has the name of its operation, as in `nova_lite.conductor.operations`. A step whose definition names a driver
 method needs no handler. A handler runs in one thread at a time per instance, and may run again after the daemon was
-killed. It raises an error if it fails, and returns data that later steps need. ``moves`` has what cold and live
-migration share. `Builder` (``create``) is no handler: builds have RPC methods of their own.
+killed. It raises an error if it fails, and returns data that later steps need. `Builder` (``create``) is no
+handler: builds have RPC methods of their own.
+
+- `create`: a build on this host, from the command to the report
+- `delete`: delete, soft delete and restore on the host
+- `interfaces`: attaching and detaching of interfaces, and the binding of ports of another network service
+- `live_migration`: live migration, at the source and at the destination
+- `moves`: functions that cold and live migration share
+- `password`: setting of the administrator's password in a guest
+- `power`: stop, start and reboot on the host
+- `rescue`: rescue and unrescue on the host
+- `resize`: resize and cold migration, at the source and at the destination
+- `shelve`: shelve, offload and unshelve on the host
+- `snapshot`: snapshots on the host: makes an image file of the guest's disk, uploads it, and removes it
+- `volumes`: attaching, detaching, swapping and copying of volumes on the host, and work on their files
 """
 
 from __future__ import annotations

@@ -10,11 +10,23 @@ The path of one action, for example a pause:
 4. Next step (`advance`): record the step and plan the next one, whose command is sent after the commit.
 5. Done: after the last step the action is closed. After a failure `compensate` runs the undos of the steps instead.
 
-Messages may be lost: `nova_lite.conductor.reconciler` repeats the current step of every action whose lease has expired,
-and `deadlines` fails actions that take too long. `unavailable_hosts` passes steps whose host is gone. Calls to other
-services are in `service_calls`; `nova_lite.conductor.network` and `nova_lite.conductor.volume` have their own. `engine`
-puts the parts together.
+- `engine`: puts the parts together
+- `handler`: the interface for what only one operation does
+- `accept`: checks a request, and writes its action
+- `advance`: takes an action from step to step
+- `compensate`: undoes an action that has failed
+- `scheduling`, `placement_request`: chooses and claims hosts
+- `command_reports`, `build_reports`: reports of hosts
+- `deadlines`, `keyed_executor`: due actions, and the threads that repeat their steps
+- `service_calls`, `network_calls`, `image_calls`: calls to other services
+- `unavailable_hosts`: passes steps whose host is gone
+- `context`, `ports`: an open action, and what the engine needs from outside
+- `clock_guard`: detects jumps of the database's clock, so that nothing is destroyed early because of one
+- `faults`: the cause that a server in ERROR shows to its owner
 
-The engine knows the definitions (`nova_lite.operations`), but no operation by name. `handler` is the interface for what
-only one operation does; the handlers are in `nova_lite.conductor.operations`.
+Messages may be lost: `nova_lite.conductor.reconciler` repeats the current step of every action whose lease has expired,
+and `deadlines` fails actions that take too long.
+
+The engine knows the definitions (`nova_lite.operations`), but no operation by name. The handlers are in
+`nova_lite.conductor.operations`.
 """

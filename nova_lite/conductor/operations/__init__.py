@@ -5,6 +5,25 @@ changes what a definition cannot describe, for example quota, images, volumes, o
 the engine's transactions: `accept` when the action is written, `on_step_done` after each step, `on_failed` after the
 undo. See `nova_lite.conductor.engine.handler.OperationHandler`.
 
-Files have the name of the operation, as in ``compute/operations``. `registry` maps kinds to handlers. `create` is an
-endpoint of its own, because it makes servers, and each of the other operations changes one.
+Files have the name of the operation, as in ``compute/operations``. `create` is an endpoint of its
+own, because it makes servers, and each of the other operations changes one.
+
+- `registry`: handlers by kind
+- `checks`, `boot_images`, `volume_sources`: checks that several operations share
+- `create`: accepts creates, which have endpoints of their own
+- `endpoints`: RPC methods of operations without steps
+- `lock`, `reset_state`: the two operations without steps
+- `delete`: delete and restore: what changes when the hosts have confirmed a delete or are down
+- `evacuate`: evacuation: the instance leaves a host that is forced down, and is built on another one
+- `interfaces`: attach and detach interfaces
+- `live_migration`: its checks, and the row that shows its progress
+- `live_migration_control`: RPC methods of running live migrations: their progress, and the user's control of them
+- `password`: accepting a change of password
+- `power`: reboot: what a host needs to define the domain again
+- `rebuild`: the instance gets a new disk on its host, made of the same image or of another one
+- `rescue`: accepting a rescue: which image the server is to boot from
+- `resize`: resize and cold migration, and their confirmation or revert
+- `shelve`: shelve, offload, unshelve: what a shelved server keeps, and where an unshelved one goes
+- `snapshot`: images of servers
+- `volumes`: attach, detach and swap volumes, and work on their files
 """

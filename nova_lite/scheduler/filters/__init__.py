@@ -4,11 +4,12 @@ Each filter is a small class that extends `HostFilter` (`base`). Its entry point
 ``nova_lite.scheduler.filters`` gives it a name, and ``[scheduler] enabled_filters`` lists the filters to use, in order.
 List filters first that are cheap, or that reject many hosts.
 
-- capacity: `capacity` (RAM, disk, vCPUs), `numa_topology`, and the limits of load in `host_load`
-- state of the host: `compute`, `retry`, `isolated_hosts`, `metrics`
-- demands of flavors and images: `compute_capabilities`, `image_properties`, `traits`, and `aggregates`. The operators
-  of extra specs are in `extra_spec_ops`.
-- demands of users: `availability_zone`, `hints`, `json_query`, `server_group`
+- `base`: `HostFilter`
+- `capacity`, `numa_topology`, `host_load`: capacity: RAM, disk, vCPUs, NUMA cells, and limits of load
+- `compute`, `retry`, `isolated_hosts`, `metrics`: state of the host
+- `compute_capabilities`, `image_properties`, `traits`, `aggregates`, `extra_spec_ops`: demands of flavors and images,
+  and the operators of extra specs
+- `availability_zone`, `hints`, `json_query`, `server_group`: demands of users
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ Each weigher is a small class that extends `HostWeigher` (`base`). Its entry poi
 ``nova_lite.scheduler.weights`` gives it a name, and ``[scheduler] weight_classes`` lists the weighers to use. The
 weights of all are scaled, multiplied by their multipliers, and added up (`nova_lite.scheduler.core.Ranking`).
 
-- free resources: `resources` (RAM, vCPUs, disk), `pci`
-- load and failures: `io_ops`, `compute`, `metrics`
-- place: `affinity` (server groups), `cross_az` (availability zones)
+- `base`: `HostWeigher`
+- `resources`, `pci`: free resources: RAM, vCPUs, disk, PCI devices
+- `io_ops`, `compute`, `metrics`: load and failures
+- `affinity`, `cross_az`: place: server groups, availability zones
 """
 
 from __future__ import annotations

@@ -122,7 +122,11 @@ def _paths_in_blocks(page: pathlib.Path) -> list[str]:
 
 def _named(page: pathlib.Path) -> list[tuple[str, str]]:
     """Return the modules that a page names with a name: "`module.py` `name`", "`name` of `module.py`", and the like."""
-    text = " ".join(page.read_text().split())
+    return _named_in(page.read_text())
+
+
+def _named_in(text: str) -> list[tuple[str, str]]:
+    text = " ".join(text.split())
     path, name = r"`(nova_lite/[a-z_/]+\.py)`", r"`([A-Za-z_.]+)`"
     after = re.findall(rf"{path} {name}", text)
     before = re.findall(rf"{name} (?:of |in |\()(?={path})", text)
@@ -134,9 +138,16 @@ def test_contributing_pages_name_functions_of_the_files_that_they_name(page: pat
     assert [(path, name) for path, name in _named(page) if name not in _definitions(TOP / path)] == []
 
 
+def test_each_step_of_a_walk_names_a_function() -> None:
+    steps = re.split(r"^(?=\d+\. |## |\*\*)", (TOP / "docs/contributing/walks.md").read_text(), flags=re.MULTILINE)
+    numbered = [step for step in steps if step[0].isdigit()]
+    assert len(numbered) > 60
+    assert [step for step in numbered if not _named_in(step) and "[the create]" not in step] == []
+
+
 def test_there_are_functions_to_check() -> None:
     counts = {page.stem: len(_named(page)) for page in CONTRIBUTING}
-    assert counts["walks"] > 40
+    assert counts["walks"] > 80
     assert counts["add-a-hardware-property"] > 1
 
 

@@ -1,10 +1,12 @@
 """Disks and volumes of guests.
 
-``image_cache`` fetches each image once per host. ``disks`` makes a guest's disks: ``overlays`` of cached images, and
-formatted ephemeral and swap disks. ``moved_disks`` adapts the disks of a guest that came from another host, which
-``transfer`` copied; ``offers`` checks what another host may fetch. ``snapshots`` makes images of disks, and
-``freezes`` freezes guests' file systems meanwhile. ``volumes`` attaches and detaches volumes, ``volume_copies`` copies
-their content while guests use them. ``volume_files`` moves a guest to another file of a volume of Cinder's and merges
-files, and ``volume_chains`` checks such files. ``secrets`` has the passphrases of encrypted volumes for libvirt.
-``disk_usage`` counts the bytes that all instances use.
+- `image_cache`, `overlays`, `disks`: images that are fetched once per host, and disks that are made of them
+- `moved_disks`, `left_disks`, `marks`: disks that came from another host, or that a lost host has left in a shared
+  directory
+- `transfer`, `offers`, `disk_server`, `tls_pipe`: copies of disks from host to host
+- `snapshots`, `freezes`, `incremental`: images and backups of disks
+- `volumes`, `volume_copies`, `volume_files`, `volume_chains`: attached volumes, their copies, and files of Cinder's
+  volumes
+- `secrets`, `rbd_watchers`, `disk_locks`: passphrases, and protection from a second user
+- `disk_usage`: bytes that all instances use
 """

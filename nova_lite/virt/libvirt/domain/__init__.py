@@ -1,9 +1,12 @@
 """Guests as libvirt domains.
 
-``guest_xml`` builds the XML of a guest; ``hardware_xml`` adds what its flavor and image request, ``numa_xml`` its
-placement on CPUs and memory. ``domains`` defines, starts, stops and removes the domains of this host. ``events``
-reports changes of their power states. ``consoles`` configures VNC, SPICE and serial ports, ``console_log`` reads the
-output of the serial console, and ``diagnostics`` the counters of a running guest. ``rescue`` boots a guest from a
-rescue image, ``live_migration`` moves a running guest to another host. ``hardware_page`` generates the documentation of
-the supported hardware.
+- `guest_xml`, `hardware_xml`, `numa_xml`: the XML of a guest: devices, requested hardware, CPUs and memory
+- `consoles`, `console_log`: VNC, SPICE and serial ports, and the output of the serial console
+- `diagnostics`, `statistics`: counters of running guests
+- `domains`: defines, starts, stops and removes the domains of this host
+- `events`: changes of power states, and failures of guests
+- `guest_devices`: places of a guest's devices on its buses
+- `hardware_page`: generator of ``docs/reference/hardware.md``, which runs the example of each definition
+- `live_migration`: libvirtd at the source moves a running guest to libvirtd at the destination
+- `rescue`: guests that boot from a rescue image, with their own disks attached
 """

@@ -1,6 +1,9 @@
 """Properties of this machine for guests and the scheduler.
 
-``kvm`` finds out whether KVM works, ``cpu_model`` chooses the CPU that guests see, ``host_topology`` reads the NUMA
-cells and ``host_traits`` the traits. ``inventory`` builds the resources that the host reports. ``cpu_monitor`` measures
-the load of its CPUs.
+- `cpu_model`: the CPU model of guests, by ``[libvirt] cpu_mode`` and related options
+- `cpu_monitor`: load of the host's CPUs, with Nova's names, for the scheduler's metrics filter and weigher
+- `host_topology`: the host's NUMA cells, from libvirt's capabilities
+- `host_traits`: the traits of this host: hardware that its libvirt and qemu can give to guests
+- `inventory`: inventory of this hypervisor: resources in the scheduler's units
+- `kvm`: probe whether KVM really works on this machine
 """

@@ -1,4 +1,12 @@
-"""Delete and restore: what changes when the hosts have confirmed a delete or are down, and what a restore needs."""
+"""Delete and restore of servers.
+
+A delete contends with every other action: it supersedes whatever is open, even an undo. All hosts that hold the server
+get the command, and repeat it until they confirm. If a host is down, the server counts as deleted for its owner. The
+host destroys the guest when it is back, before it serves again. Until then the guest may still run, and the server
+keeps its claim and its addresses.
+
+A soft delete keeps disks, claim and addresses. Only the quota is free, so a restore takes it again and may fail.
+"""
 
 from __future__ import annotations
 

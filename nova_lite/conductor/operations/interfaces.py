@@ -1,4 +1,10 @@
-"""Attach and detach interfaces. The port has a row before the command is sent, and as long as the host may have it."""
+"""Attach and detach interfaces.
+
+The port has a row before the command is sent, and as long as the host may have it. So no other server gets its address
+while a report is missing. A host that has begun and does not report has to undo the work first. A delete supersedes
+this operation and releases the port. Nothing is lost: a failed attachment removes the port, a failed detachment keeps
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Live migration: its checks, and the row that shows its progress."""
+"""Live migration: its checks, and the row that shows its progress.
+
+The guest runs all the time, and two hosts hold a claim. Until the source has reported, only its hypervisor knows where
+the guest is. If no report comes, an undo queries the source, or the destination if the source is lost. A guest that
+was handed over stays at the destination. A delete supersedes the migration, and both hosts destroy the guest. Lost at
+most: the work of an aborted migration; the guest continues at the source.
+"""
 
 from __future__ import annotations
 

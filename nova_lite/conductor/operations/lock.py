@@ -1,4 +1,8 @@
-"""Locking an instance against its own project, and unlocking it."""
+"""Locking an instance against its own project, and unlocking it.
+
+A lock has no step, and does not supersede an open action. Two callers contend for the holder: the project's own lock
+never replaces an admin's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Accepting a change of password: whether the guest has an agent that can do it, and whose password it is."""
+"""Change of the administrator's password: does the guest have an agent, and whose password is it.
+
+The password is in the action's payload until the action ends, and in the command to the host. If the host's report is
+lost, the command is sent again, and sets the same password. If the host is lost, the old password stays.
+"""
 
 from __future__ import annotations
 

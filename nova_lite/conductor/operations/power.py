@@ -1,4 +1,8 @@
-"""Reboot: what a host needs to define the domain again."""
+"""Reboot: what a host needs to define the domain again.
+
+A hard reboot supersedes a hanging soft reboot. It defines the domain from the row, so it repairs a changed or lost
+definition. Lost: what the guest has not written to its disks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Accepting a rescue: which image the server is to boot from."""
+"""Rescue: which image the server is to boot from.
+
+The server's own disk stays, beside the rescue image. The image is kept as it is at acceptance, so a later change or
+delete of the image does not matter. Unrescue and delete remove the rescue disk, and what was written to it is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Reset state: an admin sets the vm state by hand."""
+"""Reset state: an admin sets the vm state by hand.
+
+It contends with the open action. An action without undos is closed, although its host may continue with it; the next
+report of the host corrects the power state. An action with undos, or with endless retries, is never closed, because its
+ports, claims or guests would be lost to the records.
+"""
 
 from __future__ import annotations
 

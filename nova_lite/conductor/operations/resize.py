@@ -1,5 +1,10 @@
 """Resize and cold migration, and their confirmation or revert.
 
+The guest is off while its disks move, and two hosts hold a claim until the owner confirms or reverts. If the
+destination fails, the source starts the guest again, with its old disks. A delete supersedes the move, and both hosts
+destroy what they have. An evacuation takes a moved server from a lost destination. Lost at most: by a revert, what was
+written at the destination.
+
 Until a move is confirmed or reverted, quota counts the larger of both flavors. The instance's own flavor counts as
 usual. The fields ``extra_*`` of the instance hold the excess of the other flavor.
 """

@@ -1,4 +1,9 @@
-"""Shelve, offload, unshelve: what a shelved server keeps, and where an unshelved one goes."""
+"""Shelve, offload, unshelve: what a shelved server keeps, and where an unshelved one goes.
+
+The image is published before the host removes the disks, so the server always has one of both. An offload contends
+with its own timer: a second request while one runs is the same. A failed offload is repeated after some minutes, and
+the server stays shelved on its host. Lost: memory, and local disks besides the root disk, as in Nova.
+"""
 
 from __future__ import annotations
 

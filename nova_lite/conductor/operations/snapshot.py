@@ -1,4 +1,10 @@
-"""Images of servers. Their rows, and the rows of the volumes' snapshots, are written when the action is accepted."""
+"""Images of servers, and snapshots of their volumes.
+
+Rows of image and snapshots are written when the action is accepted, so their quota is taken, and their ids are known.
+The volumes are locked one by one: a volume that leaves the server meanwhile refuses the request. If the host fails, or
+the action is superseded, image and snapshots are deleted once the host does not work on them any more. Nothing of the
+server is lost.
+"""
 
 from __future__ import annotations
 

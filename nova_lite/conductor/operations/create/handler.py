@@ -1,4 +1,8 @@
-"""The end of a create: the server's access addresses."""
+"""The end of a create: the server's access addresses.
+
+Until here the create contends with a delete, which supersedes it. A build that fails on its host is built elsewhere; if
+no host is left, the server is in ERROR with the reason, and its addresses and claims are released.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity import authority, directory, tokens
+from nova_lite.api.identity.records import User
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
@@ -42,7 +43,7 @@ class World:
             self.demo = directory.add_project(content, "demo")
             self.ops = directory.add_project(content, "ops")
             for name, stored in hashes.items():
-                user = directory.User(id=f"id-of-{name}", name=name, password=stored, enabled=name != "bob")
+                user = User(id=f"id-of-{name}", name=name, password=stored, enabled=name != "bob")
                 directory.grant(user, self.demo, "admin" if name == "admin" else "member")
                 content.users.append(user)
             content.users[0].default_project_id = content.users[1].default_project_id = self.demo.id

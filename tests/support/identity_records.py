@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from nova_lite.api.identity import tokens
-from nova_lite.api.identity.directory import Content
+from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.replica import Replica, Store
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING

@@ -5,7 +5,9 @@ each process of the API daemon has a copy of them. ``keystone`` uses a real Keys
 
 Service::
 
-    api/identity/directory.py          users, projects and roles, and their changes
+    api/identity/records.py            users, projects, roles, and what belongs to them
+    api/identity/content.py            all records together, and how to look them up
+    api/identity/directory.py          changes of users, projects, groups, domains and their roles
     api/identity/replica.py            copy of all records in a process
     api/identity/conductor_store.py    the records at the conductor
     base/sealing.py                    secrets in messages

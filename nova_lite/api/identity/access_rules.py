@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable
 
-from nova_lite.api.identity.directory import AccessRule
+from nova_lite.api.identity.records import AccessRule
 
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 METHODS_TEXT = ", ".join(METHODS)

@@ -16,7 +16,6 @@ from nova_lite.api.identity.assignments import IdentityAssignments
 from nova_lite.api.identity.authority import Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.credentials import IdentityCredentials
-from nova_lite.api.identity.directory import SYSTEM_ID, ApplicationCredential, User
 from nova_lite.api.identity.domain_config import IdentityDomainConfig
 from nova_lite.api.identity.domains import IdentityDomains
 from nova_lite.api.identity.endpoint_filters import IdentityEndpointFilters
@@ -27,6 +26,7 @@ from nova_lite.api.identity.limits import IdentityLimits
 from nova_lite.api.identity.management import IdentityManagement
 from nova_lite.api.identity.policy_blobs import IdentityPolicies
 from nova_lite.api.identity.projects import IdentityProjects
+from nova_lite.api.identity.records import SYSTEM_ID, ApplicationCredential, User
 from nova_lite.api.identity.roles import IdentityRoles
 from nova_lite.api.identity.services import IdentityCatalog
 from nova_lite.api.identity.tokens import Token

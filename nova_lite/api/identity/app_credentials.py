@@ -16,7 +16,8 @@ from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import access_rules, directory, listing, passwords, requests, views
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority
-from nova_lite.api.identity.directory import AccessRule, ApplicationCredential, Content, User
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import AccessRule, ApplicationCredential, User
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 

@@ -9,18 +9,8 @@ from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
 from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.directory import (
-    SYSTEM,
-    SYSTEM_ID,
-    Assignment,
-    Content,
-    Domain,
-    Group,
-    Project,
-    Role,
-    System,
-    User,
-)
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import SYSTEM, SYSTEM_ID, Assignment, Domain, Group, Project, Role, System, User
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 

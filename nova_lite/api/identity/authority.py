@@ -18,11 +18,13 @@ from oslo_config import cfg
 from nova_lite.api.http import wsgi
 from nova_lite.api.identity import credential_box, domain_directory, one_time_codes, passwords, users_file
 from nova_lite.api.identity.conductor_store import ConductorStore
-from nova_lite.api.identity.directory import (
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.domain_directory import DomainDirectory
+from nova_lite.api.identity.oidc import OidcTokens
+from nova_lite.api.identity.records import (
     DOMAIN_NAME,
     SYSTEM,
     ApplicationCredential,
-    Content,
     Credential,
     Domain,
     Group,
@@ -32,8 +34,6 @@ from nova_lite.api.identity.directory import (
     Trust,
     User,
 )
-from nova_lite.api.identity.domain_directory import DomainDirectory
-from nova_lite.api.identity.oidc import OidcTokens
 from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.throttle import PasswordThrottle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite.api.identity.directory import CatalogEndpoint, CatalogRegion, CatalogService, Content, EndpointGroup
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import CatalogEndpoint, CatalogRegion, CatalogService, EndpointGroup
 
 INTERFACES = ("public", "internal", "admin")
 #: Variables of an endpoint's URL, as ``%(project_id)s`` or ``$(project_id)s``.

@@ -10,7 +10,8 @@ import logging
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from nova_lite.api.identity.directory import Content, SecretKey
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import SecretKey
 from nova_lite.base import exceptions
 
 LOG = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import app_credentials, credential_box, ec2_signature, listing, one_time_codes, requests
 from nova_lite.api.identity.authority import Authority, Identity, Scope
-from nova_lite.api.identity.directory import Content, Credential
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import Credential
 from nova_lite.api.identity.tokens import Token
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies

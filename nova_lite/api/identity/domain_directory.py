@@ -12,9 +12,10 @@ import cachetools
 from oslo_config import cfg
 
 from nova_lite.api.identity import external
-from nova_lite.api.identity.directory import DOMAIN_NAME, Content, User
+from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.external import ExternalGroup, ExternalUser
 from nova_lite.api.identity.ldap import Entry, LdapDirectory
+from nova_lite.api.identity.records import DOMAIN_NAME, User
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions
 

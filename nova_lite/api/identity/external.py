@@ -11,7 +11,8 @@ import time
 from typing import NamedTuple
 
 from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import Content, Group, User
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import Group, User
 from nova_lite.base import exceptions
 
 

@@ -14,17 +14,11 @@ from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, external, listing, mapping_rules, requests, views
 from nova_lite.api.identity.authority import Authority, Identity
-from nova_lite.api.identity.directory import (
-    Content,
-    Domain,
-    FederationMapping,
-    FederationProtocol,
-    IdentityProvider,
-    User,
-)
+from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.external import ExternalUser
 from nova_lite.api.identity.mapping_rules import Mapped, NothingMappedError
 from nova_lite.api.identity.oidc import Claims, RefusedTokenError
+from nova_lite.api.identity.records import Domain, FederationMapping, FederationProtocol, Group, IdentityProvider, User
 from nova_lite.api.identity.tokens import Token
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
@@ -275,7 +269,7 @@ def _described(content: Content, provider: IdentityProvider, protocol_id: str, m
 
 
 def _groups(content: Content, mapped: Mapped) -> tuple[str, ...]:
-    found = [content.find(directory.Group, id) for id in mapped.group_ids]
+    found = [content.find(Group, id) for id in mapped.group_ids]
     for name, domain_name in mapped.groups:
         domain = domain_name.find(content)
         found.append(content.group_named(name, domain.id) if domain is not None else None)

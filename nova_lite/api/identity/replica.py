@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from nova_lite.api.identity.directory import KINDS, Content
+from nova_lite.api.identity.content import KINDS, Content
 from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher, BatchLimits
 from nova_lite.base.timing import TIMING, ApiTiming

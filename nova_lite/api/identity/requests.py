@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
-from nova_lite.api.identity.directory import DOMAIN_ID, Content, Group, Project, Role, User
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import DOMAIN_ID, Group, Project, Role, User
 from nova_lite.base import exceptions
 
 T = TypeVar("T")

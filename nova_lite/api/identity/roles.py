@@ -9,7 +9,8 @@ from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
 from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.directory import ROLES, Content, Role
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import ROLES, Role
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 

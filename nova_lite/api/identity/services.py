@@ -12,7 +12,8 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import catalog, requests, views
 from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.catalog import INTERFACES, Catalog
-from nova_lite.api.identity.directory import CatalogEndpoint, CatalogRegion, CatalogService, Content
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import CatalogEndpoint, CatalogRegion, CatalogService
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 

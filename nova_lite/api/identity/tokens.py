@@ -19,7 +19,8 @@ import time
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from nova_lite.api.identity.directory import Content, Revocation, TokenKey
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import Revocation, TokenKey
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions
 

@@ -16,7 +16,8 @@ from cryptography.fernet import Fernet
 from oslo_config import cfg
 
 from nova_lite.api.identity import passwords
-from nova_lite.api.identity.directory import ROLES, Content, Project, Revocation, TokenKey, User
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import ROLES, Project, Revocation, TokenKey, User
 from nova_lite.base import exceptions, key_files
 
 

@@ -9,11 +9,11 @@ import msgspec
 
 from nova_lite.api.identity.authority import Identity
 from nova_lite.api.identity.catalog import Catalog
-from nova_lite.api.identity.directory import (
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import (
     AccessRule,
     ApplicationCredential,
     Assignment,
-    Content,
     Domain,
     FederationMapping,
     FederationProtocol,

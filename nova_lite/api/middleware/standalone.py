@@ -11,8 +11,8 @@ from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity import access_rules, authority, catalog
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority, Identity
-from nova_lite.api.identity.directory import AccessRule
 from nova_lite.api.identity.faults import fault
+from nova_lite.api.identity.records import AccessRule
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.policies.enforcer import Policy

@@ -18,8 +18,8 @@ import webob
 
 from nova_lite.api.http.deploy import App
 from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.directory import FederationProtocol, IdentityProvider
 from nova_lite.api.identity.oidc import RefusedTokenError
+from nova_lite.api.identity.records import FederationProtocol, IdentityProvider
 from nova_lite.api.page import sessions
 from nova_lite.base import exceptions
 

@@ -22,6 +22,7 @@ from nova_lite.api.http import deploy
 from nova_lite.api.http.deploy import App
 from nova_lite.api.identity import directory as users
 from nova_lite.api.identity import tokens
+from nova_lite.api.identity.records import SYSTEM
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions, master_keys, trees
 from nova_lite.cmd.api import Site, Worker, load_apps
@@ -227,7 +228,7 @@ def _create_admin(conf: cfg.ConfigOpts, password: str) -> None:
             project = users.add_project(content, ADMIN)
             admin = users.add_user(content, ADMIN, users.new_password(password), project)
             users.grant(admin, project, ADMIN)
-            users.grant(admin, users.SYSTEM, ADMIN)
+            users.grant(admin, SYSTEM, ADMIN)
     finally:
         db.close()
 

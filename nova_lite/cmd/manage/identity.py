@@ -7,7 +7,8 @@ import getpass
 import sys
 
 from nova_lite.api.identity import directory, tokens, users_file
-from nova_lite.api.identity.directory import ROLES, Content, Project, User
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import ROLES, SYSTEM, Project, User
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
@@ -83,7 +84,7 @@ def init(app: App, args: argparse.Namespace) -> None:
             project = content.project_named(ADMIN) or directory.add_project(content, ADMIN)
             user = directory.add_user(content, ADMIN, password, project)
             directory.grant(user, project, ADMIN)
-            directory.grant(user, directory.SYSTEM, ADMIN)
+            directory.grant(user, SYSTEM, ADMIN)
 
 
 def create_user(app: App, args: argparse.Namespace) -> None:

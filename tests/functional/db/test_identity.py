@@ -2,8 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import Content
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import Project
 from nova_lite.db.core.engine import Database
 from nova_lite.db.identity.identity_records import DatabaseStore
 from tests.support.identity_records import fresh_replica
@@ -14,7 +14,7 @@ def test_concurrent_changes_are_all_stored(db: Database) -> None:
     def add(number: int) -> None:
         def change(content: Content) -> None:
             assert not [project for project in content.projects if project.name == f"p{number}"]
-            content.projects.append(directory.Project(id=f"{number}", name=f"p{number}"))
+            content.projects.append(Project(id=f"{number}", name=f"p{number}"))
 
         fresh_replica(DatabaseStore(db)).change(change)
 

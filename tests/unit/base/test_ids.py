@@ -13,7 +13,7 @@ from nova_lite.objects.volume import default_type, is_default_type
 PROJECT = Path(__file__).resolve().parents[3]
 #: Modules that may derive ids by `uuid5`. Ids of identity are 32 digits, and installations store them. libvirt's uuid
 #: of a network is seen by no client. The id of an IPv6 subnet is in rows.
-DERIVING = {"base/ids.py", "api/identity/catalog.py", "api/identity/directory.py", "virt/libvirt/net/networks.py"} | {
+DERIVING = {"base/ids.py", "api/identity/catalog.py", "api/identity/records.py", "virt/libvirt/net/networks.py"} | {
     "objects/ipv6.py"
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite.api.identity import passwords
-from nova_lite.api.identity.directory import Content
+from nova_lite.api.identity.content import Content
 from nova_lite.db.identity.identity_records import DatabaseStore
 from tests.support.control_plane import schema
 from tests.support.identity_files import write_files

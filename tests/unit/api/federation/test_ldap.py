@@ -13,11 +13,12 @@ from ldap3.protocol.convert import prepare_filter_for_sending
 
 from nova_lite.api.identity import directory as directory_records
 from nova_lite.api.identity import external, passwords
-from nova_lite.api.identity.directory import Content, Group, Project, User
+from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.domain_directory import DomainDirectory
 from nova_lite.api.identity.external import ExternalGroup, ExternalUser
 from nova_lite.api.identity.gate import PAUSE, Gate, UnreachableError
 from nova_lite.api.identity.ldap import LdapDirectory, equals
+from nova_lite.api.identity.records import Group, Project, User
 from nova_lite.base import exceptions
 from tests.support.api_client import make_conf
 from tests.support.http_site import make_certificate

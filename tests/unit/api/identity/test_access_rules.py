@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_lite.api.identity import access_rules
-from nova_lite.api.identity.directory import AccessRule
+from nova_lite.api.identity.records import AccessRule
 
 #: The longest paths that are matched here, in a process that gets some seconds of CPU.
 COSTLY = """
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 from nova_lite.api.identity.access_rules import allow
-from nova_lite.api.identity.directory import AccessRule
+from nova_lite.api.identity.records import AccessRule
 
 for path in ("/" + "**a" * 20 + "b", "/" + "*a" * 60, "/" + "{x}" * 70 + "b", "/" + "**" * 100 + "x"):
     rule = AccessRule(id="1", service="compute", method="GET", path=path)

@@ -10,7 +10,7 @@ import pytest
 import webob
 
 from nova_lite.api.identity import access_rules, app_credentials, directory
-from nova_lite.api.identity.directory import AccessRule, role_id
+from nova_lite.api.identity.records import AccessRule, role_id
 from tests.support.identity_api import World, error
 
 ALICE = "/v3/users/id-of-alice/application_credentials"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nova_lite.api.identity import directory, passwords
-from nova_lite.api.identity.directory import Content, User
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import User
 from nova_lite.base import exceptions
 
 
@@ -28,11 +29,11 @@ def test_invalid_name_is_refused(name: str) -> None:
 
 
 def test_role_implies_lower_roles() -> None:
-    assert directory.Content().with_implied(["admin"]) == ["admin", "manager", "member", "reader"]
-    assert directory.Content().with_implied(["reader", "member"]) == ["member", "reader"]
-    assert directory.Content().with_implied(["service"]) == ["service"]
-    assert directory.Content().with_implied(["service", "reader"]) == ["reader", "service"]
-    assert directory.Content().with_implied([]) == []
+    assert Content().with_implied(["admin"]) == ["admin", "manager", "member", "reader"]
+    assert Content().with_implied(["reader", "member"]) == ["member", "reader"]
+    assert Content().with_implied(["service"]) == ["service"]
+    assert Content().with_implied(["service", "reader"]) == ["reader", "service"]
+    assert Content().with_implied([]) == []
 
 
 def test_roles_are_granted_and_revoked() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import webob
 
-from nova_lite.api.identity.directory import role_id
+from nova_lite.api.identity.records import role_id
 from tests.support.identity_api import World, error
 
 

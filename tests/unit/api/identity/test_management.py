@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.api.identity.directory import role_id
+from nova_lite.api.identity.records import role_id
 from nova_lite.base import exceptions
 from tests.support.identity_api import World, error
 

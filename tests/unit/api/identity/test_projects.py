@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.api.identity.directory import MAX_DEPTH, role_id
+from nova_lite.api.identity.records import MAX_DEPTH, role_id
 from tests.support.identity_api import World, error
 
 ALICE = "id-of-alice"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.api.identity.directory import role_id
+from nova_lite.api.identity.records import role_id
 from tests.support.identity_api import World
 
 ALICE = "id-of-alice"

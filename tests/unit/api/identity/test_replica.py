@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import Content, Revocation
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import Project, Revocation
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING
@@ -21,8 +21,8 @@ from tests.support.identity_records import MemoryStore, fresh_replica
 LASTING = dataclasses.replace(TIMING.api, identity_max_age=3600.0)
 
 
-def add(name: str) -> directory.Project:
-    return directory.Project(id=f"id-of-{name}", name=name)
+def add(name: str) -> Project:
+    return Project(id=f"id-of-{name}", name=name)
 
 
 def add_project(content: Content, name: str) -> None:
@@ -108,7 +108,7 @@ def test_failed_change_is_not_stored() -> None:
     with pytest.raises(exceptions.Conflict):
         replica.change(fail)
     with pytest.raises(ValueError, match="two projects have the name demo"):
-        replica.change(lambda content: content.projects.append(directory.Project(id="x", name="demo")))
+        replica.change(lambda content: content.projects.append(Project(id="x", name="demo")))
     assert names(replica) == ["demo"]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import Content, Implication, role_id
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import BUILT_IN_ROLES, ROLES, Implication, Role, role_id
 from nova_lite.base import exceptions
 from tests.support.identity_api import World, error
 
@@ -86,7 +87,7 @@ def test_role_name_is_unique_in_any_case(admin: Admin) -> None:
     admin.role("auditor", domain_id="default")
 
 
-@pytest.mark.parametrize("name", directory.ROLES)
+@pytest.mark.parametrize("name", ROLES)
 def test_built_in_role_cannot_be_changed(admin: Admin, name: str) -> None:
     path = f"/v3/roles/{role_id(name)}"
     assert "built in" in error(admin("PATCH", path, {"role": {"description": "other"}}), 403)
@@ -176,7 +177,7 @@ def test_circle_in_the_records_ends() -> None:
 
 
 def test_role_of_no_record_gives_nothing() -> None:
-    assert Content().effective(["gone", "reader"]) == [directory.BUILT_IN_ROLES[role_id("reader")]]
+    assert Content().effective(["gone", "reader"]) == [BUILT_IN_ROLES[role_id("reader")]]
 
 
 # --- roles of domains
@@ -262,7 +263,7 @@ def test_cost_of_roles_of_a_token_does_not_grow_with_all_roles() -> None:
     looked_up = []
 
     class Counting(Content):
-        def role_by_key(self, key: str) -> directory.Role | None:
+        def role_by_key(self, key: str) -> Role | None:
             looked_up.append(key)
             return super().role_by_key(key)
 
@@ -274,4 +275,4 @@ def test_removed_role_that_nobody_has_is_an_error_of_the_caller() -> None:
     content = Content()
     role = directory.add_role(content, "auditor")
     with pytest.raises(exceptions.NotFound, match="does not imply"):
-        directory.stop_implying(content, role, directory.BUILT_IN_ROLES[role_id("reader")])
+        directory.stop_implying(content, role, BUILT_IN_ROLES[role_id("reader")])

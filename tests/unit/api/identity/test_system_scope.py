@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import Content, Project, role_id
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import MAX_DEPTH, Project, role_id
 from tests.support.identity_api import World, error
 
 ALICE = "id-of-alice"
@@ -192,7 +193,7 @@ def test_inherited_role_of_a_project_reaches_all_levels_below() -> None:
 
 def test_projects_in_a_circle_have_an_end() -> None:
     content = Content(projects=[Project(id="1", name="1", parent_id="2"), Project(id="2", name="2", parent_id="1")])
-    assert len(content.above("1")) <= directory.MAX_DEPTH + 1
+    assert len(content.above("1")) <= MAX_DEPTH + 1
 
 
 def test_revoked_inherited_role_deletes_credentials_below(world: World, admin: Any) -> None:

@@ -9,7 +9,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from nova_lite.api.identity import tokens as module
-from nova_lite.api.identity.directory import Content, Revocation
+from nova_lite.api.identity.content import Content
+from nova_lite.api.identity.records import Revocation
 from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.tokens import KEY_DELAY, Token, Tokens, new_token
 from nova_lite.base import exceptions

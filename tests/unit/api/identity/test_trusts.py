@@ -9,7 +9,7 @@ import pytest
 import webob
 
 from nova_lite.api.identity import trusts
-from nova_lite.api.identity.directory import role_id
+from nova_lite.api.identity.records import role_id
 from tests.support.identity_api import PASSWORDS, World, error
 
 TRUSTS = "/v3/OS-TRUST/trusts"

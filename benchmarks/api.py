@@ -246,7 +246,7 @@ def reads(client: Client, costs: Costs, path: str, in_flight: int, seconds: floa
 
 
 def one_by_one(client: Client, costs: Costs, count: int) -> Row:
-    """POST to ACTIVE and DELETE to 404, while nothing else goes on."""
+    """POST to ACTIVE and DELETE to 404, while nothing else continues."""
     booted, deleted = [], []
     before = costs.so_far()
     for number in range(count):

@@ -4,7 +4,7 @@
 The conductor's own code runs with SQLite and a real restic, in one process. Its clock is the test's: a step is some
 hours, and a backup of an hourly policy is made in each. The host is a stand-in that uploads what has changed on a disk
 of random data. At random steps the conductor dies at a commit or at an operation of the repository, or the file system
-of the repository is full. Then the next step goes on. Needs root and `restic`::
+of the repository is full. Then the next step continues. Needs root and `restic`::
 
     benchmarks/backup_month.py --days 30 --hours 24 --megabytes 64 --seed 1
 

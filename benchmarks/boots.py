@@ -18,8 +18,8 @@ delete together: ``cpu_ms`` of all daemons, of which ``api_ms``, ``conductor_ms`
 ``compute_ms``; ``broker_ms`` (``beam.smp``) and ``database_ms`` (``mariadbd``, ``postgres``). ``cores``: how many of
 the machine's cores all of these used on average.
 
-With ``--private``, broker and database run for this program alone, so that nobody else's CPU is counted. ``--database``
-then takes ``mariadb`` and ``postgresql``.
+With ``--private``, broker and database run for this program alone, so that no other program's CPU is counted.
+``--database`` then takes ``mariadb`` and ``postgresql``.
 
 The results are medians of ``--runs`` runs. Each of ``--rounds`` goes through all kinds, so that a slowing machine
 affects them equally. On a shared machine compare CPU.
@@ -114,7 +114,7 @@ def measure(client: Client, count: int, parallel: int, deadline: float) -> dict[
 
 #: Kinds of daemons by the beginning of their names.
 DAEMONS = ("api", "conductor", "scheduler", "compute")
-#: Processes of the machine that serve everybody, and servers of this program alone.
+#: Processes of the machine that serve all users, and servers of this program alone.
 OTHERS = {"broker_ms": ("beam.smp",), "database_ms": ("mariadbd", "postgres")}
 
 

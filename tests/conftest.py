@@ -57,7 +57,7 @@ def unknown_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def loaded_once() -> Iterator[None]:
-    """Cache entry points and policy rules: each API test has its own application, which would read them anew."""
+    """Cache entry points and policy rules: each API test has its own application, which would read them again."""
     find = loadwsgi.EggLoader.find_egg_entry_point
     found = functools.cache(lambda spec, kind, name: find(loadwsgi.EggLoader(spec), kind, name))
     with pytest.MonkeyPatch.context() as patch:

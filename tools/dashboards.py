@@ -121,7 +121,7 @@ CLOUD = Dashboard(
                 "Due operations that wait",
                 ("max(nova_lite_action_oldest_due_seconds)", "oldest"),
                 unit="s",
-                text="Above a minute: no conductor goes on with an operation.",
+                text="Above a minute: no conductor continues with an operation.",
             ),
             graph(
                 "Repeated work per minute",

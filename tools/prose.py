@@ -137,7 +137,7 @@ _TEST_OPENING = [
 ]
 #: Terms of our own that have a standard name. Checked in docstrings, comments, pages, and names of functions.
 _WORDS = {
-    r"\b(is|are|was|were|be|been|being) told\b": "notified, reported, passed",
+    r"\btold\b": "notified, reported, passed",
     r"\b(tells?|telling) (of|the|whether|that|a|an|its|which|what)\b": "reports, publishes, shows",
     r"\bhears? (of|from|that)\b": "receives",
     r"\bwho asks\b": "caller",
@@ -161,6 +161,15 @@ _WORDS = {
     r"\bgives? back\b|\bgiven back\b": "release, return",
     r"\btakes? back\b|\btaken back\b": "undo, roll back",
     r"\bsays? (of|what|which|how|who)\b": "describes, defines",
+    r"\b(nobody|somebody|everybody|anybody)\b": "the role: no user, an operator, all users",
+    r"\b(go|goes|going|gone|went) on\b": "continue, continues",
+    r"\banew\b": "again, from the start",
+    # As a subject or an object it has no noun before. A comparison has one: "a version older than that of the host".
+    r"(?:(?:^|[.?!]\s)(?:those|that)|\b(?:returns?|yields?|skips?|lists?|keeps?|leaves?|uses?|reads?|takes?|removes?|"
+    r"deletes?|gets?|sends?) (?:those|that)) of\b": "the noun",
+    # "what the host has" for its data. "what the host has done" is a verb.
+    r"\bwhat (?!else\b)(?:[\w'-]+ ){1,3}(has|have|had)\b(?! (?:not |already |just )?(?:\w+ed|\w+en|been|begun|built|"
+    r"done|found|gone|kept|left|lost|made|read|said|sent|set|shut|put|to|become|come|run)\b)": "the noun: data, rows",
 }
 _WORD_RULES = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in _WORDS.items()]
 

@@ -4,7 +4,7 @@ Every other request for a single resource names an existing one, every eighth an
 is created from a real image and flavor. Names of new resources contain this user's mark.
 
 Environment: NOVA_LITE_URL, NOVA_LITE_TOKEN, NOVA_LITE_MARK, NOVA_LITE_FUZZ_SEED; NOVA_LITE_OTHER_TOKEN and
-NOVA_LITE_OTHER_MARK of the user whose resources nobody else may see, if there is one.
+NOVA_LITE_OTHER_MARK of the user whose resources no other user may see, if there is one.
 """
 
 from __future__ import annotations

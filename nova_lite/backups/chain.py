@@ -93,7 +93,7 @@ def check_links(links: Sequence[ServerBackup]) -> None:
 def _increment(
     repository: Repository, link: ServerBackup, opened: contextlib.ExitStack, directory: str
 ) -> tuple[DiskHeader, Source]:
-    """Copy an increment to a temporary file, which nobody else can open."""
+    """Copy an increment to a temporary file, which no other process can open."""
     file = cast(BinaryIO, opened.enter_context(tempfile.TemporaryFile(dir=directory)))  # noqa: SIM115 `opened` closes it
     with repository.read(link.snapshot or "", link.digest or "") as source:
         disk_data.copy(_header(link, source), source, file)

@@ -1,8 +1,8 @@
 """Repository of backups: restic stores streams deduplicated and encrypted, in one repository for each project.
 
 Only this process and restic read the password's file. Neither the password nor data are in arguments or logs. A stream
-that this process does not write to its end is never stored: restic is killed, also if this process dies. Nobody takes a
-snapshot for complete whose id its caller has not recorded. A restic that stands still is ended
+that this process does not write to its end is never stored: restic is killed, also if this process dies. No caller
+takes a snapshot for complete whose id its caller has not recorded. A restic that stands still is ended
 (`nova_lite.backups.watched_process`), and its repository counts as not reached.
 """
 
@@ -230,7 +230,7 @@ def load(conf: cfg.ConfigOpts) -> Repositories | None:
         ) from error
     if is_empty or stat.S_IMODE(mode) & 0o007:
         raise exceptions.ConfigurationError(
-            reason=f"[server_backups] password_file {options.password_file}: it is empty, or everybody may access it."
+            reason=f"[server_backups] password_file {options.password_file}: it is empty, or every user may access it."
         )
     cache = os.path.join(conf.state_path, "conductor", "restic-cache")
     return Repositories(options.repository, options.password_file, cache)

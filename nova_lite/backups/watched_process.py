@@ -1,9 +1,9 @@
 """Process that is ended, with its children, if it stands still.
 
 Progress is that the process reads or writes bytes: of files, pipes or connections, as the kernel counts them in
-``/proc/PID/io``. A transfer of any length goes on while bytes move. A process stands still if it waits for a peer that
-is dead, or for a file system that hangs. Time counts only while this process waits for the other one: for its output,
-for room in its input, or for its end.
+``/proc/PID/io``. A transfer of any length continues while bytes move. A process stands still if it waits for a peer
+that is dead, or for a file system that hangs. Time counts only while this process waits for the other one: for its
+output, for room in its input, or for its end.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def free_bytes(directory: str) -> int:
 
 
 class DiskRoom:
-    """Free space on disks of this host. ``floor``: bytes that stay free. ``free``: reads those of a directory."""
+    """Free space on disks of this host. ``floor``: bytes that stay free. ``free``: reads the free bytes of a
+    directory."""
 
     def __init__(self, floor: int, free: Callable[[str], int] = free_bytes) -> None:
         self._floor = floor

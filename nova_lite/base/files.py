@@ -87,7 +87,7 @@ def sync_directory(path: str) -> None:
 
 
 def remove_unfinished(directory: str, writer: str = "") -> None:
-    """Remove the files that a killed daemon left half written. Nobody may be writing to the directory now.
+    """Remove the files that a killed daemon left half written. No process may be writing to the directory now.
 
     ``writer``: remove only the files of this host, which may not be writing now. Other hosts may.
     """

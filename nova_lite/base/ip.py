@@ -57,7 +57,7 @@ def client_of(address: str) -> str:
 
 
 def within(wanted: Network, ranges: Iterable[str]) -> list[Network]:
-    """Return those of the ranges that have the version of ``wanted``."""
+    """Return the ranges that have the version of ``wanted``."""
     return [item for item in map(parse_network, ranges) if item.version == wanted.version]
 
 

@@ -1,8 +1,8 @@
 """Join tokens, and the requests that are signed with them: by a token, a machine becomes a host of the cloud.
 
 A token has the address of the join API, the SHA-256 of the authority's certificate, and the seed of an Ed25519 key. The
-machine signs its request with that key. The database has only the public half, so that nobody can join with what the
-database, an API, or the network shows.
+machine signs its request with that key. The database has only the public half, so that no machine can join with what
+the database, an API, or the network shows.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def verifies(public: str, signature: str, body: str) -> bool:
 
 
 def _sum(body: bytes) -> bytes:
-    """Return a checksum, by which an incomplete copy is noticed. It protects against nobody."""
+    """Return a checksum, by which an incomplete copy is noticed. It protects against no attacker."""
     return hashlib.sha256(b"nova_lite join token" + body).digest()[:_SUM]
 
 
@@ -196,7 +196,7 @@ class JoinBody(msgspec.Struct, kw_only=True, omit_defaults=True):
 def confirmation_code(body: JoinBody) -> str:
     """Return the code by which an operator recognises a machine that becomes a controller: 80 bits of a hash.
 
-    It covers every key, so nobody can put another machine in its place, nor another key for the secrets.
+    It covers every key, so no attacker can put another machine in its place, nor another key for the secrets.
     """
     fixed = msgspec.structs.replace(body, sent=0.0, version="")
     digest = hashlib.sha256(b"nova_lite controller\0" + msgspec.json.encode(fixed, order="deterministic")).digest()

@@ -1,4 +1,4 @@
-"""Checks of files with keys: nobody but root and the daemon's own user can replace them.
+"""Checks of files with keys: only root and the daemon's own user can replace them.
 
 Who may write a directory may replace the files in it. So all directories on the way to the file count, too. A symbolic
 link has two ways: to the link, and to the file.

@@ -31,7 +31,7 @@ def used(conf: cfg.ConfigOpts, *servers: str, proc: str = PROC, resolv_conf: str
 
 
 def _is_used(network: ip.Network) -> bool:
-    """Leave out default routes, and what each machine has for itself."""
+    """Leave out default routes, and the loopback and link-local networks of each machine."""
     first = network.network_address
     return bool(network.prefixlen) and not (first.is_loopback or first.is_link_local or first.is_multicast)
 

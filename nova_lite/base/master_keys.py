@@ -23,7 +23,7 @@ _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _ID_BYTES = 8
 _COMMENT = "#"
-_HEADING = "# Master keys of encrypted volumes. Without them nobody can read the volumes: docs/howto/volumes.md\n"
+_HEADING = "# Master keys of encrypted volumes. Without them no host can read the volumes: docs/howto/volumes.md\n"
 
 
 class Unwrappable(ValueError):

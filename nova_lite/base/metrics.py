@@ -132,7 +132,7 @@ IMAGES = _histogram("compute", "nova_lite_image_fetch_seconds", "Images that wer
 
 
 class Gauge(NamedTuple):
-    """Help text and labels of a metric that is read. ``is_counter``: it is a counter that somebody else keeps."""
+    """Help text and labels of a metric that is read. ``is_counter``: it is a counter that another program keeps."""
 
     text: str
     labels: tuple[str, ...] = ()

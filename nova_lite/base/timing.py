@@ -126,7 +126,7 @@ class ComputeTiming:
     guard_start_again: float = 2.0
     #: Time that the guard may take for a reply: it may be killing guests.
     guard_reply_timeout: float = 5.0
-    #: Time that a stopping daemon waits for the conductor to know that its guests go on.
+    #: Time that a stopping daemon waits for the conductor to know that its guests continue.
     release_timeout: float = 5.0
 
 

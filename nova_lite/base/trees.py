@@ -25,7 +25,7 @@ def remove(path: str | os.PathLike[str]) -> list[Left]:
     """Remove a file, a link, or a directory with its content, as far as possible. Return what stays.
 
     A directory on which something is mounted stays with its content, and so do the directories above it, up to
-    ``path``. The directories are open meanwhile, so that nobody can put a link or a mount in their place.
+    ``path``. The directories are open meanwhile, so that no process can put a link or a mount in their place.
     """
     parent, name = os.path.split(os.path.abspath(path))
     left: list[Left] = []

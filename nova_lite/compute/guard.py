@@ -59,7 +59,7 @@ class Guests(Protocol):
     """Guests of a hypervisor, without its daemon."""
 
     def running(self, uuids: Iterable[str]) -> list[str]:
-        """Return those of these guests that have a process."""
+        """Return the guests of ``uuids`` that have a process."""
         ...
 
     def kill(self, uuids: Iterable[str]) -> None:
@@ -215,7 +215,7 @@ class Guard:
     def fire(self) -> None:
         """Kill the daemon, unless it has stopped its guests and has no command in progress. Then kill the guests.
 
-        Without protected guests, nobody counts on this host: the daemon is spared, too.
+        Without protected guests, no conductor counts on this host: the daemon is spared, too.
         """
         if not self._protected:
             return
@@ -258,7 +258,7 @@ class Guard:
 
 
 def read_stopped(directory: str) -> list[str]:
-    """Return the guests that a guard has stopped and that nobody has started again.
+    """Return the guests that a guard has stopped and that no daemon has started again.
 
     A damaged list counts as none, with one warning: neither guard nor daemon may end by it.
     """

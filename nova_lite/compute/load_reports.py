@@ -96,7 +96,7 @@ class LoadReports:
         return load
 
     def _dirty_rates(self) -> dict[str, float]:
-        """Return how fast guests change their memory. It is measured anew once in a window."""
+        """Return how fast guests change their memory. It is measured again once in a window."""
         if not isinstance(self._driver, DirtyRates):
             return {}
         is_due = self._clock() >= self._next_dirty
@@ -145,7 +145,7 @@ def load_of(readings: list[Reading]) -> HostLoad:
 
 def _load_of_server(oldest: GuestStatistics, newest: GuestStatistics, seconds: float, busy_of_a_byte: float) -> Load:
     def rate(*names: str) -> float:
-        """Return the sum of these counters in a second. A guest that was started anew counts from 0."""
+        """Return the sum of these counters in a second. A guest that was started again counts from 0."""
         found = 0.0
         for name in names:
             before, now = getattr(oldest, name) or 0, getattr(newest, name) or 0

@@ -366,7 +366,7 @@ class DomainReconciler:
         ]
 
     def _forget_incidents(self, incidents: list[_Noted]) -> None:
-        """Forget incidents that were reported. Those of an instance with a job wait for the next comparison."""
+        """Forget incidents that were reported. Incidents of an instance with a job wait for the next comparison."""
         for item in incidents:
             with contextlib.suppress(ValueError):  # Newer ones have taken its place.
                 self._incidents.remove(item)

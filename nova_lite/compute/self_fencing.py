@@ -272,7 +272,7 @@ class SelfFencing:
             self._guard.hold(ends_at, self._guests, handled=self._has_stopped or not self._is_promised)
 
     def release(self) -> None:
-        """Take the promise back, because this daemon stops: its guests go on."""
+        """Take the promise back, because this daemon stops: its guests continue."""
         if self.enabled:
             with self._lock:
                 self._has_left = True
@@ -296,7 +296,7 @@ class SelfFencing:
     def let_go(self) -> None:
         """End the guard of an earlier daemon if this one does not fence itself. Call it after a registration.
 
-        The registration has made the earlier promise void, and nobody else talks to that guard: it would kill its
+        The registration has made the earlier promise void, and no other process talks to that guard: it would kill its
         guests again and again. The stopped guests are reported until they run. Raises `ServiceUnavailable` for a guard
         that does not reply.
         """

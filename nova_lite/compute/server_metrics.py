@@ -66,7 +66,7 @@ class ServerMetrics:
         return max(self._timing.statistics_lifetime, _REST * self._took)
 
     def _refresh(self) -> None:
-        """Begin to read unless that is going on, and wait a little for the result."""
+        """Begin to read unless that is continuing, and wait a little for the result."""
         with self._lock:
             if time.monotonic() - self._read_at < self._lifetime():
                 return

@@ -45,7 +45,7 @@ class VolumeWorker:
 
     def start(self, work: VolumeWork) -> None:
         """Start the work in a separate thread. Duplicates of work in progress are ignored: the conductor repeats its
-        casts. A late duplicate is ignored, too: a server may have the volume by then, or nobody its file.
+        casts. A late duplicate is ignored, too: a server may have the volume by then, or no server its file.
         """
         with self._mutex:
             if work.id in self._in_progress:

@@ -77,7 +77,7 @@ EXPIRE_TOKENS_INTERVAL = 60.0
 FENCING_INTERVAL = 1.0
 #: Shortest interval in seconds between two notifications of hosts about changed filter rules.
 FILTER_PUBLISH_INTERVAL = 0.5
-#: Seconds between two removals of notifications that nobody has taken.
+#: Seconds between two removals of notifications that no consumer has taken.
 DROP_NOTIFICATIONS_INTERVAL = 600.0
 AUDIT_USAGE_INTERVAL = 60.0
 #: Seconds between two counts of the room for the servers of lost hosts.

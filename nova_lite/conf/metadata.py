@@ -37,7 +37,7 @@ OPTS = [
         default=False,
         help=(
             "Use the last address in X-Forwarded-For as the guest's. Enable it only behind a proxy that sets "
-            "it, and if nobody else reaches the metadata API: a client that sets it can read any guest's "
+            "it, and if no other program reaches the metadata API: a client that sets it can read any guest's "
             "data."
         ),
     ),

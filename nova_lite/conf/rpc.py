@@ -11,7 +11,7 @@ OPTS = [
         "signing",
         choices=[
             ("required", "what is not signed is refused"),
-            ("permissive", "what is sent is signed; what comes in unsigned is taken, and told once in the log"),
+            ("permissive", "what is sent is signed; what comes in unsigned is taken, and logged once"),
             ("off", "nothing is signed or verified"),
         ],
         help=(
@@ -109,7 +109,7 @@ OPTS = [
         min=0.1,
         help=(
             "Seconds after which a user's call to a conductor that still waits for a thread is refused. Keep it below "
-            "rpc_response_timeout: what nobody waits for any more is dropped."
+            "rpc_response_timeout: what no caller waits for any more is dropped."
         ),
     ),
 ]

@@ -32,8 +32,8 @@ OPTS = [
         "password_file",
         default="",
         help=(
-            "File with the password of the repositories, readable by the conductors alone. Without it nobody can read "
-            "a backup: keep a copy elsewhere. Set it for engine restic."
+            "File with the password of the repositories, readable by the conductors alone. Without it no conductor can "
+            "read a backup: keep a copy elsewhere. Set it for engine restic."
         ),
     ),
     cfg.IntOpt(

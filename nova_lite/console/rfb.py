@@ -1,7 +1,7 @@
 """The beginning of the RFB protocol (RFC 6143), which VNC speaks: versions and security types.
 
 The proxy authenticates itself to the VNC server of a guest by VeNCrypt with TLS and X.509 certificates. Browsers speak
-no VeNCrypt. So the proxy begins the protocol anew with the browser, and offers no security there: the token was that.
+no VeNCrypt. So the proxy begins the protocol again with the browser, and offers no security there: the token was that.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from pathlib import Path
 
 LOG = logging.getLogger(__name__)
 
-#: Nice value of the conductor's unit. Everybody who waits for the broker, the database or a user's request waits for
-#: the conductor, which needs at most one CPU.
+#: Nice value of the conductor's unit. Every process that waits for the broker, the database or a user's request waits
+#: for the conductor, which needs at most one CPU.
 NICE = -10
 
 #: Seconds between two checks of how busy the CPUs are.
@@ -36,8 +36,9 @@ _THREADS = Path("/proc/self/task")
 class CpuAffinity:
     """Binds all threads of this process to one of the CPUs that it may use. To be called every `INTERVAL` seconds.
 
-    The first call only measures, because several daemons may start at the same time. If somebody changes the CPUs of
-    the process meanwhile, it chooses among those. It does nothing if there is only one, or if it may not choose.
+    The first call only measures, because several daemons may start at the same time. If another program changes the
+    CPUs of the process meanwhile, it chooses among those. It does nothing if there is only one, or if it may not
+    choose.
     """
 
     def __init__(self) -> None:

@@ -118,7 +118,7 @@ class RequestParser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # HTTP/1.1 goes on if a server ignores the wish for another protocol. The bytes after it are in doubt.
+            # HTTP/1.1 continues if a server ignores the wish for another protocol. The bytes after it are in doubt.
             if self.requests:
                 self.requests[-1].keep_alive = False
             self._refuse(400, "This server speaks HTTP/1.1 only.")

@@ -27,7 +27,7 @@ def take(names: list[str], address: str, port: int) -> list[socket.socket] | Non
     """
     kept = _received()
     socks = [kept.pop(name, None) for name in names]
-    # Workers that there were before, and that there are no more, have sockets that nobody would accept from.
+    # Workers that there were before, and that there are no more, have sockets that no API would accept from.
     prefix = names[0].rpartition("-")[0]
     superfluous = [name for name in kept if name.rpartition("-")[0] == prefix]
     found = [sock for sock in socks if sock is not None]
@@ -40,7 +40,7 @@ def take(names: list[str], address: str, port: int) -> list[socket.socket] | Non
 
 
 def drop_rest() -> None:
-    """Close the kept sockets that nobody has taken: those of APIs that are served no more."""
+    """Close the kept sockets that no API has taken: those of APIs that are served no more."""
     kept = _received()
     if kept:
         _forget(set(kept), list(kept.values()))
@@ -48,7 +48,7 @@ def drop_rest() -> None:
 
 
 def keep(name: str, sock: socket.socket) -> None:
-    """Let systemd keep a socket until somebody stops this daemon without starting it again."""
+    """Let systemd keep a socket until the operator stops this daemon without starting it again."""
     notify_systemd(f"FDSTORE=1\nFDNAME={name}", sock.fileno())
 
 
@@ -69,7 +69,7 @@ def _forget(names: set[str], socks: list[socket.socket]) -> None:
 
 
 def _received() -> dict[str, socket.socket]:
-    """Return the sockets that systemd has passed to this process and that nobody has taken."""
+    """Return the sockets that systemd has passed to this process and that no API has taken."""
     global _kept
     if _kept is None:
         _kept = {}

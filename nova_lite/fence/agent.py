@@ -60,7 +60,7 @@ class FenceAgent(abc.ABC):
 
 
 def secret(path: str) -> str:
-    """Return the first line of a file that nobody but its owner may read. Raises `ConfigurationError`."""
+    """Return the first line of a file that only its owner may read. Raises `ConfigurationError`."""
     return private_text(path).partition("\n")[0]
 
 

@@ -1,6 +1,6 @@
 """Backend ``fake``, for tests of faults: built-in networks with a slow service in between.
 
-The service is a directory, ``[fake] network_path``. A file in it, named after an instance, is what the service has for
+The service is a directory, ``[fake] network_path``. A file in it, named after an instance, has the ports of
 it. At the failpoints of its calls (`nova_lite.network.driver.load_backend`) it fails, waits, or does not return.
 """
 

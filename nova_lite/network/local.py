@@ -199,7 +199,7 @@ class LocalNetworks(NetworkBackend):
 def _chosen(link: Network, text: str) -> str | None:
     """Return a requested address of a network or segment, in its usual form; None if it is no address there.
 
-    Interfaces derive their IPv6 addresses on a subnet with SLAAC, so nobody chooses one.
+    Interfaces derive their IPv6 addresses on a subnet with SLAAC, so no user chooses one.
     """
     if version_of(text) == 4:
         found = AddressPool(link).parse(text)

@@ -22,7 +22,7 @@ class Console(msgspec.Struct, kw_only=True, frozen=True):
     def is_shown_by(self, page_scheme: str) -> bool:
         """Check whether a page whose URL has this scheme may show the console.
 
-        A console with TLS needs a page with TLS, because anybody on the way can forge another page.
+        A console with TLS needs a page with TLS, because an attacker on the way can forge another page.
         """
         scheme = urllib.parse.urlsplit(self.access_url_base).scheme
         return page_scheme == _PAGE_SCHEMES.get(scheme, scheme)

@@ -30,7 +30,7 @@ class SealedIdentityRecords(msgspec.Struct, kw_only=True):
 class IdentityRecords(msgspec.Struct, kw_only=True):
     """Records that changed since a version, and the version of the last change.
 
-    ``complete``: these are all records, in the order of their creation, and what the reader has is to be forgotten.
+    ``complete``: these are all records, in the order of their creation, and the reader forgets its earlier records.
     """
 
     version: int

@@ -12,7 +12,8 @@ import msgspec
 class IncidentKind(enum.StrEnum):
     """Kinds of incidents. Each watchdog's kind ends with the action that the hypervisor has taken.
 
-    PANIC: the guest's kernel has reported that it cannot go on. CRASH: its process has ended, or for an unknown reason.
+    PANIC: the guest's kernel has reported that it cannot continue. CRASH: its process has ended, or for an unknown
+    reason.
     """
 
     PANIC = "panic"

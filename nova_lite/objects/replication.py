@@ -34,7 +34,7 @@ class ReplicatedServer(msgspec.Struct, kw_only=True):
     backs it up. ``generation``: the generation of the journal that this site knows. ``backups``: what it is rebuilt
     from. ``image_id``: their image. ``action_id``: the rebuild. ``backup_id``: the last backup before it leaves.
     ``published``: the newest backup that the journal has. ``since``: backups that began before are of another
-    generation. ``reason``: why a step does not go on.
+    generation. ``reason``: why a step does not continue.
     """
 
     instance_uuid: str

@@ -249,7 +249,7 @@ def get(kind: str, payload: Mapping[str, Any]) -> Operation:
 
 
 def notification_of(definition: Operation) -> Notification | None:
-    """Return the notification of an operation. That of a variant replaces that of its kind."""
+    """Return the notification of an operation. A variant's notification replaces its kind's."""
     return definition.notification or OPERATIONS[definition.kind].notification
 
 

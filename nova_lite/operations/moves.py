@@ -195,7 +195,7 @@ _FIND = dataclasses.replace(
 )
 
 #: The guest runs all the time. Until the source has reported, only its hypervisor knows where the guest is. If no
-#: report comes, an undo asks the source; a guest that was handed over goes on at the destination.
+#: report comes, an undo asks the source; a guest that was handed over continues at the destination.
 LIVE_MIGRATE = Operation(
     "live-migration",
     rollback=Notification("live_migration_rollback", phases=OF_STEP),

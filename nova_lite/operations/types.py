@@ -204,7 +204,7 @@ class Operation:
 
     Course:
 
-    - ``reported``: nobody requests it; it records what a hypervisor has reported of a guest
+    - ``reported``: no user requests it; it records what a hypervisor has reported of a guest
     - ``steps``: in order; an operation without steps is done when it is accepted
     - ``failed``: the vm state after it failed and was undone; None: the state follows the guest
     - ``variants``: payload key, value, and the definition that replaces this one for that value
@@ -278,7 +278,8 @@ class Operation:
 
     @property
     def ends_for_owner_with(self) -> Step | None:
-        """The step after which the owner sees the operation as done, although it may go on until its host is back."""
+        """The step after which the owner sees the operation as done, although it may continue until its host is
+        back."""
         return next((step for step in self.steps if isinstance(step, HostStep) and step.offline_step), None)
 
     @property

@@ -71,7 +71,7 @@ def _on_file(method: str, task: str, deadline: str | None, well: str, badly: str
     """Return an operation on the file of a volume that Cinder requests, and whose result it waits for.
 
     ``well``, ``badly``: the status of the snapshot for Cinder afterwards. The undo asks the host whether it was done
-    after all: what Cinder believes must be what the guest has.
+    after all: Cinder must record the file that the guest uses.
     """
     rollback = HostStep(TAKE_BACK, f"rollback_{method}", task=task, retry_forever=True, may_complete_late=True)
     step = HostStep(

@@ -24,7 +24,7 @@ DOWNLOAD = _image("download_image", ANYONE, "Download the data of a visible imag
 DEACTIVATE = _image(
     "deactivate",
     MEMBER,
-    "Let nobody but admins use an image of the caller's project",
+    "Let only admins use an image of the caller's project",
     f"POST {_ONE}/actions/deactivate",
 )
 REACTIVATE = _image("reactivate", MEMBER, "Let a deactivated image be used again", f"POST {_ONE}/actions/reactivate")

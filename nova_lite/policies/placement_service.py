@@ -1,4 +1,4 @@
-"""Rules of the Placement API, with Placement's names. There are none for changes, which nobody may make."""
+"""Rules of the Placement API, with Placement's names. There are none for changes, which no user may make."""
 
 from __future__ import annotations
 

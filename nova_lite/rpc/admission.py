@@ -212,7 +212,7 @@ class Throttle:
 
     For each priority, it refuses a random share once the server refused more than it accepted within the last `WINDOW`
     seconds, and `FREE` more. Only replies of the server count, so the throttle opens as soon as the server accepts
-    again. A single failure refuses nobody.
+    again. A single failure refuses no request.
     """
 
     WINDOW = 2.0

@@ -178,7 +178,7 @@ def read_trusted(path: str) -> list[TrustedKey]:
 
 
 def write_trusted(path: str, keys: list[TrustedKey]) -> None:
-    """Write the list, readable by everybody."""
+    """Write the list, readable by all users."""
     content = msgspec.json.format(msgspec.json.encode(_List(sorted(keys, key=lambda key: (key.role, key.host)))))
     files.write_atomically(path, content + b"\n", mode=0o644)
 

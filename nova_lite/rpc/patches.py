@@ -367,10 +367,10 @@ _CANCEL_SECONDS = 5
 def _cancel_consumers_at_stop() -> None:
     """Cancel a server's consumers at the broker when it stops.
 
-    oslo.messaging only stops reading. The broker goes on to send messages, which wait until the server has finished the
-    running ones. When its connection closes, messages that arrive before the reply to the last command are acknowledged
-    and lost. The thread that reads cancels the consumers, because a connection is for one thread. Messages that the
-    broker has sent before are served.
+    oslo.messaging only stops reading. The broker continues to send messages, which wait until the server has finished
+    the running ones. When its connection closes, messages that arrive before the reply to the last command are
+    acknowledged and lost. The thread that reads cancels the consumers, because a connection is for one thread. Messages
+    that the broker has sent before are served.
     """
     poll = amqpdriver.AMQPListener.poll
 

@@ -517,4 +517,4 @@ def _text(signature: bytes) -> str:
 
 
 def _report_file(problem: str) -> None:
-    LOG.error("The daemon goes on with its previous keys: %s", problem)
+    LOG.error("The daemon continues with its previous keys: %s", problem)

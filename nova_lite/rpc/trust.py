@@ -242,6 +242,6 @@ def updater(conf: Any, receive: Callable[[TrustList], None] | None = None) -> Ca
                 LOG.info("The list of trusted keys was updated")
         except (exceptions.InvalidInput, OSError) as error:
             why = error.message if isinstance(error, exceptions.InvalidInput) else error
-            LOG.error("The daemon goes on with its previous list of trusted keys: %s", why)
+            LOG.error("The daemon continues with its previous list of trusted keys: %s", why)
 
     return update

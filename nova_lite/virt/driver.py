@@ -63,7 +63,7 @@ FetchImage = Callable[[Image, str], None]
 
 
 class DomainInfo(msgspec.Struct, kw_only=True, frozen=True):
-    """Current state of a domain of this host. ``crashed``: it is off, and neither its guest nor anybody else stopped
+    """Current state of a domain of this host. ``crashed``: it is off, and neither its guest nor another program stopped
     it. ``halted``: its watchdog has paused it."""
 
     uuid: str
@@ -575,7 +575,7 @@ class DirtyRates(Protocol):
     """A driver that can measure how fast guests change their memory."""
 
     def get_dirty_rates(self, start: bool) -> dict[str, float]:
-        """Return the last known MB a second by guest. ``start``: begin to measure all anew, without waiting."""
+        """Return the last known MB a second by guest. ``start``: begin to measure all again, without waiting."""
         ...
 
 

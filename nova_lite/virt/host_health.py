@@ -120,7 +120,7 @@ class Smart:
         self._unreadable: set[str] = set()
 
     def check(self) -> list[HostProblem]:
-        """Return the last verdicts. They are read anew once an hour, without waking sleeping disks."""
+        """Return the last verdicts. They are read again once an hour, without waking sleeping disks."""
         if self._clock() >= self._next:
             self._next = self._clock() + SMART_INTERVAL
             self._found = list(self._read())
@@ -198,7 +198,7 @@ class Raid:
 class Uplinks:
     """Physical cards in bridges and bonds, and others that are named.
 
-    A card that nobody has named counts once it had a link, so that an empty socket is no problem. ``percent``: of
+    A card that no operator has named counts once it had a link, so that an empty socket is no problem. ``percent``: of
     packets with errors between two looks.
     """
 

@@ -203,7 +203,7 @@ class Rbd:
         return sorted({found.image for found in listed if found.snapshot.startswith(beginning)})
 
     def trash(self, pool: str, timeout: float = SHORT) -> list[Trashed]:
-        """Return the images in the pool's trash, also those whose removal goes on or was interrupted."""
+        """Return the images in the pool's trash, also those whose removal continues or was interrupted."""
         short, long = (
             msgspec.json.decode(
                 self.run("trash ls", "--all", *options, "--format", "json", pool, timeout=timeout), type=list[Trashed]

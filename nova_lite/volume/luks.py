@@ -1,7 +1,7 @@
 """Headers of LUKS volumes (version 1), which qemu decrypts for guests.
 
 A header describes the cipher, and has the data's key, encrypted with a passphrase. The data follow it. The passphrases
-of this cloud are random, of 256 bits. So nobody can guess one, and few rounds of the slow digest are enough.
+of this cloud are random, of 256 bits. So no attacker can guess one, and few rounds of the slow digest are enough.
 
 The layout is that of qemu and cryptsetup: eight key slots of which the first is used, then the data.
 """

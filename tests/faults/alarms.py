@@ -153,7 +153,7 @@ def main(minutes: float, hosts: int, load: int, seed: int) -> int:
     print(f"Seed {seed}. {hosts} hosts for {minutes:g} minutes. Real daemons, broker and database.", flush=True)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alarms-")))
-        stack.callback(guards.end, directory)  # after the daemons, which start guards anew
+        stack.callback(guards.end, directory)  # after the daemons, which start guards again
         database = stack.enter_context(PrivateDatabase(directory / "database"))
         running, links = stack.enter_context(failover.cloud_with_links(directory, hosts, CONDUCTORS[1:], database.url))
         ids = running.create(count=hosts, metadata=failover.PROTECTED)

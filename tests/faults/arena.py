@@ -1,4 +1,4 @@
-"""A cloud whose daemons are watched, restarted, and told where to fail; and the user, who repeats what fails."""
+"""A cloud whose daemons are watched, restarted, and made to fail; and the user, who repeats what fails."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Arena:
         self._strikes: list[tuple[Strike, futures.Future[None]]] = []
         self._rules: list[dict[str, Any]] = []
         self._count = 0
-        #: Daemons that nobody restarts.
+        #: Daemons that no test restarts.
         self.away: set[str] = set()
         #: Two threads must not start the same daemon at once.
         self._starting = threading.Lock()
@@ -206,7 +206,7 @@ class Arena:
             notes.unlink()
 
     def leave_dead(self, name: str) -> None:
-        """Kill a daemon, and have nobody start it again."""
+        """Kill a daemon, and have no test start it again."""
         self.away.add(name)
         self.cloud.kill(name)
 

@@ -288,6 +288,6 @@ def relieve(arena: Arena) -> None:
 
 
 def moved() -> Points:
-    """Return the points from the measurement to the end of the move. Those of the live migration have their own."""
+    """Return the points from the measurement to the end of the move. The live migration's points are separate."""
     begun = ("begin_plan", "note_hot", "begin_move", "settle_moves", "report_load")
     return points.join(commits(*begun), {COMPUTE: around("send/report_load")})

@@ -236,7 +236,7 @@ def main(arguments: list[str]) -> int:
     chance.shuffle(ways)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="failover-")))
-        stack.callback(guards.end, directory)  # after the daemons, which start guards anew
+        stack.callback(guards.end, directory)  # after the daemons, which start guards again
         running, links = stack.enter_context(cloud_with_links(directory, args.computes))
         observer = Observer(running)
         stack.callback(observer.close)

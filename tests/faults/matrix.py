@@ -99,7 +99,7 @@ class Case:
         with arena.noting() as passed:
             self.scenario.run(arena)
             seconds = time.monotonic() - started
-            with contextlib.suppress(AssertionError):  # told below, with names
+            with contextlib.suppress(AssertionError):  # reported below, with names
                 cloud.wait_for(
                     "it passes its points", lambda: not points.not_passed(self.scenario.points, passed()), 30
                 )

@@ -104,5 +104,5 @@ class Strike:
 
 
 def release(fired: Path) -> None:
-    """Let the thread go on that is held by the rule of this file."""
+    """Let the thread continue that is held by the rule of this file."""
     fired.with_suffix(".release").touch()

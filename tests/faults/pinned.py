@@ -1,4 +1,4 @@
-"""Servers with CPUs of their own: whatever fails, no CPU is two guests', and none stays with nobody."""
+"""Servers with CPUs of their own: whatever fails, no CPU is two guests', and none stays with no server."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
 WANTED = "action_for_command"
 #: Transaction of an operator's retirement of a host.
 RETIRE = "retire"
-#: A host has no domain of what it ought to have.
+#: A host lacks a domain that it ought to have.
 DOMAIN_LOST = "domain_lost"
 #: A protected guest that has crashed is to be started again.
 RESTART = "restart_crashed"
@@ -139,7 +139,8 @@ WRITES = (
 
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
-#: Seconds that a fault takes; of some, nothing is judged before they are over, and before what was paused has gone on.
+#: Seconds that a fault takes; of some, nothing is judged before they are over, and before what was paused has
+#: continued.
 SECONDS = {
     failpoints.FULL: 3.0,
     AHEAD: 3.0,

@@ -142,7 +142,7 @@ class Pool(Disks):
         return True
 
     def console(self, guest: str) -> str:
-        """Return what all hosts have had on their consoles. A host that returns removes its file."""
+        """Return the output of all hosts' consoles. A host that returns removes its file."""
         texts = self._consoles.setdefault(guest, {})
         for path in self._path.glob(f"disks-*/{guest}*/console.log"):
             text = path.read_text(errors="replace")

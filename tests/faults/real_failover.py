@@ -3,7 +3,7 @@
 Each host has a libvirtd with qemu, a compute daemon and a guard, in namespaces of its own for mounts, host name and
 processes. All hosts see one directory of disks, by bind mounts at different paths, or the volumes of a Ceph
 (`tests.faults.real_disks`). Each guest counts once a second, on its disk and on its console. It also looks whether
-anybody else has changed its disk.
+another program has changed its disk.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class RealCloud:
             self.links[host].cut()
 
     def bring_back(self, host: str) -> None:
-        """Let the host return: reboot it, unless its daemon goes on."""
+        """Let the host return: reboot it, unless its daemon continues."""
         self.links[host].restore()
         machine, process = self.machines[host], self.cloud.processes[host]
         if not machine.is_on:
@@ -351,7 +351,8 @@ class RealCloud:
         return [int(number) for word, number in LINE.findall(self.console(guest)) if word == "tick"]
 
     def is_wrong(self, guest: str) -> bool:
-        """Check whether a guest's counter does not go on by ones, or whether anybody else has written to its disk."""
+        """Check whether a guest's counter does not continue by ones, or whether another program has written to its
+        disk."""
         text = self.console(guest)
         expected = 0
         for word, number in LINE.findall(text):
@@ -405,7 +406,7 @@ def run(real: RealCloud, observer: Observer, count: int, outcome: Outcome, host:
         real.bring_back(host)
         goals = {guest: real.ticks(guest)[-1] + 3 for guest in ids}
         cloud.wait_for(
-            "guests go on counting", lambda: all(real.ticks(guest)[-1] >= goals[guest] for guest in ids), LIMIT, POLL
+            "guests continue counting", lambda: all(real.ticks(guest)[-1] >= goals[guest] for guest in ids), LIMIT, POLL
         )
     finally:
         outcome.twice = len(observer.twice & set(ids))

@@ -245,7 +245,7 @@ def rebuild(arena: Arena) -> None:
     (after,) = arena.servers()
     kept = ("OS-EXT-SRV-ATTR:host", "addresses")
     assert [after[name] for name in kept] == [before[name] for name in kept]
-    assert arena.generation(before["id"]) > generation, "it was not built anew"
+    assert arena.generation(before["id"]) > generation, "it was not built again"
 
 
 def failing_rebuild(arena: Arena) -> None:
@@ -393,7 +393,7 @@ def one_port(arena: Arena) -> None:
 
 
 def given_and_free_again(arena: Arena) -> None:
-    """Attach a floating address: the server has it with its previous address. After the server nobody has it."""
+    """Attach a floating address: the server has it with its previous address. After the server no server has it."""
     (port,) = ports_of_users(arena)
     body: dict[str, Any] = {"name": "vm", "imageRef": arena.cloud.image_id, "flavorRef": "1"}
     body["networks"] = [{"port": port["id"]}]

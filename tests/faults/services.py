@@ -1,7 +1,7 @@
 """Neutron and Cinder in the fault matrix: small ones over HTTP, which the daemons ask by their real clients.
 
 A request to them is refused before it is done, or not answered after it was done, wherever one is sent. What they hold
-in the end is what the servers have: no port and no attachment twice, none of nobody.
+in the end matches the servers: no port and no attachment twice, none without a server.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def with_new_file(arena: Arena) -> None:
 
 
 def make_snapshot(arena: Arena) -> None:
-    """Let the guest have a new file. Cinder gets a report of what the guest has."""
+    """Let the guest have a new file. Cinder gets a report of the guest's file."""
     cinder, (volume_id,) = _cinder(arena), _cinder(arena).volumes
     snapshot_id = cinder.begun(volume_id)
     file = f"volume-{volume_id}.{snapshot_id}"

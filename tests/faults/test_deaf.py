@@ -1,4 +1,4 @@
-"""Daemons that no message reaches although they live and the broker answers: they notice, and connect anew."""
+"""Daemons that no message reaches although they live and the broker answers: they notice, and connect again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def count(running: cloud.Cloud, name: str, text: str) -> int:
 
 @pytest.mark.parametrize("fault", ["delete_queue", "unbind", "hold"])
 def test_a_deaf_host_builds_all_the_same(site: Site, fault: str) -> None:
-    """A build that it is at goes on meanwhile, and is reported."""
+    """A build that it is at continues meanwhile, and is reported."""
     running = site.cloud
     running.control_host("compute-1", spawn_delay=8.0)
     slow = running.create("slow")
@@ -80,7 +80,7 @@ def test_a_deaf_host_builds_all_the_same(site: Site, fault: str) -> None:
     getattr(site, fault)("compute.compute-1")
     ids = running.create("late", count=2)
     found = running.wait_active([*slow, *ids], SETTLE_SECONDS)
-    if fault == "delete_queue":  # the broker says so, and the library declares it anew
+    if fault == "delete_queue":  # the broker says so, and the library declares it again
         assert count(running, "compute-1", NOTICED) == noticed
     else:
         assert count(running, "compute-1", NOTICED) == noticed + 1

@@ -136,7 +136,7 @@ def wait_for(what: str, condition: Callable[[], Any], timeout: float = DEADLINE,
 
 
 def wait_for_none(what: str, found: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> None:
-    """Poll until ``found()`` is empty; fail with ``what`` and what it has last at the deadline."""
+    """Poll until ``found()`` is empty; fail with ``what`` and the last result at the deadline."""
     deadline = time.monotonic() + timeout
     while last := found():
         if time.monotonic() >= deadline:

@@ -348,7 +348,7 @@ class Fleet:
         content = json.loads(envelope["oslo.message"]) if "oslo.message" in envelope else envelope
         method, arguments, host = content["method"], content["args"], self.hosts[name]
         if content.get("_msg_id"):
-            self.counts[f"call {method}"] += 1  # nobody answers; the caller gives up
+            self.counts[f"call {method}"] += 1  # no daemon answers; the caller gives up
         elif method == "build_and_run_instance":
             self._later(self._build_seconds, lambda: self._do("build", lambda: host.build(arguments["request"])))
             instance = arguments["request"]["instance"]

@@ -39,7 +39,7 @@ class Client:
 
 
 def _forget_clients() -> None:
-    """Reset the command's connections: its process keeps those of the previous user."""
+    """Reset the command's connections: its process keeps the previous user's connections."""
     for kind in ClientManager.__mro__:
         for var in vars(kind).values():
             if isinstance(var, ClientCache):

@@ -71,7 +71,7 @@ class Proxy:
         self._muted = frozenset(directions or (INWARD, OUTWARD))
 
     def unmute(self) -> None:
-        """Reset all connections. Lost bytes cannot be recovered, so connections start anew."""
+        """Reset all connections. Lost bytes cannot be recovered, so connections start again."""
         was_cut = self._server is None
         self.cut()
         self._muted = frozenset()

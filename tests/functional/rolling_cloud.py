@@ -1,4 +1,4 @@
-"""A cloud whose daemons begin with the code of another version, and get that of this checkout one by one."""
+"""A cloud whose daemons begin with the code of another version, and get the code of this checkout one by one."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_host_is_drained(tidy: Cloud) -> None:
     disabled = service(tidy, "compute-1")
     assert disabled is not None and disabled["status"] == "disabled"
     assert delete_service(tidy, "compute-1").status_code == 204, "with a history of migrations"
-    wait_for("its daemon registers it anew", lambda: service(tidy, "compute-1") is not None)
+    wait_for("its daemon registers it again", lambda: service(tidy, "compute-1") is not None)
 
 
 def test_servers_return_after_maintenance_of_their_host_also_if_it_was_interrupted(tidy: Cloud) -> None:

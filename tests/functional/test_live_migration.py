@@ -118,7 +118,7 @@ def test_progress_and_abort(tidy: Cloud) -> None:
 
 
 def test_force_complete(tidy: Cloud) -> None:
-    """Left alone it would go on for longer than anybody waits here."""
+    """Left alone it would continue for longer than the test waits here."""
     server_id, host, other = placed(tidy)
     tidy.control_host(host, live_migration_delay=10 * cloud.DEADLINE / 3)
     assert migrate(tidy, server_id).status_code == 202

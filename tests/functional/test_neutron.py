@@ -192,7 +192,7 @@ def test_an_attach_that_was_not_answered_leaves_nothing(
 
 
 def test_a_conductor_that_is_killed_while_neutron_makes_a_port(cloud: Cloud, neutron: FakeNeutron, server: str) -> None:
-    """The API asks the next one again, or has given up: the server has just what Neutron has for it."""
+    """The API asks the next one again, or has given up: the server's ports are Neutron's ports."""
     neutron.late["POST"] = 1
     with futures.ThreadPoolExecutor(1) as pool:
         asked: Any = pool.submit(attach, cloud, server)

@@ -1,4 +1,4 @@
-"""The broker or the database is away: daemons say so and go on trying, users get 503, nothing accepted is lost."""
+"""The broker or the database is away: daemons say so and continue trying, users get 503, nothing accepted is lost."""
 
 from __future__ import annotations
 

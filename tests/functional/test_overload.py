@@ -1,4 +1,4 @@
-"""More calls than threads, over RabbitMQ: what nobody waits for is not done, what is too much is refused."""
+"""More calls than threads, over RabbitMQ: what no caller waits for is not done, what is too much is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USER = RequestContext(user_id="u", project_id="p")
 
 
 class Slow:
-    """A conductor whose database hangs until it may go on."""
+    """A conductor whose database hangs until it may continue."""
 
     def __init__(self) -> None:
         self.may_end = threading.Event()

@@ -34,7 +34,7 @@ users:
 - {name: reader, project: demo, roles: [reader]}
 - {name: manager, project: demo, roles: [manager]}
 """
-#: A name that is a script where somebody makes HTML of names.
+#: A name that is a script where a page makes HTML of names.
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"{{7*7}}'
 
 
@@ -635,7 +635,7 @@ def test_first_tab_shows_nothing_of_its_user_after_the_log_in_of_another(page: P
     assert not page.browser.run(LINKS_A_HOST)
     assert not page.offers("Switch back to admin")
     page.press("Go on as demo")
-    # The document of the first user is there until the page is loaded anew.
+    # The document of the first user is there until the page is loaded again.
     page.browser.wait(f"document.querySelector('.drop summary')?.innerText === 'demo' && !{LINKS_A_HOST}")
     page.settle()
     assert not page.browser.run(LINKS_A_HOST), page.browser.run("document.body.innerHTML")

@@ -128,7 +128,7 @@ def _soon(call: Callable[[], int]) -> int:
             return call()
         except messaging.MessageDeliveryFailure as error:
             assert "already closed" not in str(error)
-    raise AssertionError("the broker goes on to refuse")
+    raise AssertionError("the broker continues to refuse")
 
 
 @pytest.mark.parametrize("is_first", [False, True], ids=["later message", "first message"])

@@ -14,7 +14,7 @@ from tests.functional.simulated import Simulated
 HOSTS = 50
 SERVERS = 60
 
-#: Messages that the conductor is sent besides those of hosts, while that many hosts have told a heartbeat: heartbeats
+#: Messages that the conductor is sent besides those of hosts, while that many hosts send heartbeats: heartbeats
 #: of scheduler and conductor (one a second each here), echoes, the scheduler's look at all hosts.
 OWN = 1.0
 

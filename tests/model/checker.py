@@ -4,8 +4,8 @@ It searches breadth-first, so every counterexample is a shortest one. It checks 
 
 - `Model.violation` is evaluated in every reachable state
 - From every reachable state a settled state must be reachable by *progress* steps alone: steps that daemons take
-  automatically, without users, faults, or messages that nobody would send again. With strong fairness this means that
-  every run settles once faults stop.
+  automatically, without users, faults, or messages that no daemon would send again. With strong fairness this means
+  that every run settles once faults stop.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def explore(model: Model, limit: int = 5_000_000) -> Result:
 
 
 def _to_the_end(model: Model, trace: tuple[str, ...], state: State) -> tuple[tuple[str, ...], State]:
-    """Let the daemons go on automatically until nothing new happens, to show the outcome."""
+    """Let the daemons continue automatically until nothing new happens, to show the outcome."""
     seen = set()
     while state not in seen:
         seen.add(state)

@@ -1,7 +1,7 @@
 """The steps of a compute daemon. `FUNCTIONS` names the code of each.
 
-Each step is atomic. Between any two of them the daemon may be killed, and others may go on. A `Job` is about to do the
-step that its ``at`` names. `_LOCKED` has the steps that hold the instance's lock.
+Each step is atomic. Between any two of them the daemon may be killed, and others may continue. A `Job` is about to do
+the step that its ``at`` names. `_LOCKED` has the steps that hold the instance's lock.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class Fencing:
     def _faults(self, state: World) -> Iterator[Step]:
         if not state.conductor:
             again = state._replace(conductor=True, waited=0, fast=False, doubt=False, agent="", agent_before=False)
-            yield "another conductor goes on", True, again
+            yield "another conductor continues", True, again
         if not state.machine:
             yield "A is switched on", False, state._replace(machine=True, daemon="dead")
         if state.machine and not state.link:
@@ -330,7 +330,7 @@ class Fencing:
         if state.daemon == "dead":
             yield "A's daemon starts", True, state._replace(daemon="starting", age=-1, reply="")
         if state.daemon == "hung":
-            yield "A's daemon goes on", False, state._replace(daemon="serving")
+            yield "A's daemon continues", False, state._replace(daemon="serving")
         if state.daemon == "starting":
             yield from self._register(state)
         if state.daemon != "serving":

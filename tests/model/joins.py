@@ -1,7 +1,8 @@
 """Model of keys that are replaced: a host renews its key, and a thief has what an old backup of the host has.
 
-The thief has the host's first key, a token, and a key of his own. He knows the key of nobody else. Taking the host over
-with its present key is not modelled: whoever has that is the host. So the thief begins when the first key was replaced.
+The thief has the host's first key, a token, and a key of his own. He knows the key of no other machine. Taking the host
+over with its present key is not modelled: whoever has that is the host. So the thief begins when the first key was
+replaced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Model of a live migration: A's hypervisor hands a running guest over to B.
 
-One instance at generation 1 is on A. Daemons and whole machines fail between any two steps, and hypervisors go on
+One instance at generation 1 is on A. Daemons and whole machines fail between any two steps, and hypervisors continue
 without their daemons. The guest moves in one moment (``wire``); A's hypervisor removes its part in a later one. A host
 first looks at a command and then carries it out. Everything except the hand-over itself is one step.
 """
@@ -122,7 +122,7 @@ class LiveMigration:
     def initial(self) -> Guest:
         """Return the first state.
 
-        A repeated command to start the guest is still in A's queue, and nobody waits for it.
+        A repeated command to start the guest is still in A's queue, and no caller waits for it.
         """
         return Guest(crashes=self.crashes, outages=self.outages)
 
@@ -193,7 +193,7 @@ class LiveMigration:
     def _power_off(self, state: Guest, index: int) -> Guest:
         """Stop the machine.
 
-        A guest on its way from there never arrives; one on its way to there goes on at its source.
+        A guest on its way from there never arrives; one on its way to there continues at its source.
         """
         end = state.ends[index]
         guest_was_here = end.power == RUNNING

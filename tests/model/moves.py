@@ -118,7 +118,7 @@ class Moves:
     def initial(self) -> Move:
         """Return the first state.
 
-        A repeated command to start the guest is still in A's queue, and nobody waits for it.
+        A repeated command to start the guest is still in A's queue, and no caller waits for it.
         """
         return Move(crashes=self.crashes, net=(Order("start", A, 1),))
 
@@ -231,7 +231,7 @@ class Moves:
         return _send(state._replace(step="drop"), self._order("drop", B, state))
 
     def _way_back(self, state: Move) -> Move:
-        """Record that B has nothing, so that A goes on with the guest."""
+        """Record that B has nothing, so that A continues with the guest."""
         gen = state.gen if state.host == A else state.other_gen
         state = _hold(state, B, 0)._replace(step="return", host=A, gen=gen, other=NOWHERE, other_gen=0)
         return _send(state, self._order("return", A, state))

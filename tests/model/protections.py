@@ -282,7 +282,7 @@ PROTECTIONS = [
     ),
     Protection(
         "source is asked",
-        "a hand-over that nobody has heard of, or that failed, is not undone on a guess",
+        "a hand-over that no host has heard of, or that failed, is not undone on a guess",
         "operations/moves.py: the undo of `live_migration`",
         LIVE_MIGRATE,
     ),
@@ -393,7 +393,7 @@ PROTECTIONS = [
     ),
     Protection(
         "no confirmation of a dropped guest",
-        "a host drops a guest when nobody counts on it any more",
+        "a host drops a guest when no row counts on it any more",
         "db/hosts/leases.py: renew",
         FENCE_POLICIES,
     ),
@@ -417,7 +417,7 @@ PROTECTIONS = [
     ),
     Protection(
         "start needs a lease",
-        "a fenced guest starts only when nobody may start it elsewhere",
+        "a fenced guest starts only when no other host may start it elsewhere",
         "compute/self_fencing.py: require_lease",
         FENCE_ONE_FAULT,
     ),
@@ -442,7 +442,7 @@ PROTECTIONS = [
     ),
     Protection(
         "evacuations come from the rows",
-        "another conductor goes on with a lost host",
+        "another conductor continues with a lost host",
         "conductor/hosts/evacuation.py: sweep",
         FENCE_AGENT,
     ),
@@ -532,7 +532,7 @@ PROTECTIONS = [
     ),
     Protection(
         "next key signs, too",
-        "a rotation that was interrupted for long goes on",
+        "a rotation that was interrupted for long continues",
         "cmd/setup/admission.py: renewed",
         JOINED_HOST,
     ),
@@ -543,7 +543,7 @@ PROTECTIONS = [
         JOINED_HOST,
     ),
     Protection(
-        "token serves once", "a removed host's token admits nobody", "db/hosts/joins.py: _check_token", REMOVED_HOST
+        "token serves once", "a removed host's token admits no machine", "db/hosts/joins.py: _check_token", REMOVED_HOST
     ),
     Protection(
         "name is joined once", "another token replaces no host", "db/hosts/joins.py: _same_name", Joins(used=False)

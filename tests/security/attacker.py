@@ -1,7 +1,7 @@
-"""A cloud whose daemons each have a key and a broker account, and somebody who has taken one of its compute hosts.
+"""A cloud whose daemons each have a key and a broker account, and an attacker who has taken one of its compute hosts.
 
-`Attacker` has what a compute host has: its configuration, its key, its broker account. It speaks to the broker itself,
-so that nothing of ours is in its way.
+`Attacker` has the means of a compute host: its configuration, its key, its broker account. It speaks to the broker
+itself, so that nothing of ours is in its way.
 """
 
 from __future__ import annotations

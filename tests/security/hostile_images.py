@@ -1,4 +1,4 @@
-"""Images that somebody made to have a host read its own files, take its memory or fill its disk.
+"""Images that an attacker made to have a host read its own files, take its memory or fill its disk.
 
 `corpus` writes them, by name, with what each may be let in as: bytes of no format are a disk as they are (``raw``), a
 sound image is one of its own format. What it lies about, or where it leads to, is never followed.

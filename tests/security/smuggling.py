@@ -1,7 +1,7 @@
 """Requests whose end two readers could see at different places, or that break HTTP/1.1 in another way.
 
 Each is made of a valid request by one change. `cases` yields a name and the bytes. A server must answer each with 400
-or another refusal, and must close the connection, so that the bytes after it are nobody's request.
+or another refusal, and must close the connection, so that the bytes after it are no client's request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Somebody has taken a compute host, and has its configuration, its key and its broker account. It gets nothing more
+"""An attacker has taken a compute host, and has its configuration, its key and its broker account. It gets nothing more
 than that host has: no order goes to another host, no report is believed of one, nothing of others' servers is read.
 
 Each attack goes the way that the broker cannot shut: the default exchange, which whoever answers calls may send to.
@@ -58,7 +58,7 @@ def report_of(host: str, **more: Any) -> HostReport:
     return HostReport(host=host, boot_id=str(uuid.uuid4()), inventories=[inventory], **more)
 
 
-# --- its own work goes on
+# --- its own work continues
 
 
 def test_the_host_can_do_its_own_work(cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Somebody with a whole IPv6 network, or with many addresses, guesses the password of one user."""
+"""An attacker with a whole IPv6 network, or with many addresses, guesses the password of one user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory server that was taken over, or somebody in its place: what its answers do to the identity API."""
+"""A directory server that was taken over, or an attacker in its place: what its answers do to the identity API."""
 
 from __future__ import annotations
 

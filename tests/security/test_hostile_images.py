@@ -135,7 +135,7 @@ def test_the_image_api_refuses_what_is_not_as_declared(
 def test_a_host_opens_none_as_what_it_says(
     tmp_path: Path, host: Path, hostile: dict[str, Hostile], watch: Watch
 ) -> None:
-    """The API let it in, or somebody has written to the store."""
+    """The API let it in, or an attacker has written to the store."""
     conf = cfg.ConfigOpts()
     nova_conf.register_opts(conf)
     conf([], project="nova-lite", default_config_files=[])

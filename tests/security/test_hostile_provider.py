@@ -1,4 +1,4 @@
-"""An OpenID Connect provider that was taken over in part, or somebody in its place, and responses that come again.
+"""An OpenID Connect provider that was taken over in part, or an attacker in its place, and responses that come again.
 
 Forged tokens are tried in tests/unit/api/federation/test_oidc.py.
 """
@@ -159,7 +159,7 @@ def has_session(response: webob.Response) -> bool:
 
 
 def test_response_that_comes_again_logs_nobody_in(page: PageClient, issuer: Redirecting) -> None:
-    """Somebody has read the address with code and state, and even the browser's cookie."""
+    """An attacker has read the address with code and state, and even the browser's cookie."""
     state, cookie = begin(page)
     issuer.codes["c1"] = {"access_token": issuer.token()}
     assert has_session(come_back(page, cookie, code="c1", state=state))

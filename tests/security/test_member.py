@@ -43,7 +43,7 @@ BEATS = {
 TRACES = ("taken_messages", "audit_events")
 #: Documents of a guest at the metadata service.
 DOCUMENTS = ("meta_data.json", "user_data", "network_data.json", "password")
-#: Routes that anybody may ask about any project, and why.
+#: Routes that any user may ask about any project, and why.
 PUBLIC = {
     ("compute", "/os-quota-sets/{id}/defaults"): "all projects have the same defaults",
     (
@@ -446,7 +446,7 @@ HIDDEN = (
 def found(attempt: Attempt, answer: requests.Response) -> bool:
     if attempt.unserved:
         return answer.status_code < 400
-    # The join API knows no user: each request that no host has signed is a 401. The page has what is nobody's, too.
+    # The join API knows no user: each request that no host has signed is a 401. The page has parts of no project, too.
     refused = {"join": (401,), "page": (403, 404, 410, 501)}
     return answer.status_code not in refused.get(attempt.service, (403, 404))
 
@@ -770,7 +770,7 @@ def test_no_token_for_anothers_project(cast: Cast) -> None:
 
 
 def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
-    """The source address identifies the server. A client with another address is nobody, whatever it claims."""
+    """The source address identifies the server. A client with another address is no server, whatever it claims."""
     ports = cast.victim("compute", "GET", f"/servers/{cast.things['server'][0]}/os-interface").json()
     address = ports["interfaceAttachments"][0]["fixed_ips"][0]["ip_address"]
     said = {

@@ -1,4 +1,4 @@
-"""Somebody has taken a compute host that serves metadata, with the key of its metadata service. That key reads and
+"""An attacker has taken a compute host that serves metadata, with the key of its metadata service. That key reads and
 changes nothing but the guests of that host.
 """
 

@@ -1,4 +1,4 @@
-"""Somebody who has taken a compute host tries all certificates, keys and tokens that lie on it at another host.
+"""An attacker who has taken a compute host tries all certificates, keys and tokens that lie on it at another host.
 
 Messages and metadata are tried in test_compute_host.py and test_metadata_role.py, ports of migrations in
 tests/integration/network/test_migration_peers.py.

@@ -16,7 +16,7 @@ from nova_lite.image import download
 from tests.support.http_site import HttpSite
 
 DATA = b"an image" * 100
-#: An address of nobody: that of a mirror elsewhere.
+#: An address of no machine: that of a mirror elsewhere.
 ELSEWHERE = "192.0.2.1"
 
 

@@ -96,7 +96,7 @@ class FakeClient:
         return [arguments for called, arguments in self.calls if called == name]
 
     def unscripted(self, method: Method, values: Mapping[str, Any]) -> Any:
-        """Return the result of a method that nobody has scripted."""
+        """Return the result of a method that no test has scripted."""
         return default_of(method.returns)
 
     def _invoke(self, method: Method, scripted: Callable[..., Any] | None, /, *args: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,7 @@ _KEYS = {
     "F6": "\ue036",
 }
 _CONTROL = "\ue009"
-#: Firefox reports a breach of the content security policy to nobody but the page.
+#: Firefox reports a breach of the content security policy only to the page.
 _BREACHES = """() => addEventListener('securitypolicyviolation',
   (event) => console.error(`refused by ${event.violatedDirective}: ${event.blockedURI}`))"""
 _PREFERENCES = {
@@ -196,7 +196,7 @@ def _length(value: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the page as JSON has it; nothing for what JSON has not."""
+    """Return a value of the page as JSON has it; None for a value that JSON lacks."""
     kind = value["type"]
     if kind == "array":
         return [_plain(item) for item in value.get("value", [])]

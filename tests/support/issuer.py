@@ -76,7 +76,7 @@ class Issuer:
 
 
 def sign(header: dict[str, Any], claims: dict[str, Any], key: Any) -> str:
-    """Sign a token by whatever algorithm its header names, also an algorithm that nobody should accept."""
+    """Sign a token by whatever algorithm its header names, also an algorithm that no reader should accept."""
     algorithms = ["RS256", "PS256", "ES256", "HS256", "none", "RS512"]
     return jws.serialize_compact(header, json.dumps(claims), key, algorithms=algorithms)
 

@@ -126,7 +126,7 @@ KINDS_OF_IDENTITY = {
     "group": "config_group",
     "option": "config_option",
 }
-#: Rule of a mapping that makes everybody an admin.
+#: Rule of a mapping that makes all users an admin.
 TAKEN = {"local": [{"user": {"name": "admin", "type": "local"}}], "remote": [{"type": "OIDC-sub"}]}
 #: Bodies of the services that declare no schemas, by service, method and path.
 BODIES: dict[tuple[str, str, str], list[Any]] = {
@@ -271,7 +271,7 @@ VARIABLE = re.compile(r"\{(\w+)\}")
 
 class Attempt(NamedTuple):
     """``named``: kind and value of each variable of the URL; ``known``: the kinds are what they name. ``unserved``: the
-    route is nobody's."""
+    route is no service's."""
 
     service: str
     method: str
@@ -312,7 +312,7 @@ def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]
         if first is not None and kinds[0] not in first:
             continue
         choices = [_values(things if first is None or index else first, kind) for index, kind in enumerate(kinds)]
-        if row.unserved or row.service == "page":  # one is enough of what nobody is served, and of another way
+        if row.unserved or row.service == "page":  # one is enough of what no user is served, and of another way
             choices = [choice[:1] for choice in choices]
         for named in _combined(choices, kinds):
             values = dict(zip(names, (value for _, value in named), strict=True))

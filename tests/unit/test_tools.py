@@ -53,6 +53,14 @@ def test_trace_of_an_unknown_request_is_refused_with_the_known_ones() -> None:
         ("def test_what_is_refused():\n    pass\n", "test"),
         ('def f():\n    """Return rows. ' + "word " * 40 + '."""\n', "sentence"),
         ('def f():\n    """Return rows, so that the caller is told of them."""\n', "word"),
+        ('def f():\n    """Return rows that nobody needs."""\n', "word"),
+        ('def f():\n    """Return rows, which somebody reads."""\n', "word"),
+        ('def f():\n    """Return what this machine has of the cloud."""\n', "word"),
+        ('def f():\n    """Return those of the host."""\n', "word"),
+        ('def f():\n    """Return rows. Those of a host stay."""\n', "word"),
+        ('def f():\n    """Return whether the step goes on."""\n', "word"),
+        ('def f():\n    """Connect anew."""\n', "word"),
+        ('def f():\n    """Return users, told by hosts."""\n', "word"),
     ],
 )
 def test_prose_finding_of_a_rule_is_printed(text: str, rule: str, tmp_path: Path) -> None:
@@ -66,6 +74,21 @@ def test_prose_finding_of_a_rule_is_printed(text: str, rule: str, tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert [line.split(": ")[1] for line in done.stdout.splitlines()] == [rule]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Return a version older than that of the host.", "Return what the host has done.", "Return the unit `nobody`."],
+)
+def test_prose_has_no_finding_for_comparisons_verbs_and_code(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    for name in ("prose.py", "verbs.txt"):
+        (tmp_path / "tools" / name).write_text((TOP / "tools" / name).read_text())
+    (tmp_path / "good.py").write_text(f'def f():\n    """{text}"""\n')
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, timeout=60)
+    command = [sys.executable, str(tmp_path / "tools/prose.py"), str(tmp_path / "good.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_package_has_no_import_cycles() -> None:

@@ -108,7 +108,7 @@ class Recorder:
                 for _ in batch:
                     self._waiting.popleft()
         if self._dropped and not self._waiting:
-            LOG.warning("The audit log goes on; %d events were lost", self._dropped)
+            LOG.warning("The audit log continues; %d events were lost", self._dropped)
             self._dropped = 0
 
     def _send(self, batch: list[AuditEvent]) -> bool:

@@ -70,7 +70,8 @@ class BackupPolicies(Extension):
 
     @declares(policies.INDEX, query=INDEX_QUERY, response=("backup_policies", "backup_policies_links"))
     def index(self, req: Request) -> Response:
-        """List backup policies. ``all_projects`` lists those of all projects, if a rule allows it to the caller."""
+        """List backup policies. ``all_projects`` lists the policies of all projects, if a rule allows it to the
+        caller."""
         everywhere = server_backups.all_projects(req, policies.INDEX_ALL)
         limit = req.query.limit
         found = self.conductor.backup_policy_list(req.context, everywhere, limit, req.query.marker)
@@ -101,7 +102,7 @@ class BackupPolicies(Extension):
 
     @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Response:
-        """Delete a backup policy. Its backups stay until somebody deletes them."""
+        """Delete a backup policy. Its backups stay until a user deletes them."""
         self.conductor.backup_policy_delete(req.context, id)
         return Response(status=204)
 

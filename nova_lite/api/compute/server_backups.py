@@ -78,8 +78,8 @@ class ServerBackups(Extension):
     def index(self, req: Request) -> Response:
         """List the backups of servers, the newest first.
 
-        Filters are ``policy_id``, ``server_id`` and ``status``. ``all_projects`` lists those of all projects, if a rule
-        allows it to the caller.
+        Filters are ``policy_id``, ``server_id`` and ``status``. ``all_projects`` lists the backups of all projects, if
+        a rule allows it to the caller.
         """
         query = BackupQuery(
             policy_id=req.query.one("policy_id"),
@@ -107,7 +107,7 @@ class ServerBackups(Extension):
     def make_image(self, req: Request, id: str) -> Response:
         """Make an image of each disk of a complete backup in the repository, for a restoration or for volumes.
 
-        The images are the project's: quotas hold, and they stay until somebody deletes them. ``restore_status`` of the
+        The images are the project's: quotas hold, and they stay until a user deletes them. ``restore_status`` of the
         backup becomes ``ready``. ``image_id`` names the image of the root disk, and each of the ``disks`` its own. A
         backup that is an image is returned unchanged.
         """

@@ -44,13 +44,13 @@ class Channel:
         return self.receive()
 
     def write(self, data: bytes) -> bool:
-        """Send data, after what the buffer has. Return True if the buffer is empty afterwards."""
+        """Send data, after the data in the buffer. Return True if the buffer is empty afterwards."""
         if data:
             self._out.append(memoryview(data))
         return self.flush()
 
     def flush(self) -> bool:
-        """Send what the buffer has. Return True if it is empty afterwards."""
+        """Send the data in the buffer. Return True if it is empty afterwards."""
         while self._out:
             first = self._out[0]
             try:

@@ -161,7 +161,7 @@ class Connection:
     # --- in the loop
 
     def ready(self) -> None:
-        """Go on, since the socket is ready.
+        """Continue, since the socket is ready.
 
         A client that sends something while it waits for the rest of a response, or ends, gets no more of it.
         """
@@ -368,7 +368,7 @@ class Connection:
         if request.complete:
             environ["wsgi.input"] = io.BytesIO(request.take_body() if request.size else b"")
             environ.setdefault("CONTENT_LENGTH", str(request.size))
-        else:  # nobody knows the length of chunks that are still to come
+        else:  # no program knows the length of chunks that are still to come
             environ["wsgi.input"] = _Unread()
             environ[transfers.RECEIVE] = self._receive_by
         try:

@@ -18,7 +18,7 @@ from nova_lite.base.timing import TIMING
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds of CPU after which a request is ended once more, if its code goes on after the first error.
+#: Seconds of CPU after which a request is ended once more, if its code continues after the first error.
 _REPEATED = 1.0
 
 

@@ -27,7 +27,7 @@ class Change(enum.IntEnum):
 
     KEYPAIR_TYPE = 2  # keypairs have a type; create returns 201, delete 204
     SERVER_EXTENDED_ATTRIBUTES = 3  # hostname, reservation id, launch index, user data, ...
-    FILTER_IP6 = 5  # everybody may filter servers by ip6
+    FILTER_IP6 = 5  # all users may filter servers by ip6
     NO_CONSOLE_ACTIONS = 6  # console URLs come from remote-consoles, not from an action
     FLAVOR_ACCESS_PRIVATE_ONLY = 7  # no access can be added to a public flavor
     MKS_CONSOLE = 8
@@ -96,7 +96,7 @@ class Change(enum.IntEnum):
     MIGRATION_OWNERS = 80  # migrations show their user and project, and filter by them
     AGGREGATE_IMAGES = 81  # images can be cached on the hosts of an aggregate
     ACCELERATOR_BOUND = 82
-    USER_FILTERS = 83  # more server filters for everybody
+    USER_FILTERS = 83  # more server filters for all users
     ACTION_EVENT_DETAILS = 84
     ATTACHMENT_UPDATE = 85  # PUT changes delete_on_termination
     EXTRA_SPECS_CHECKED = 86

@@ -57,7 +57,7 @@ def _forms() -> Iterator[tuple[str, Operation]]:
 
 def _section(title: str, definition: Operation) -> str:
     if definition.reported:
-        return f"## {title}\n\n- Nobody requests it. It records what a hypervisor has reported of a guest.\n"
+        return f"## {title}\n\n- No user requests it. It records what a hypervisor has reported of a guest.\n"
     facts = [markdown.item(f"Request: {_request(definition)}.")]
     if definition.kind != operations.CREATE.kind:
         facts.append(markdown.item(f"Refused (409): {', '.join(_refusals(definition)) or 'never by its definition'}."))
@@ -206,7 +206,7 @@ def _failed(definition: Operation) -> str:
         return definition.failed
     retry_forever = [step for step in definition.steps if isinstance(step, HostStep) and step.retry_forever]
     if retry_forever:
-        return "it goes on" if retry_forever[0].at in operations.MOVE_ROLES else "error, and it goes on"
+        return "it continues" if retry_forever[0].at in operations.MOVE_ROLES else "error, and it continues"
     if any(step.undo for step in definition.steps):
         return "as it was"
     return "as its guest is" if definition.steps else ""

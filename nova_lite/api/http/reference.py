@@ -25,7 +25,7 @@ _WHO = {
     base.MEMBER: "member of the project",
     base.READER: "reader of the project",
     base.OWNER: "the user, admin",
-    base.ANYONE: "anybody with a token",
+    base.ANYONE: "any user with a token",
 }
 
 

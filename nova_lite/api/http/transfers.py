@@ -1,7 +1,7 @@
 """Large bodies and responses: moved piece by piece in native threads that do nothing else.
 
-A piece is what the socket has or takes at this moment. Between two pieces a connection waits in the loop, without a
-thread. So slow transfers delay neither requests nor other transfers.
+A piece is as long as the socket's data, or its room, at this moment. Between two pieces a connection waits in the loop,
+without a thread. So slow transfers delay neither requests nor other transfers.
 """
 
 from __future__ import annotations

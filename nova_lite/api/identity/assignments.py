@@ -187,7 +187,7 @@ def _assignments(content: Content, effective: bool) -> Iterator[Assignment]:
 
 
 def _effective(content: Content, user: User) -> Iterator[Assignment]:
-    """Yield what a user's tokens have, each role in a target once."""
+    """Yield the roles of a user's tokens, each role in a target once."""
     seen = set()
     holders: list[User | Group] = [user, *content.groups_of(user)]
     for holder in holders:

@@ -203,7 +203,7 @@ class IdentityCredentials:
         return Response(status=204)
 
     def _authorized(self, req: ServiceRequest, id: str) -> Credential:
-        """Return a credential that the caller may manage. That of another user looks unknown."""
+        """Return a credential that the caller may manage. A credential of another user looks unknown."""
         app_credentials.refuse_limited(req)
         found = self.authority.content.find(Credential, id)
         if found is None or not req.allows(req.declared.policy, {"user_id": found.user_id}):

@@ -238,7 +238,7 @@ def rename_role(content: Content, role: Role, name: str) -> None:
 
 
 def remove_role(content: Content, role: Role) -> None:
-    """Delete a role, wherever somebody has it. A trust or application credential without another role is deleted."""
+    """Delete a role, wherever any user has it. A trust or application credential without another role is deleted."""
     content.roles.remove(role)
     holders: list[User | Group] = [*content.users, *content.groups]
     for holder in holders:

@@ -131,7 +131,7 @@ class DomainDirectory:
     # --- records
 
     def _described(self, domain_id: str, entry: Entry, groups: Iterable[Entry] | None) -> ExternalUser:
-        """Return the user of an entry. ``groups``: None keeps those of the record."""
+        """Return the user of an entry. ``groups``: None keeps the record's groups."""
         id = external.id_of("user", domain_id.encode(), entry.key)
         if groups is None:
             record = self._replica.content.user(id)

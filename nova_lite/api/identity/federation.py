@@ -241,7 +241,7 @@ class IdentityFederation:
         return Response({"mapping": views.mapping(self._change(update), req.base_url)})
 
     def delete_mapping(self, req: ServiceRequest, mapping_id: str) -> Response:
-        """Delete the mapping. Nobody logs in by protocols that have it until they get another."""
+        """Delete the mapping. No user logs in by protocols that have it until they get another."""
         self._change(lambda content: content.mappings.remove(_mapping(content, mapping_id)))
         return Response(status=204)
 

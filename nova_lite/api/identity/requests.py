@@ -167,7 +167,7 @@ def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
     return value
 
 
-#: Options of users that are kept. Only ``lock_password`` has an effect: passwords do not expire, and lock nobody out.
+#: Options of users that are kept. Only ``lock_password`` has an effect: passwords do not expire, and lock no user out.
 OPTIONS = (
     "lock_password",
     "ignore_password_expiry",

@@ -200,7 +200,7 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         return Response(status=204)
 
     def deactivate(self, req: ServiceRequest, id: str) -> Response:
-        """Let nobody but admins read the data of an image, and nobody make servers or volumes of it."""
+        """Let only admins read the data of an image, and no user make servers or volumes of it."""
         return self._change_status(req, id, "active", "deactivated")
 
     def reactivate(self, req: ServiceRequest, id: str) -> Response:
@@ -237,7 +237,7 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         return self._receive(req, self._changeable(req, id), uploads.Upload, self.store_path)
 
     def stage(self, req: ServiceRequest, id: str) -> webob.Response:
-        """Receive data that wait for their import. It goes on like an upload, but the image is ``uploading`` then.
+        """Receive data that wait for their import. It continues like an upload, but the image is ``uploading`` then.
 
         With ``Content-Range`` it receives one piece of them (`nova_lite.api.image.pieces`).
         """

@@ -53,7 +53,7 @@ def staging_path(store_path: str) -> str:
 
 
 def sweep(store_path: str) -> None:
-    """Remove staged data that nobody has imported."""
+    """Remove staged data that no request has imported."""
     directory = staging_path(store_path)
     if not os.path.isdir(directory):
         return
@@ -114,7 +114,7 @@ class Imports(rest.ServiceApplication):
     # --- staged data
 
     def _import_staged(self, context: RequestContext, image: Image) -> None:
-        """Move staged data into the store. A repeated request goes on where an earlier one has died."""
+        """Move staged data into the store. A repeated request continues where an earlier one has died."""
         if image.status != STAGED:
             raise exceptions.Conflict(f"Image {image.id} is {image.status}: stage its data first.")
         if not image.checksum:
@@ -151,7 +151,7 @@ class Imports(rest.ServiceApplication):
     # --- downloads
 
     def _load(self, context: RequestContext, image: Image, url: Any) -> None:
-        """Accept a download, which goes on after the response."""
+        """Accept a download, which continues after the response."""
         allowed = list(self.conf.image.import_hosts)
         download.target_of(url, allowed)
         limit, floor = self.conf.image.max_upload_mb * 1024**2, self.conf.image.min_free_mb * 1024**2

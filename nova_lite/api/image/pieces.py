@@ -1,4 +1,4 @@
-"""Staging in pieces: an upload that a lost connection ends goes on where it was, and not at its beginning.
+"""Staging in pieces: an upload that a lost connection ends continues where it was, and not at its beginning.
 
 A piece is ``PUT /images/{id}/stage`` with ``Content-Range: bytes FIRST-LAST/TOTAL``. The size of an ``uploading`` image
 is what has arrived. It has a checksum once all of it has, and only then its import is accepted.
@@ -46,7 +46,7 @@ def parse(header: str, length: int | None) -> Piece:
 def status_before(image: Image, piece: Piece, directory: str) -> str:
     """Return the status in which an image takes a piece.
 
-    Raises a 416 that says where to go on, and a 409 if the image takes no piece or its earlier ones are gone.
+    Raises a 416 that says where to continue, and a 409 if the image takes no piece or its earlier ones are gone.
     """
     if image.status == "queued" and piece.first:
         raise _elsewhere(image, 0)
@@ -62,7 +62,7 @@ def status_before(image: Image, piece: Piece, directory: str) -> str:
 
 def _elsewhere(image: Image, arrived: int) -> webob.exc.HTTPException:
     return webob.exc.HTTPRequestRangeNotSatisfiable(
-        explanation=f"Image {image.id} has {arrived} bytes: go on there.",
+        explanation=f"Image {image.id} has {arrived} bytes: continue there.",
         headers={"Content-Range": f"bytes */{arrived}"},
     )
 

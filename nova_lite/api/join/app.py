@@ -27,7 +27,7 @@ MAX_OF_CLIENT, MAX_OF_ALL = 60, 600
 CACHE_SECONDS = 1.0
 #: The request is the body with signatures around it.
 MAX_REQUEST = 2 * join_requests.MAX_BODY
-#: Methods by path. Nobody has an account here: each request but the first is signed.
+#: Methods by path. No caller has an account here: each request but the first is signed.
 ROUTES = {"/v1/trust": ("GET",), "/v1/hosts": ("POST",), "/v1/images/{image_id}": ("GET", "PUT")}
 
 

@@ -356,7 +356,7 @@ class FixedAddresses(NamedTuple):
 def fixed_addresses(fields: dict[str, Any], known: Subnets, others: Callable[[], Subnets]) -> FixedAddresses | None:
     """Return what ``fixed_ips`` requests, or None without ``fixed_ips``.
 
-    ``known``: subnets of the port. ``others``: returns those of its network. An item without a subnet is about one of
+    ``known``: subnets of the port. ``others``: returns its network's subnets. An item without a subnet is about one of
     the address's version, or about IPv4.
     """
     items = fields.get("fixed_ips")

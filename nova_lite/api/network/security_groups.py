@@ -163,10 +163,10 @@ def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
 
 
 def _source(fields: dict[str, Any], name: str) -> str | None:
-    """Return where a rule's packets come from or go to. An empty text is refused: it would mean everybody."""
+    """Return where a rule's packets come from or go to. An empty text is refused: it would mean all addresses."""
     found = requests.text(fields, name)
     if found == "":
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. Use null, or leave it out, for everybody.")
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. Use null, or leave it out, for all.")
     return found
 
 

@@ -33,7 +33,7 @@ _SHOW: Mapping[str, str] = {
     "security_groups": "security_group",
     "security_group_rules": "security_group_rule",
 }
-#: Handlers that refuse a resource that nobody can tag, by kind.
+#: Handlers that refuse a resource that no user can tag, by kind.
 _CHECK: Mapping[str, str] = {"networks": "require_changeable_network", "subnets": "require_changeable_subnet"}
 
 

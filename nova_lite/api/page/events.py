@@ -113,7 +113,7 @@ class Stream:
             self._wake()
 
     def end(self) -> None:
-        """End the response after what it has."""
+        """End the response after its waiting events."""
         with self._lock:
             self._is_over = True
             self._wake()
@@ -201,7 +201,7 @@ class Feed:
         try:
             found = self._look(now)
             if self._is_away:
-                LOG.info("Streams of the page go on")
+                LOG.info("Streams of the page continue")
             self._is_away = False
         except exceptions.ServiceUnavailable as error:
             found = []

@@ -1,6 +1,6 @@
 """Attachments of volumes: of the compute API, to read, and of other users of volumes.
 
-A client that connects a volume itself records that here, so that nobody else gets the volume. This service connects
+A client that connects a volume itself records that here, so that no other server gets the volume. This service connects
 nothing. Attachments of servers that have the volume are ended by the compute API.
 """
 

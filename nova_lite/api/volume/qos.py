@@ -78,7 +78,7 @@ class Qos(types.Types):
         return Response({"qos_specs": views.qos(shown), "links": views.links(req, shown.id, "qos-specs")})
 
     def update_qos(self, req: ServiceRequest, id: str) -> Response:
-        """Set some of the specs. The response has what the request has."""
+        """Set some of the specs. The response repeats the request."""
         fields = requests.metadata(requests.body(req, "qos_specs"), "qos_specs")
         changes: dict[str, Any] = {"specs": {key: value for key, value in fields.items() if key != "consumer"}}
         if "consumer" in fields:

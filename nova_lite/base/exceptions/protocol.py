@@ -21,7 +21,7 @@ class HostIsAnother(HostNotAdmitted):
 
 
 class HostEpochOver(HostNotAdmitted):
-    msg_fmt = "The registration of host %(host)s does not hold any more; it has to register anew."
+    msg_fmt = "The registration of host %(host)s does not hold any more; it has to register again."
 
 
 class HeartbeatIsOld(ServiceUnavailable):

@@ -61,7 +61,7 @@ def write(path: str, url: str, accounts: Iterable[Account]) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove the file, unless somebody has replaced it."""
+    """Remove the file, unless another process has replaced it."""
     with contextlib.suppress(exceptions.ConfigurationError):
         check(path)
         files.remove(path)

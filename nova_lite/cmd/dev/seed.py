@@ -295,7 +295,7 @@ class Seeder:
         return self._id("project", name)
 
     def _id(self, kind: str, name: str) -> str:
-        """Return the id of what this cloud has by this name. Raises `ConfigurationError` if there is none."""
+        """Return the id of the object with this name in the cloud. Raises `ConfigurationError` if there is none."""
         if (kind, name) not in self._ids and kind in ("project", "user", "role"):
             for item in self._send("GET", f"/identity/v3/{kind}s", None, f"{kind} {name}")[f"{kind}s"]:
                 self._ids[kind, item["name"]] = item["id"]

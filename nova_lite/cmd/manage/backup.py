@@ -64,7 +64,7 @@ def register(commands: Commands) -> None:
     create_.add_argument(
         "--passphrase-file", metavar="FILE", help="encrypt with gpg and the passphrase in this file's first line"
     )
-    check_ = commands.verb(noun, "check", "Verify that a backup is complete, and list what it has.", check)
+    check_ = commands.verb(noun, "check", "Verify that a backup is complete, and list its content.", check)
     restore_ = commands.verb(
         noun,
         "restore",
@@ -78,7 +78,7 @@ def register(commands: Commands) -> None:
         choices=["database", "files", "broker"],
         help="restore only this part; may be repeated",
     )
-    restore_.add_argument("--overwrite", action="store_true", help="delete what the database has first")
+    restore_.add_argument("--overwrite", action="store_true", help="delete the rows of the database first")
     restore_.add_argument("--root", default="/", metavar="DIRECTORY", help="restore files below it; default: /")
     for verb in (check_, restore_):
         verb.add_argument("file", metavar="FILE")
@@ -192,7 +192,7 @@ def _files_below(path: str, around: frozenset[str]) -> Iterator[str]:
     for entry in sorted(os.scandir(path), key=lambda item: item.name):
         if entry.is_dir():
             yield from _files_below(entry.path, around | {here})
-        elif not entry.name.startswith(files.TEMPORARY):  # somebody is writing that
+        elif not entry.name.startswith(files.TEMPORARY):  # another process is writing that
             yield entry.path
 
 

@@ -30,7 +30,7 @@ def show_permissions(app: App, args: argparse.Namespace) -> None:
 
 
 def _notification_names(conf: cfg.ConfigOpts) -> broker.NotificationNames:
-    """Return the names of the options. Those of oslo.messaging exist once a notifier is made."""
+    """Return the names of the options. Options of oslo.messaging exist once a notifier is made."""
     with warnings.catch_warnings(action="ignore"):
         import oslo_messaging as messaging  # slow to load
     messaging.Notifier(messaging.get_notification_transport(conf), publisher_id="", driver="noop")

@@ -51,7 +51,7 @@ def controller_admit(app: App, args: argparse.Namespace) -> None:
             "(docs/howto/high-availability.md)."
         )
     controllers.confirm(directory, args.host, args.code.upper())
-    app.say(f"Machine {args.host} with code {args.code.upper()} may become a controller. It goes on within seconds.")
+    app.say(f"Machine {args.host} with code {args.code.upper()} may become a controller. It continues within seconds.")
 
 
 def keys_directory(app: App) -> str:

@@ -51,7 +51,7 @@ def frontend_admit(app: App, args: argparse.Namespace) -> None:
     Authority(directory).services_certificate()
     code = args.code.upper()
     controllers.confirm(directory, controllers.front_end_name(args.role, args.host), code)
-    app.say(f"Machine {args.host} with code {code} may serve as {args.role}. It goes on within seconds.")
+    app.say(f"Machine {args.host} with code {code} may serve as {args.role}. It continues within seconds.")
 
 
 def frontend_remove(app: App, args: argparse.Namespace) -> None:

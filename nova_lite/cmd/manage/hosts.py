@@ -92,7 +92,7 @@ def register(commands: Commands) -> None:
         "--suspend",
         type=_minutes,
         metavar="MINUTES",
-        help="let no host fence itself for so long, so that guests go on while all conductors are stopped. 0 ends it",
+        help="let no host fence itself for so long, so guests continue while all conductors are stopped. 0 ends it",
     )
     commands.verb(noun, "health", "Show which hosts have signs that their machine will fail.", host_health)
     joining.register(commands, noun)
@@ -267,7 +267,7 @@ def _fence_suspend(app: App, host: str | None, minutes: int) -> int:
             f"guests without conductors: {', '.join(left)}. Conductors have to run meanwhile. Repeat the command."
         )
     app.say(
-        f"No host fences itself for {minutes} minutes: guests go on without conductors, and servers of a lost host "
+        f"No host fences itself for {minutes} minutes: guests continue without conductors, and servers of a lost host "
         "stay there."
     )
     return 0

@@ -197,7 +197,7 @@ def _new_password(app: App) -> str:
 
 
 def _read_password() -> str:
-    """Read a password from the terminal or standard input. Everybody on the machine can read a command line."""
+    """Read a password from the terminal or standard input. Every user on the machine can read a command line."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     password = getpass.getpass("Password: ")

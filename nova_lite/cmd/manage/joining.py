@@ -88,7 +88,7 @@ def _list(app: App) -> None:
 def host_remove(app: App, args: argparse.Namespace) -> None:
     """Revoke the key and the account first, so that the host cannot report itself again. Then delete the service.
 
-    A repeated call goes on where the last one stopped.
+    A repeated call continues where the last one stopped.
     """
     app.db.write(lambda uow: joins.remove(uow, args.host))
     wait_until_removed(app, args.host, COMPUTE_HOST)

@@ -214,7 +214,7 @@ class Mover:
         shown = time.monotonic()
         while (action := self._action(context, move)) is None or action.finish_time is None:
             if self._leaving.wait(self._timing.move_poll):
-                raise NotMoved(f"the {operation.kind} goes on; the command does not wait for it")
+                raise NotMoved(f"the {operation.kind} continues; the command does not wait for it")
             if time.monotonic() - shown >= self._timing.move_progress:
                 shown = time.monotonic()
                 self._show_progress(move, operation, action)

@@ -16,7 +16,7 @@ from nova_lite.objects.replication import ReplicatedServer, SiteRole
 
 def register(commands: Commands) -> None:
     noun = commands.noun("replication", "Replicate servers to a second site (docs/howto/replicate-servers.md).")
-    commands.verb(noun, "list", "List the replicated servers of this site. Exit 1 if a step does not go on.", list_)
+    commands.verb(noun, "list", "List the replicated servers of this site. Exit 1 if a step does not continue.", list_)
     enable_ = commands.verb(noun, "enable", "Replicate a server of this site, where it runs now.", enable)
     join_ = commands.verb(noun, "join", "Use a server of this site, which is off, for a replica.", join)
     join_.add_argument("--replica-of", required=True, metavar="ID", help="id of the server at the first site")

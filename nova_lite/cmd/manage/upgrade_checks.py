@@ -90,7 +90,7 @@ def _contracts(app: App, directory: str) -> Result:
 
     waiting = schema.pending(schema.check(app.conf))
     if waiting:
-        text = f"{len(waiting)} change(s) wait for nova-lite-manage db contract, when nobody goes back any more."
+        text = f"{len(waiting)} change(s) wait for nova-lite-manage db contract, when no daemon is to go back."
         return Result(Code.WARNING, text)
     return Result(Code.SUCCESS)
 

@@ -38,7 +38,7 @@ def register(commands: Commands) -> None:
         dest="template",
         metavar="COMMAND",
         help="program that upgrades {host}, such as 'ssh {host} nova-lite-setup upgrade'; it is run without a shell. "
-        "Default: print the next host, and wait until somebody has upgraded it",
+        "Default: print the next host, and wait until the operator has upgraded it",
     )
     verb.add_argument(
         "--to", metavar="VERSION", default=version.VERSION, help="the version to reach; default: this program's"

@@ -11,7 +11,7 @@ from nova_lite.base.master_keys import MasterKeys
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db.volume import volume_keys
 
-#: Keys that are wrapped anew in one transaction.
+#: Keys that are wrapped again in one transaction.
 BATCH = 100
 
 

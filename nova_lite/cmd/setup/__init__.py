@@ -138,8 +138,8 @@ def _add_cluster_commands(commands: Any, command: Callable[..., argparse.Argumen
     )
     made = command(
         "settle",
-        "Wait for a minute at most until the other controllers can go on without this machine's broker or database. A "
-        "unit's stop calls it.",
+        "Wait for a minute at most until the other controllers can continue without this machine's broker or database. "
+        "A unit's stop calls it.",
         lambda args: database.settle(args.part),
     )
     made.set_defaults(is_shared=True)
@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{PROG}: {' '.join(error.message.split())}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{PROG}: interrupted; the same command goes on from here.", file=sys.stderr)
+        print(f"{PROG}: interrupted; the same command continues from here.", file=sys.stderr)
         return 130
     return 0
 

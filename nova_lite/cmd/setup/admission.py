@@ -144,7 +144,7 @@ def renewed(client: JoinClient, text: str, present: Path, following: Path) -> Jo
 def reach(token: JoinToken) -> str:
     """Fetch the signed list, and compare its authority with the token's. Returns the authority's certificate."""
     found = asked(lambda: JoinClient(token.address).trust())
-    assert found is not None, "The list was not asked for with a number."
+    assert found is not None, "The list was not requested with a number."
     if host_certificates.fingerprint(found.authority) != token.pin:
         raise exceptions.ConfigurationError(
             reason=f"{token.address} is not the cloud that made this token: its certificate is another one."
@@ -175,7 +175,7 @@ def wait_until_confirmed(send: Callable[[], JoinState], command: str) -> JoinSta
     deadline = time.monotonic() + _CONFIRM_SECONDS
     while (state := send()).state != JOINED:
         if state.problem or time.monotonic() > deadline:
-            problem = state.problem or "nobody has confirmed the code there, or nova-lite-registrar does not run."
+            problem = state.problem or "no operator has confirmed the code there, or nova-lite-registrar does not run."
             raise exceptions.ConfigurationError(reason=f"the first controller cannot admit this machine: {problem}")
         time.sleep(POLL)
     return state
@@ -190,7 +190,7 @@ def accept(state: JoinState, authority: str, address: str, host: str, key: Path)
         machine.replace(CERTIFICATES / name, pem)
     machine.replace(AUTHORITY, authority)
     listed = asked(JoinClient(address, authority).trust, PATIENCE)
-    assert listed is not None, "The list was not asked for with a number."
+    assert listed is not None, "The list was not requested with a number."
     trust.write(str(KEYS), listed, authority)
     return reply
 

@@ -48,7 +48,7 @@ _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 def set_up(address: str, has_database: bool) -> None:
     """Make HAProxy read our file, and let the database's node report its state. May be repeated."""
     if _KEEPALIVED.exists() and not _KEEPALIVED.read_text().startswith(_HEADER):
-        raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of somebody else: move it away.")
+        raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of another program: move it away.")
     for unit, text in UNITS.items():
         machine.write_unit_settings(unit, text)
     if not has_database:

@@ -107,10 +107,10 @@ def remove_controller(host: str) -> None:
 def write_cluster_settings(certificates: Path) -> bool:
     """Let brokers of several controllers find each other, by TLS with certificates of the cluster's authority.
 
-    Returns whether a file has changed. Raises `ConfigurationError` if somebody else's settings are there.
+    Returns whether a file has changed. Raises `ConfigurationError` if another program's settings are there.
     """
     if _ENVIRONMENT.exists() and not _ENVIRONMENT.read_text().startswith(_HEADER) and _has_settings(_ENVIRONMENT):
-        raise exceptions.ConfigurationError(reason=f"{_ENVIRONMENT} is of somebody else: move it away.")
+        raise exceptions.ConfigurationError(reason=f"{_ENVIRONMENT} is of another program: move it away.")
     options = [f'{{cacertfile, "{certificates}/ca-cert.pem"}}', f'{{certfile, "{certificates}/server-cert.pem"}}']
     options += [f'{{keyfile, "{certificates}/server-key.pem"}}', "{verify, verify_peer}"]
     server = ", ".join([*options, "{fail_if_no_peer_cert, true}"])
@@ -181,7 +181,7 @@ def _is_member(node: str) -> bool:
 
 
 def listen(address: str, certificates: Path) -> str:
-    """Let the broker listen on loopback, and for other machines by TLS. Somebody else's configuration stays."""
+    """Let the broker listen on loopback, and for other machines by TLS. Another program's configuration stays."""
     write_unit_settings()
     ours = (_OURS, _CLUSTER)
     others = [path for path in (_ETC / "rabbitmq.conf", *sorted((_ETC / "conf.d").glob("*"))) if path not in ours]

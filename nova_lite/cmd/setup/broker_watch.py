@@ -20,7 +20,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks.
 INTERVAL = 10.0
-#: Seconds for which a broker serves nobody, although a majority of the brokers' processes is there, before its restart.
+#: Seconds for which a broker serves no client, although a majority of the brokers' processes is there, before its
+#: restart.
 PATIENCE = 90.0
 #: Port by which brokers reach each other. Their process has it also while the application is stopped.
 DISTRIBUTION_PORT = 25672
@@ -81,7 +82,7 @@ class BrokerWatch:
         if now - self._since < PATIENCE:
             return
         LOG.error(
-            "The broker of this machine has served nobody for %d s, although a majority of brokers is there: restart",
+            "This broker has served no client for %d s, although a majority of brokers is there: restart",
             now - self._since,
         )
         self._since = None

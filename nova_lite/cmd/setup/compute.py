@@ -172,7 +172,7 @@ class Setup:
         return f"{made} made" if made else "all are there"
 
     def join(self) -> str:
-        """Send the request until the registrar has admitted this host. Then write what only the cloud has."""
+        """Send the request until the registrar has admitted this host. Then write the secrets of the cloud."""
         wanted = self._wanted
         state = admission.wait_until_joined(self._send)
         key = admission.message_key(wanted.name)

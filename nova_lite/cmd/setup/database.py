@@ -1,8 +1,8 @@
 """Commands for the database's nodes of several controllers: their state, and the return from the loss of a majority.
 
-A cluster without a majority does not form a new one itself: another part may go on elsewhere. Here all machines of the
-cloud are known. If each reports that its node is in no majority, none goes on elsewhere, and the node with the last
-commit may begin.
+A cluster without a majority does not form a new one itself: another part may continue elsewhere. Here all machines of
+the cloud are known. If each reports that its node is in no majority, none continues elsewhere, and the node with the
+last commit may begin.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plan(found: Sequence[Node], without: Collection[str] = ()) -> Plan:
         )
     if silent := [node for node in known if node.state == SILENT]:
         return Plan(
-            reason=f"{silent[0].host} does not report its state ({silent[0].reason}). Its node may go on, or have "
+            reason=f"{silent[0].host} does not report its state ({silent[0].reason}). Its node may continue, or have "
             f"later commits: start the machine. If it is off and stays off, repeat this with --without {silent[0].host}"
         )
     unplaced = [node.host for node in known if node.seqno < 0 and not node.is_empty]
@@ -136,7 +136,7 @@ def _cluster() -> tuple[cluster.Local, list[Controller]]:
 
 
 def settle(part: str) -> None:
-    """Wait until the rest of the cluster can go on without this node: a unit's stop calls it.
+    """Wait until the rest of the cluster can continue without this node: a unit's stop calls it.
 
     Without this, a stop that coincides with the loss of another node costs the majority. It waits for a minute at most.
     """

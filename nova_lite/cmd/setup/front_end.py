@@ -148,7 +148,7 @@ class Setup:
         return f"{made} made" if made else "all are there"
 
     def join(self) -> str:
-        """Send the request until an operator has confirmed it. Then write what only the cloud has."""
+        """Send the request until an operator has confirmed it. Then write the secrets of the cloud."""
         if self._is_done():
             return "joined already"
         code = join_requests.confirmation_code(self._body())

@@ -141,7 +141,7 @@ class Setup:
         return f"{made} made" if made else "all are there"
 
     def join(self) -> str:
-        """Send the request until an operator has confirmed it. Then write what only the cloud has."""
+        """Send the request until an operator has confirmed it. Then write the secrets of the cloud."""
         if self._is_done():
             self._secrets = cluster.secrets(str(KEYS))
             return "joined already"
@@ -345,7 +345,7 @@ def accept_list(address: str, authority: str) -> None:
     """Write the list of trusted keys, and those of controllers and front ends. ``address``: of the join API."""
     machine.replace(controller.authority_file(), authority)
     listed = admission.asked(JoinClient(address, authority).trust, admission.PATIENCE)
-    assert listed is not None, "The list was not asked for with a number."
+    assert listed is not None, "The list was not requested with a number."
     trust.write(str(KEYS), listed, authority)
     controllers.write_members(str(KEYS), trust.controllers_of(listed))
     controllers.write_front_ends(str(KEYS), trust.front_ends_of(listed))

@@ -94,7 +94,7 @@ def write_settings(host: str, address: str) -> bool:
         "wsrep_cluster_name = nova-lite",
         f"wsrep_node_name = {host}",
         f"wsrep_node_address = {bracketed}",
-        "# A node that joins gets a copy while its donor goes on.",
+        "# A node that joins gets a copy while its donor continues.",
         "wsrep_sst_method = mariabackup",
         "wsrep_sst_auth = mysql:",
         f"wsrep_provider_options = '{options}'",

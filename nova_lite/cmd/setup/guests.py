@@ -30,7 +30,7 @@ _VIRSH = ("virsh", "--quiet", "--connect", "qemu:///system")
 def remove() -> None:
     """End the guests of this host, and remove their networks, packet filters and tunnels. The daemon does not run.
 
-    A network that somebody else's guest uses stays. This is printed.
+    A network that another program's guest uses stays. This is printed.
     """
     if machine.succeeds("systemctl", "is-active", "--quiet", "libvirtd.socket"):
         for uuid in _virsh("list", "--all", "--uuid"):

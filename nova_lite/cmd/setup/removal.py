@@ -77,13 +77,13 @@ def run(is_confirmed: bool, purge: bool) -> None:
 
 
 def _other_controllers() -> list[str]:
-    """Return the controllers besides this one, which go on with broker and database."""
+    """Return the controllers besides this one, which continue with broker and database."""
     local = cluster.local()
     return [member.host for member in controllers.members(str(controller.KEYS)) if local and member.host != local.host]
 
 
 def _purge() -> list[Left]:
-    """Remove files, users, and what guests have in libvirt and the kernel. Return what stays."""
+    """Remove files, users, and the remains of guests in libvirt and the kernel. Return what stays."""
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)

@@ -92,7 +92,7 @@ def _trust_address() -> str | None:
 
 
 class ConfirmedRotation:
-    """The rotation of one part, with a code. An interrupted one goes on with the same new keys, and the same code."""
+    """The rotation of one part, with a code. An interrupted one continues with the same new keys, and the same code."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -154,7 +154,7 @@ class ConfirmedRotation:
 
 
 class Rotation:
-    """The rotation of one compute host. An interrupted one goes on with the same new key."""
+    """The rotation of one compute host. An interrupted one continues with the same new key."""
 
     def __init__(self) -> None:
         """Read this machine's settings. Raises `ConfigurationError` if it has not joined with a token."""

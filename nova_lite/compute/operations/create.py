@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 #: Failures that would occur on other hosts as well. Any other failure of a driver may be specific to this host.
 ABORTING_DRIVER_ERRORS = (exceptions.ImageGone, exceptions.ConfigDriveInvalid)
 
-#: The conductor rejects the work or its report: remove the instance, nobody waits for a report.
+#: The conductor rejects the work or its report: remove the instance, no conductor waits for a report.
 UNWANTED = (exceptions.StaleReport, exceptions.InstanceGone, exceptions.InstanceNotFound)
 
 

@@ -181,7 +181,7 @@ def _record(host: LocalHost, command: ActionCommand) -> None:
 
 
 def _is_merged(host: LocalHost, command: ActionCommand) -> bool:
-    """End a merge that goes on, and check whether the files are merged."""
+    """End a merge that continues, and check whether the files are merged."""
     if not _names(host, command):
         return False
     _filing(host).end_volume_merge(command.instance.uuid, str(command.payload["volume_id"]))

@@ -191,7 +191,7 @@ class StoredBackups:
             LOG.warning("Backup %s has failed: %s", backup.id, reason)
 
     def _drop_upload(self, backup: ServerBackup) -> None:
-        """Remove the uploaded data, which the repository has now, or nobody needs.
+        """Remove the uploaded data, which the repository has now, or no user needs.
 
         The repository may have data of a failed backup, too, which were refused or whose conductor died.
         """

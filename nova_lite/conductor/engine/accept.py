@@ -190,7 +190,7 @@ class Acceptor:
         """Close the open actions, because a new one takes their place.
 
         Raises `InstanceInvalidState` while an action is undone that has to end first. The undo of an action's image
-        goes on beside the new action, and so does a report to Cinder.
+        continues beside the new action, and so does a report to Cinder.
         """
         cause = f"superseded by {definition.kind}"
         for action in open_actions:

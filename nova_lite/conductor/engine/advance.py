@@ -158,7 +158,7 @@ class StepMachine(abc.ABC):
     # --- record
 
     def done(self, ctx: ActionContext) -> None:
-        """Record the current step as done and go on with the next one."""
+        """Record the current step as done and continue with the next one."""
         step = ctx.step
         ctx.instance.updated_at = ctx.uow.now
         if step.moves_to is not None:
@@ -200,7 +200,7 @@ class StepMachine(abc.ABC):
     def advance(self, ctx: ActionContext, keep_lease: bool = False) -> None:
         """Begin the next step or undo. After the last one the action is closed.
 
-        The next step is due at once, unless the caller keeps the lease because it goes on with the action itself.
+        The next step is due at once, unless the caller keeps the lease because it continues with the action itself.
         """
         uow, action, definition, step = ctx.uow, ctx.action, ctx.definition, ctx.step
         is_undo = definition.is_undo(step.name)

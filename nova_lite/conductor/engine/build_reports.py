@@ -76,7 +76,7 @@ class BuildReports:
         self._starts.submit((context, instance_uuids))
 
     def _schedule(self, requests: list[tuple[RequestContext, list[str]]]) -> list[None]:
-        """Schedule the builds of several messages, about `MAX_BATCH` at a time. Those of one message stay together."""
+        """Schedule the builds of several messages, about `MAX_BATCH` at a time. Builds of one message stay together."""
         batch: list[tuple[RequestContext, list[str]]] = []
         for request in requests:
             if sum(len(uuids) for _, uuids in (*batch, request)) > MAX_BATCH and batch:

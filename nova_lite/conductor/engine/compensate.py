@@ -21,7 +21,7 @@ class Compensator(StepMachine):
     def fail(self, ctx: ActionContext, cause: str, details: str = "", *, reported: bool, begun: bool = True) -> None:
         """End the current step as failed, and begin to undo it and the steps before it.
 
-        ``reported``: its host or service said so, so that nothing of the step goes on there. Without ``begun`` no
+        ``reported``: its host or service said so, so that nothing of the step continues there. Without ``begun`` no
         command was sent, so that only the steps before it have to be undone.
         """
         ctx.cause, ctx.details = cause, details

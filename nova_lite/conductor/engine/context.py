@@ -199,7 +199,7 @@ def requested_networks(ctx: ActionContext) -> list[NetworkRequest]:
 
 
 def allocations(ctx: ActionContext, role: HostRole) -> list[claims.HeldHost]:
-    """Return the hosts in this role, with the generation of what the instance has there, in order."""
+    """Return the hosts in this role, with the generation of the instance there, in order."""
     instance = ctx.instance
     if role is HostRole.CURRENT:
         return [] if instance.host is None else [claims.HeldHost(instance.host, instance.generation)]

@@ -59,7 +59,7 @@ class Deadlines:
     def _expire(self, ctx: ActionContext, step: Step) -> None:
         """Fail an action that is past its deadline. It keeps its claim until its host has confirmed the undo.
 
-        A step that is retried forever goes on, and the server shows the cause meanwhile.
+        A step that is retried forever continues, and the server shows the cause meanwhile.
         """
         uow, instance, action = ctx.uow, ctx.instance, ctx.action
         cause = self._cause(ctx)
@@ -81,7 +81,7 @@ class Deadlines:
 
 
 def _block_on_host(ctx: ActionContext) -> bool:
-    """Let the action wait if only a host that is away can go on with it. Returns whether it waits."""
+    """Let the action wait if only a host that is away can continue with it. Returns whether it waits."""
     if not isinstance(ctx.step, HostStep) or not is_away(ctx):
         return False
     actions.block_on_host(ctx.uow, ctx.action)

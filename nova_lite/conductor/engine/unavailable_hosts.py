@@ -43,7 +43,7 @@ class Transitions(Compensator):
                 return
 
     def retire_host(self, ctx: ActionContext, host: str) -> None:
-        """Let the action go on without ``host``, at its current step and at later ones."""
+        """Let the action continue without ``host``, at its current step and at later ones."""
         ctx.action.payload = {**ctx.action.payload, "retired": [*ctx.action.payload.get("retired", []), host]}
         ctx.retiring = True
         self.skip_retired_host(ctx)

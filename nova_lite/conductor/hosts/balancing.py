@@ -31,7 +31,7 @@ from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
-#: Event of a live migration that nobody requested. Its details say why.
+#: Event of a live migration that no user requested. Its details say why.
 EVENT = "conductor_relieve_host"
 #: Servers in one message to the scheduler.
 _PAGE = 50

@@ -32,7 +32,7 @@ CRASHED, WATCHDOG = "compute_guest_crashed", "compute_guest_watchdog"
 #: Operation that starts a guest again that is paused, with its payload.
 HARD_REBOOT = (operations.REBOOT.kind, {"reboot_type": "HARD"})
 
-#: Event of a start that nobody requested. Its details say why.
+#: Event of a start that no user requested. Its details say why.
 EVENT = "conductor_restart_crashed"
 
 

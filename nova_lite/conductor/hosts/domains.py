@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 
 #: The fault of an instance whose domain has disappeared. Users see it.
 LOST = (
-    "The server is not known to its hypervisor any more. A hard reboot makes it anew if its disks are still there; "
+    "The server is not known to its hypervisor any more. A hard reboot makes it again if its disks are still there; "
     "a rebuild makes it from its image, with a new disk."
 )
 

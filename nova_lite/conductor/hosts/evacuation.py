@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 #: Most evacuations that begin in one sweep. The next sweep begins others.
 AT_ONCE = 20
 
-#: Event of an evacuation that nobody requested. Its details say why.
+#: Event of an evacuation that no user requested. Its details say why.
 EVENT = "conductor_restart_protected"
 
 

@@ -1,7 +1,7 @@
 """Disables and drains hosts whose machines have a problem, if ``[host_health] action`` says so.
 
 The oldest conductor that is up does it. Each move is a migration like any other, and the state is in the database. So
-another conductor goes on with it.
+another conductor continues with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nova_lite.rpcapi.scheduler import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
-#: Event of a move that nobody requested. Its details say why.
+#: Event of a move that no user requested. Its details say why.
 EVENT = "conductor_drain_host"
 
 #: Seconds between two searches for room for the servers of a host.

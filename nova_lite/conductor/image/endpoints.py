@@ -44,7 +44,7 @@ class ImageEndpoints:
         return self.db.write(images.update, context, image_id, changes, expected_status, tags)
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
-        """Delete the row, then the file. Without its row nobody requests the file; instances have copies."""
+        """Delete the row, then the file. Without its row no host requests the file; instances have copies."""
         image = self.db.write(images.delete, context, image_id)
         try:
             store.remove(self.conf.image.store_path, image.id)

@@ -53,7 +53,7 @@ class Notifications:
             uow.after_commit(self._wake)
 
     def audit_usage(self) -> None:
-        """Send ``instance.exists`` for the servers of the last period. A later call goes on where this one stops.
+        """Send ``instance.exists`` for the servers of the last period. A later call continues where this one stops.
 
         It stops while half of the notifications that may wait do, so that none of them is dropped.
         """

@@ -31,7 +31,7 @@ from nova_lite.db.servers import claims, server_migrations
 from nova_lite.db.volume import block_devices
 from nova_lite.operations import HostStep, Step, migration_states, states
 
-#: Key in the payload of an evacuation that nobody requested.
+#: Key in the payload of an evacuation that no user requested.
 AUTOMATIC = "automatic"
 
 #: Key in the payload: the server may get new disks, although hosts share the directory of its last host.

@@ -27,7 +27,7 @@ class ResetStateHandler(OperationHandler):
     ) -> dict[str, Any] | None:
         """Set the vm state of ``payload``, without a task.
 
-        An open stop, start or reboot is closed as superseded, although its host may go on with it. Raises
+        An open stop, start or reboot is closed as superseded, although its host may continue with it. Raises
         `InstanceInvalidState` while an action is open that has undos or is retried forever, because it must not be
         closed. A soft-deleted server is refused, too, because it has to be restored.
         """

@@ -228,7 +228,7 @@ def _take_extra(uow: UnitOfWork, instance: Instance, flavor: Flavor) -> None:
 
 
 def _count_larger(instance: Instance, row: Migration) -> None:
-    """Let quota go on counting the larger of both flavors."""
+    """Let quota continue counting the larger of both flavors."""
     old, new = msgspec.convert(row.old_flavor, Flavor), msgspec.convert(row.new_flavor, Flavor)
     instance.extra_vcpus = max(old.vcpus, new.vcpus) - instance.vcpus
     instance.extra_memory_mb = max(old.memory_mb, new.memory_mb) - instance.memory_mb

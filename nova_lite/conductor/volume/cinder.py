@@ -1,6 +1,6 @@
 """Brings Cinder's volumes and attachments into the state that the rows of an instance's volumes describe.
 
-Each row is leased to one conductor. It first reads what Cinder has of the volume and the instance, and then does what
+Each row is leased to one conductor. It first reads Cinder's records of the volume and the instance, and then does what
 is missing. So the next conductor finds everything that a lost reply or a dead conductor has left behind. An
 attachment's id is written before the attachment gets a host. Other attachments in Cinder are used if one is needed, and
 deleted otherwise. Connection data is not stored: it goes to the host, and Cinder is called again for a repeated
@@ -238,7 +238,7 @@ class CinderDriver:
         self._note(work, kept)
 
     def _list_attachments(self, work: _Work) -> dict[str, Attachment]:
-        """Return what Cinder has of the instance's attachments of the volume, by id."""
+        """Return Cinder's attachments of the volume to the instance, by id."""
         assert work.volume_id is not None
         attachments = self._cinder().attachments(work.volume_id, work.instance_uuid)
         return {attachment.id: attachment for attachment in attachments}

@@ -236,7 +236,7 @@ class VolumeEndpoints:
         self, uow: UnitOfWork, context: RequestContext, row: models.VolumeSnapshot, **payload: Any
     ) -> None:
         deletable = (volumes.AVAILABLE, volumes.ERROR, volumes.DELETING)
-        # A host would make the file after its deletion, and nobody would ever delete it.
+        # A host would make the file after its deletion, and no host would ever delete it.
         is_made = row.instance_uuid is not None or volume_tasks.makes_snapshot(uow, row.volume_id, row.id)
         if row.status not in deletable or is_made or volumes.is_read(uow, row.id):
             raise exceptions.InvalidSnapshot(
@@ -455,11 +455,11 @@ def _end_of_volume(
 
 
 def _require_same_encryption(uow: UnitOfWork, row: models.Volume, kind: str) -> None:
-    """Raise `InvalidInput` for a type by which the volume's data would have to be encrypted anew."""
+    """Raise `InvalidInput` for a type by which the volume's data would have to be encrypted again."""
     if volume_types.encryption_of(uow, kind) != volume_types.encryption_of(uow, row.volume_type):
         raise exceptions.InvalidInput(
             reason=f"volume type {kind} has another encryption than {row.volume_type}, and data are not encrypted "
-            "anew: make a new volume, and copy the data in a server"
+            "again: make a new volume, and copy the data in a server"
         )
 
 

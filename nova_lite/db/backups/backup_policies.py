@@ -78,7 +78,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, polic
 
 
 def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: dict[str, Any]) -> BackupPolicy:
-    """Change the attributes in ``changes``. Backups that wait are planned anew. Raises `InvalidInput`."""
+    """Change the attributes in ``changes``. Backups that wait are planned again. Raises `InvalidInput`."""
     row = _visible(uow, context, policy_id, lock=True)
     values = {name: value for name, value in changes.items() if name in CHANGEABLE}
     policy = _object(row)

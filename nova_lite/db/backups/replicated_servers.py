@@ -201,7 +201,7 @@ def learn(uow: UnitOfWork, instance_uuid: str, site: str, newest: SiteGeneration
     else:
         instance.site_role = SiteRole.ARRIVING
         row.backups = [msgspec.to_builtins(backup) for backup in newest.backups]
-        # A journal that was made anew counts from 1 again, and its images differ by their backup.
+        # A journal that was made again counts from 1 again, and its images differ by their backup.
         last = newest.backups[-1].id if newest.backups else ""
         row.image_id = derived_id(_NAMESPACE, f"{row.server_id}/{newest.number}/{last}")
     uow.session.flush()
@@ -291,7 +291,7 @@ def catch_up(uow: UnitOfWork, server: ReplicatedServer, known: SiteServer) -> No
 
 
 def note_reason(uow: UnitOfWork, instance_uuid: str, reason: str | None) -> None:
-    """Record why a step does not go on. None: it does."""
+    """Record why a step does not continue. None: it does."""
     value = None if reason is None else reason[:_REASON]
     uow.change(sa.update(Row).where(Row.instance_uuid == instance_uuid).values(reason=value))
 

@@ -131,7 +131,7 @@ def want_image(uow: UnitOfWork, context: RequestContext, backup_id: str) -> Serv
 
 
 def _name_images(row: Row) -> None:
-    """Give each disk the id of the image that will be made of it. That of the root disk is the backup's own."""
+    """Give each disk the id of the image that will be made of it. The root disk's image is the backup's own."""
     disks = _disks(row)
     for disk in disks:
         disk.image_id = row.restored_image_id if disk.is_root else str(uuid.uuid4())
@@ -447,7 +447,7 @@ def begin_storing(uow: UnitOfWork, backup_id: str, size: int) -> bool:
 
 
 def store_backup(uow: UnitOfWork, backup_id: str, header: DiskHeader, snapshot: str, digest: str) -> bool:
-    """Record that the data of a backup are in its repository: it is complete. Return False if nobody wants it.
+    """Record that the data of a backup are in its repository: it is complete. Return False if no user wants it.
 
     ``header``: of its stream. Raises `BackupDataInvalid` if a disk is missing, and for an increment whose base is gone,
     has failed, or is a backup of other disks.

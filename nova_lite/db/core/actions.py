@@ -457,7 +457,7 @@ def start_event(
 
 
 def note_event(uow: UnitOfWork, action: InstanceAction, name: str, details: str) -> None:
-    """Record an event that has no duration, such as the cause of an action that nobody requested."""
+    """Record an event that has no duration, such as the cause of an action that no user requested."""
     event = InstanceActionEvent(event=name, host=uow.conf.host, start_time=uow.now, finish_time=uow.now)
     event.result, event.details = "Success", details
     _write(action, [*_events(action), event])

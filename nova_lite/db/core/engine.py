@@ -111,7 +111,7 @@ def _later_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 
 @functools.cache
 def _with_time(query: Any) -> Any:
-    """Add the database's time to a prepared query. Building the query anew, and finding its compiled form, costs more
+    """Add the database's time to a prepared query. Building the query again, and finding its compiled form, costs more
     than running it.
     """
     return query.add_columns(utcnow())

@@ -754,7 +754,7 @@ class ServerBackup(Numbered, Created, Base):
 
 
 class BackupRepository(Base):
-    """Repository of a project's backups. ``is_made``: it has had a complete backup, so it is not made anew.
+    """Repository of a project's backups. ``is_made``: it has had a complete backup, so it is not made again.
 
     ``removals``: of data, since their room was freed.
     """
@@ -1069,7 +1069,7 @@ class FloatingIp(Tagged, Changed, Base):
 
 class SecurityGroup(Tagged, Changed, Base):
     """A project's group of rules. Instances name their groups in ``Instance.security_groups``. The group ``default``
-    has no row until somebody changes it (`nova_lite.objects.security_group.default_group`).
+    has no row until a user changes it (`nova_lite.objects.security_group.default_group`).
     """
 
     __tablename__ = "security_groups"

@@ -169,7 +169,7 @@ def bounds(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str 
     return limits_of(uow, conf, project_id, user_id).both
 
 
-# Prepared statements: building one anew takes longer than running it.
+# Prepared statements: building one again takes longer than running it.
 
 
 @functools.cache
@@ -309,7 +309,8 @@ def _locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]
 
 
 def lock(uow: UnitOfWork, project_id: str) -> None:
-    """Lock the project's quota until the transaction ends: nobody else takes any, or adds rows that are counted."""
+    """Lock the project's quota until the transaction ends: no other transaction takes any, or adds rows that are
+    counted."""
     _locked(uow, [project_id], ["instances"])
 
 

@@ -1,4 +1,5 @@
-"""Files that ``[database] connection`` names for TLS: they are there, and nobody else can replace or read the keys."""
+"""Files that ``[database] connection`` names for TLS: they are there, and no other user can replace or read the
+keys."""
 
 from __future__ import annotations
 

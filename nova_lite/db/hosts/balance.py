@@ -174,7 +174,7 @@ def _measured(row: HostLoad) -> objects.HostLoad:
 
 
 def _load_of(row: Any, measured: Mapping[str, objects.HostLoad], known: Mapping[str, Load]) -> Load | None:
-    """Return the load of a server, by its own host first; None if it runs and nobody has measured it."""
+    """Return the load of a server, by its own host first; None if it runs and no host has measured it."""
     here = measured.get(row.host)
     load = (here.servers.get(row.uuid) if here is not None else None) or known.get(row.uuid)
     return load if row.vm_state == states.ACTIVE and row.power_state == PowerState.RUNNING else Load()

@@ -1,6 +1,6 @@
 """Protected servers whose guests have crashed: when they are started again, and how often that was done.
 
-The rows are the plan, so that another conductor continues it. A plan is over as soon as anybody has changed the
+The rows are the plan, so that another conductor continues it. A plan is over as soon as a user has changed the
 server's power since the crash was recorded.
 """
 
@@ -92,7 +92,7 @@ def begin(uow: UnitOfWork, instance: Instance | None, instance_uuid: str, attemp
 
 
 def _is_down(instance: Instance | None) -> bool:
-    """Check whether a guest is off, or paused although nobody has paused its server."""
+    """Check whether a guest is off, or paused although no user has paused its server."""
     if instance is None or instance.deleted:
         return False
     is_halted = instance.vm_state == states.ACTIVE and instance.power_state == PowerState.PAUSED
@@ -100,7 +100,7 @@ def _is_down(instance: Instance | None) -> bool:
 
 
 def _has_failed(uow: UnitOfWork, row: CrashRestart) -> bool:
-    """Check whether the start of the guest has failed. A guest that has run since was stopped by somebody."""
+    """Check whether the start of the guest has failed. A guest that has run since was stopped by a user."""
     action = uow.session.get(InstanceAction, row.action_id)
     return action is not None and action.message is not None
 
@@ -154,7 +154,7 @@ def forget_old(uow: UnitOfWork) -> int:
 
 
 def _is_overtaken(uow: UnitOfWork, row: CrashRestart, before: int | None = None) -> bool:
-    """Check whether anybody has changed the server's power since the row was written. ``before``: id of an action."""
+    """Check whether a user has changed the server's power since the row was written. ``before``: id of an action."""
     action = InstanceAction
     query = sa.exists().where(
         action.instance_uuid == row.instance_uuid, action.id > row.action_id, action.action.not_in(NEUTRAL)

@@ -1,8 +1,8 @@
 """Tokens and requests of machines that become hosts, and the published list of trusted keys.
 
 A token's first valid request binds it to the host's name and key. The same host may repeat its request at any time,
-with this token: an interrupted set-up goes on. Nobody else can use the token then, since each request is signed by the
-host's own key as well. With its key, a host that has joined may use another token as well: it is admitted again.
+with this token: an interrupted set-up continues. No other machine can use the token then, since each request is signed
+by the host's own key as well. With its key, a host that has joined may use another token as well: it is admitted again.
 
 A machine may be a controller and a compute host at once, or have several roles. It joins as each of them, with a token
 and a row of its own.

@@ -81,8 +81,8 @@ def renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: LeaseRequest, service:
     """Record a request, and return the lease. ``service``: the host's row, locked, and of the request's epoch.
 
     A guest counts as confirmed if the host names it and its policy protects it. So a host that drops a guest after this
-    reply drops none that anybody counts on. A host that is suspended protects none, and promises nothing from its first
-    request without guests on. Raises `HostEpochOver` for another start of the daemon, and
+    reply drops none that a conductor counts on. A host that is suspended protects none, and promises nothing from its
+    first request without guests on. Raises `HostEpochOver` for another start of the daemon, and
     `HeartbeatIsOld` for a request that is not the newest one.
     """
     if request.boot_id != service.boot_id:
@@ -276,7 +276,7 @@ def suspend(uow: UnitOfWork, minutes: int) -> int:
     """Let all hosts protect nothing for so many minutes; 0: let them protect guests again. Return the seconds of the
     longest lease that a host has.
 
-    Nobody counts on a guest that its host has dropped, so guests go on while conductors are away.
+    No conductor counts on a guest that its host has dropped, so guests continue while conductors are away.
     """
     until = uow.now + datetime.timedelta(minutes=minutes) if minutes else None
     uow.session.execute(sa.update(HostLease).values(suspended_until=until))
@@ -330,7 +330,7 @@ def to_object(row: HostLease) -> HostFencing:
 
 
 def _end_registration(uow: UnitOfWork, service: Service) -> None:
-    """Let the host register anew before it serves. Its name stays bound to the same machine."""
+    """Let the host register again before it serves. Its name stays bound to the same machine."""
     bound = service.identity_epoch == service.epoch
     service.epoch += 1
     if bound:

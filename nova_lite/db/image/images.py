@@ -42,7 +42,7 @@ _FIELDS = {
 
 
 def list_(uow: UnitOfWork, context: RequestContext, query: ImageQuery) -> list[Image]:
-    """Return those of the images that the context's project may see. Raises `MarkerNotFound` or `InvalidSortKey`."""
+    """Return the images that the context's project may see. Raises `MarkerNotFound` or `InvalidSortKey`."""
     order = paging.Order(_FIELDS, query.sort_keys, query.sort_dirs, tie_breaker=models.Image.id)
     start = paging.start(query.marker, lambda image_id: _find(uow, context, image_id))
     conditions = [models.Image.status != "deleted"]

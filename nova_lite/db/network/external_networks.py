@@ -25,7 +25,7 @@ UPDATABLE = ("name", "description", "subnet_name")
 
 
 def create(uow: UnitOfWork, context: RequestContext, pool: FloatingIpPool) -> FloatingIpPool:
-    """Create an external network without a subnet, which all projects may use until somebody deletes that policy.
+    """Create an external network without a subnet, which all projects may use until an admin deletes that policy.
 
     The network with this id becomes the external one, with its subnet.
     Raises `NetworkExists` for a name that another external network has.
@@ -44,7 +44,7 @@ def create(uow: UnitOfWork, context: RequestContext, pool: FloatingIpPool) -> Fl
 
 
 def _taken_over(uow: UnitOfWork, context: RequestContext, network_id: str) -> dict[str, Any]:
-    """Delete a network that becomes external, and return what the external one has of it. Raises `NetworkInUse`."""
+    """Delete a network that becomes external, and return its data for the external network. Raises `NetworkInUse`."""
     old = networks.locked_network(uow, context, network_id)
     if old.is_segmented:
         raise exceptions.Conflict(f"Network {old.id} has several subnets: an external network has one here.")

@@ -35,7 +35,7 @@ STEP = 256
 def pools(uow: UnitOfWork, context: RequestContext | None = None) -> list[FloatingIpPool]:
     """Return the pools that the caller may use, by name; without a context, all.
 
-    Everybody may use those of the operator. A policy names the projects that may use another one.
+    All users may use the operator's pools. A policy names the projects that may use another one.
     """
     query = sa.select(PoolRow).order_by(PoolRow.name)
     if context is not None and not context.is_admin:

@@ -74,7 +74,7 @@ class _Known(NamedTuple):
 
 
 class MemberCache:
-    """Members of large projects, as they were at a version. Nobody changes a returned list."""
+    """Members of large projects, as they were at a version. No caller changes a returned list."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()

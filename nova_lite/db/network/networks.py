@@ -204,7 +204,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
         except exceptions.NetworkExists:
             if vni is None:
                 raise
-            continue  # somebody else was faster
+            continue  # another request was faster
         if network.project_id is None and context.project_id:
             rbac.share(uow, "network", row.id, context.project_id)
         return rows.to_object(NetworkRecord, row)

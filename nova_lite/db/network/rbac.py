@@ -1,6 +1,6 @@
 """Policies that let other projects use a project's network, subnet pool, address scope or address group.
 
-A resource of this module's kinds is ``shared`` with a project if a policy names the project, or everybody.
+A resource of this module's kinds is ``shared`` with a project if a policy names the project, or all projects.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def require_room(uow: UnitOfWork, object_type: str, project_id: str, maximum: in
 
 
 def share(uow: UnitOfWork, object_type: str, object_id: str, project_id: str, action: str = SHARED) -> None:
-    """Share a resource with everybody, as its owner. A shared one stays so."""
+    """Share a resource with all projects, as its owner. A shared one stays so."""
     if action == SHARED and is_shared(uow, object_type, object_id, None):
         return
     values = {"object_type": object_type, "object_id": object_id, "target": EVERYBODY, "action": action}
@@ -105,7 +105,8 @@ def share(uow: UnitOfWork, object_type: str, object_id: str, project_id: str, ac
 
 
 def unshare(uow: UnitOfWork, object_type: str, object_id: str) -> None:
-    """Delete the policy that shares a resource with everybody. Raises `RbacPolicyInUse` while other projects use it."""
+    """Delete the policy that shares a resource with all projects. Raises `RbacPolicyInUse` while other projects use
+    it."""
     mine = (Row.object_type == object_type, Row.object_id == object_id, Row.action == SHARED, Row.target == EVERYBODY)
     row = uow.session.scalars(sa.select(Row).where(*mine).with_for_update()).first()
     if row is None:

@@ -1,7 +1,7 @@
 """Security groups: groups, rules, members, and the filter rules of hosts.
 
 An instance's row has the names of its groups. A project's default group exists without a row, as `default_group`
-defines it, until somebody changes it.
+defines it, until a member changes it.
 """
 
 from __future__ import annotations
@@ -422,7 +422,7 @@ def _number(rule: SecurityGroupRule) -> object:
 
 
 def _somebody(prefix: str | None) -> object:
-    """Return the network of a prefix, None for everybody. A prefix that only a former version accepted is its own
+    """Return the network of a prefix, None for all addresses. A prefix that only a former version accepted is its own
     text.
     """
     if prefix is None:

@@ -133,7 +133,7 @@ class _LockedHosts(dict[str, ClaimedHost | None]):
 
 
 def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
-    """Lock the hosts of coming claims by one statement. Until the transaction ends nobody forces a live one down.
+    """Lock the hosts of coming claims by one statement. Until the transaction ends no operator forces a live one down.
 
     A condition on the host in the claim's own update could hold for a row that has changed while the update waited.
     """

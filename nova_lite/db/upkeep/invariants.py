@@ -189,7 +189,7 @@ def leftover_volumes(uow: UnitOfWork) -> Iterator[Problem]:
             "volume",
             f"volume {volume_id}",
             f"{status}, of server {instance_uuid}",
-            "nobody's: the server is deleted",
+            "free: the server is deleted",
             partial(UnitOfWork.change, statement=sa.update(Volume).where(*mine).values(**free)),
         )
 
@@ -211,7 +211,7 @@ def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
             "port",
             f"server {instance_uuid}",
             f"port {port_id}" if is_kept else f"address {address}",
-            "nobody's: it is deleted" if is_kept else "none: it is deleted",
+            "free: it is deleted" if is_kept else "none: it is deleted",
             partial(UnitOfWork.change, statement=mended),
         )
 
@@ -224,7 +224,7 @@ def ownerless_ports(uow: UnitOfWork) -> Iterator[Problem]:
             "port",
             f"port {port_id}",
             f"address {address}",
-            "none: it is nobody's",
+            "none: no server or project has it",
             partial(UnitOfWork.change, statement=sa.delete(Port).where(Port.id == port_id, *nobodys)),
         )
 

@@ -4,7 +4,7 @@ Open rows stay. So does a deleted instance whose host has not confirmed that it 
 has an allocation. The uuid of a purged instance is kept (`PurgedInstance`), so that a late domain is known to belong
 nowhere.
 
-Each batch is one transaction over a few rows that nobody changes any more. Rows that another purge has locked are
+Each batch is one transaction over a few rows that no daemon changes any more. Rows that another purge has locked are
 skipped, so several purges may run.
 """
 

@@ -23,7 +23,7 @@ MOST = 1000
 
 class Entry(NamedTuple):
     """Something that happened for a request. ``machine``: where, if that is known. ``seconds``: how long it took, or
-    None while it goes on. ``about``: id of the resource.
+    None while it continues. ``about``: id of the resource.
     """
 
     time: datetime.datetime

@@ -23,7 +23,7 @@ T = TypeVar("T", models.Volume, models.VolumeSnapshot)
 AVAILABLE, CREATING, ATTACHING, IN_USE = "available", "creating", "attaching", "in-use"
 DETACHING, DELETING, EXTENDING, ERROR = "detaching", "deleting", "extending", "error"
 
-#: Resources with a quota. Those of `TYPE_QUOTAS` also have one for each volume type, as ``volumes_TYPE``.
+#: Resources with a quota. The resources in `TYPE_QUOTAS` also have one for each volume type, as ``volumes_TYPE``.
 TYPE_QUOTAS = ("volumes", "gigabytes", "snapshots")
 QUOTAS = (*TYPE_QUOTAS, "per_volume_gigabytes", "backups", "backup_gigabytes", "groups")
 _LONGEST_RESOURCE = 64

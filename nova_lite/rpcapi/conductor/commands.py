@@ -95,7 +95,7 @@ class CommandsRPC(Protocol):
         sequence: int,
         progress: MigrationProgress,
     ) -> MigrationControl:
-        """Report the progress of a live migration from ``host``. Return whether to go on."""
+        """Report the progress of a live migration from ``host``. Return whether to continue."""
 
     @rpc.report(rpc.COMPUTE, own="host")
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:

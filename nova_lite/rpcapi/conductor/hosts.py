@@ -254,4 +254,4 @@ class HostsRPC(Protocol):
 
     @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
     def fencing_records_settled(self, context: RequestContext, host: str, instance_uuids: list[str]) -> SettledRecords:
-        """Return those of these instances whose fencing record the host may remove."""
+        """Return the instances whose fencing record the host may remove."""

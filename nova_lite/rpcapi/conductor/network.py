@@ -172,7 +172,8 @@ class NetworkRPC(Protocol):
 
     @rpc.list_(rpc.API)
     def network_limits_list(self, context: RequestContext) -> list[ProjectLimits]:
-        """Return the limits of the projects that have own ones, without use. Only an admin gets those of others."""
+        """Return the limits of the projects that have own ones, without use. Only an admin gets the limits of
+        others."""
 
     @rpc.read(rpc.API)
     def network_address_counts_get(self, context: RequestContext, network_ids: list[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Log of every state of a server's row and its actions' rows, written by triggers of a private MariaDB.
 
 Sampling would miss short states. The triggers miss none, and are rolled back with the changes that they log.
-`mark_transactions` makes each transaction of a daemon log its id, since nobody else sees its intermediate writes.
+`mark_transactions` makes each transaction of a daemon log its id, since no other program sees its intermediate writes.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class Outage:
 class Guests(Watch):
     """Lets the guests count, and looks for guests that run twice.
 
-    A running guest remembers its last count. If its disk has another one, somebody else has written: ``wrong``.
-    ``frozen``: hosts whose CPUs stand still. ``outages``: of guests that have counted and whose delete nobody has
+    A running guest remembers its last count. If its disk has another one, another program has written: ``wrong``.
+    ``frozen``: hosts whose CPUs stand still. ``outages``: of guests that have counted and whose delete no user has
     requested.
     """
 

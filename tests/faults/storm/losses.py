@@ -19,14 +19,14 @@ from tests.faults.storm import daemon
 from tests.faults.storm.guests import Guests
 from tests.functional.proxy import INWARD, OUTWARD
 
-#: Seconds for which a machine may stand still and go on: its guests stop later than that.
+#: Seconds for which a machine may stand still and continue: its guests stop later than that.
 SHORT_HANG = 12.0
 
 #: Losses of hosts: frequency, and shortest and longest duration in seconds. Some end before the host counts as lost.
 LOSSES: dict[str, tuple[int, float, float]] = {
     "power cut": (5, 1.0, 75.0),
     "machine stands still, is reset": (3, 5.0, 75.0),
-    "machine stands still, goes on": (2, 1.0, SHORT_HANG),
+    "machine stands still, continues": (2, 1.0, SHORT_HANG),
     "daemon stands still": (4, 5.0, 75.0),
     "link cut": (4, 5.0, 75.0),
     "receives nothing": (4, 5.0, 75.0),
@@ -73,7 +73,7 @@ class HostNemesis(Nemesis):
                 return lambda: self._cut_power(host), lambda: self._boot(host)
             case "machine stands still, is reset":
                 return lambda: self._freeze(host), lambda: self._reset(host)
-            case "machine stands still, goes on":
+            case "machine stands still, continues":
                 return lambda: self._freeze(host), lambda: self._thaw(host)
             case "daemon stands still":
                 return lambda: self.cloud.signal(host, signal.SIGSTOP), lambda: self.cloud.signal(host, signal.SIGCONT)

@@ -1,7 +1,7 @@
 """Shell of the command line client: many commands in one process, since each start of the client takes a second.
 
 Standard input has one line per command, its arguments as a JSON list. Standard output has one line per result,
-``{"status": 0, "output": "...", "errors": "..."}``. Every command logs in anew, as a new process does. ``--wait``
+``{"status": 0, "output": "...", "errors": "..."}``. Every command logs in again, as a new process does. ``--wait``
 polls each half second instead of each five.
 """
 

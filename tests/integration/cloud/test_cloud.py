@@ -22,7 +22,7 @@ def test_a_guest_knows_who_it_is(cloud: StackedCloud, image: str) -> None:
 
 
 def test_a_guest_gets_its_key_and_runs_its_user_data_by_default(cloud: StackedCloud) -> None:
-    """The metadata service provides both, as nobody requested a config drive. Further hosts of one machine have no
+    """The metadata service provides both, as no user requested a config drive. Further hosts of one machine have no
     such service.
     """
     first = min(host["host"] for host in cloud.hosts())

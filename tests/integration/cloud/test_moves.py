@@ -131,8 +131,8 @@ def test_shelve_and_unshelve(cloud: StackedCloud) -> None:
 
 
 def test_an_evacuation(cloud: StackedCloud, hosts: tuple[str, str]) -> None:
-    """Its host is lost, and an operator has said so: it is made anew elsewhere, with its address, and is off there
-    (2.95) until its owner starts it. The host that is back removes what it had."""
+    """Its host is lost, and an operator has said so: it is made again elsewhere, with its address, and is off there
+    (2.95) until its owner starts it. The host that is back removes its guest."""
     server = running(cloud, "evacuated", scripts.MARKS)
     assert found_on_disk(cloud, server) == ("nothing", 1)
     host, there = server.compute_host, other(hosts, server.compute_host)
@@ -211,7 +211,7 @@ def test_a_live_migration_and_back_counting(cloud: StackedCloud, hosts: tuple[st
         assert sampler.twice == 0
         numbers, clocks = zip(*counted(cloud, server), strict=True)
         assert numbers == tuple(range(numbers[0], numbers[-1] + 1)), "it did not count through"
-        assert numbers[0] > before[-1][0], "it began anew"
+        assert numbers[0] > before[-1][0], "it began again"
         pause = max(later - earlier for earlier, later in itertools.pairwise(clocks))
         stats = cloud.on(target, *VIRSH, "domjobinfo", "--completed", server.id)
         downtime = re.findall(r"Total downtime: +(\d+) +ms", stats)[0]

@@ -24,7 +24,7 @@ SERVERS = ("one", "two")
 #: Servers that the second page creates.
 MANY = tuple(f"many-{number}" for number in range(1, 6))
 
-#: Commands that would stop the broker for everybody on this machine, and what stops it for this cloud alone.
+#: Commands that would stop the broker for all programs on this machine, and what stops it for this cloud alone.
 FOR_THIS_CLOUD = {
     "rabbitmqctl stop_app": (
         """rabbitmqctl set_vhost_limits -p nova-lite '{"max-connections": 0}'"""

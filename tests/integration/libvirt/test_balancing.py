@@ -215,7 +215,7 @@ def test_busy_guest_moves_by_live_migration_and_pressure_evens_out(real: RealClo
             """Check that each guest has counted on. A moved guest begins another console."""
             return all(max(real.ticks(item), default=0) >= goals[item] for item in servers)
 
-        cloud.wait_for("guests go on counting", go_on, LIMIT, POLL)
+        cloud.wait_for("guests continue counting", go_on, LIMIT, POLL)
         cloud.wait_for(
             "no host is under pressure", lambda: len(found := look().cpu) == 2 and max(found.values()) < LOW, LIMIT, 1
         )
@@ -234,5 +234,5 @@ def test_busy_guest_moves_by_live_migration_and_pressure_evens_out(real: RealClo
     assert max(shown[-1].cpu.values()) - min(shown[-1].cpu.values()) < max(before.cpu.values()) - min(
         before.cpu.values()
     )
-    # A moved guest's console goes on in another file. A restart would begin at 1 again.
+    # A moved guest's console continues in another file. A restart would begin at 1 again.
     assert all(earlier < later for ticks in map(real.ticks, servers) for earlier, later in itertools.pairwise(ticks))

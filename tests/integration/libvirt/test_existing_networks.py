@@ -101,7 +101,7 @@ def test_network_without_guests_is_removed_and_starts_again(connection: Any, dri
     name = f"nova-lite-{network.id}"
 
     def remains() -> list[str]:
-        """Return what the host has of the network: in libvirt, files, and tables."""
+        """Return the parts of the network on the host: in libvirt, files, and tables."""
         tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
         files = glob.glob(os.path.join(dhcp.DIRECTORY, f"{name}.*"))
         names = [item.name() for item in connection.listAllNetworks()]

@@ -207,7 +207,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     timed("first start", lambda: here.spawn(spec))
     wait_for("writes", lambda: pairs(here, spec) > 5)
 
-    # Another host does not start it. The guest here goes on.
+    # Another host does not start it. The guest here continues.
     with pytest.raises(exceptions.DiskInUse):
         timed("refused start", lambda: impatient.spawn(arriving(spec, 2)))
     goes_on(here, spec)

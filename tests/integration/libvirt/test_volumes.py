@@ -215,7 +215,7 @@ def test_volumes_are_copied_and_swapped_while_the_guest_writes(
 def test_files_of_a_volume_follow_its_snapshots(
     connection: Any, driver: LibvirtDriver, images: Images, directory: Path
 ) -> None:
-    """Cinder makes the files. The guest goes on to write, and every line that it has written stays.
+    """Cinder makes the files. The guest continues to write, and every line that it has written stays.
 
     Files are merged down and up while it runs, and while it is off.
     """
@@ -234,7 +234,7 @@ def test_files_of_a_volume_follow_its_snapshots(
 
     def more() -> int:
         before = lines()
-        wait_for("the guest goes on to write", lambda: lines() >= before + 3)
+        wait_for("the guest continues to write", lambda: lines() >= before + 3)
         return lines()
 
     def snapshot(name: str, below: str, kind: str) -> None:

@@ -272,7 +272,7 @@ def test_hidden_router_neighbours_and_servers_do_not_arrive(link: Link) -> None:
 
 
 def test_hidden_ones_of_a_machine_without_guards_do_not_reach_a_guest(link: Link) -> None:
-    """Its own neighbour advertisements may be in one fragment: nobody believes them."""
+    """Its own neighbour advertisements may be in one fragment: no guest believes them."""
     link.guards = {"b": [link.vifs["b"]]}
     link.apply()
     hidden = {name: frame for name, frame in HIDDEN.items() if "neighbour" not in name}
@@ -400,7 +400,7 @@ def test_guards_change_one_guest_at_a_time(link: Link, monkeypatch: pytest.Monke
 
 
 def test_security_group_is_not_bypassed_through_another_address(link: Link) -> None:
-    """A port that the group of b opens for nobody is closed at each address that b has."""
+    """A port that the group of b opens for no address is closed at each address that b has."""
     room, b = link.room, link.vifs["b"]
     room.in_space(room.space("b"), "ip", "address", "add", f"{OTHER}/32", "dev", "eth0")
     room.serve("b", 80)
@@ -472,7 +472,7 @@ def test_address_pairs_are_further_addresses(link: Link) -> None:
     }
 
 
-#: UDP ports of the rules below: open for members of a group, and for everybody.
+#: UDP ports of the rules below: open for members of a group, and for all addresses.
 FOR_FRIENDS, FOR_ALL = 5, 9
 
 
@@ -494,7 +494,7 @@ def grouped(link: Link, monkeypatch: pytest.MonkeyPatch) -> Link:
 
 
 def filters_of(*members: str) -> PortFilters:
-    """Return filters of guest b: one port is open for ``members`` of its group, another one for everybody."""
+    """Return filters of guest b: one port is open for ``members`` of its group, another one for all addresses."""
     outward = default_group("p").rules[:2]
     friends = SecurityGroup(
         id="friends",

@@ -151,7 +151,7 @@ def address(server: Any) -> str:
 
 
 def rows(server: Any) -> list[dict[str, str]]:
-    """Return what Open vSwitch has of the ports of a server, in the order of their names."""
+    """Return Open vSwitch's records of the ports of a server, in the order of their names."""
     columns = ["ovs-vsctl", "--format=json", "--columns=external_ids", "find", "Interface"]
     done = subprocess.run([*columns, f"external_ids:vm-id={server.id}"], capture_output=True, text=True, check=True)
     return [dict(ids[1]) for (ids,) in json.loads(done.stdout)["data"]]

@@ -65,14 +65,14 @@ class BareMachine(Machine):
         self.write(f"{VENV}/bin/openstack", text, 0o755)
 
     def _make_users(self) -> None:
-        """Leave out users of a cloud on this machine, such as devstack's, and keep those of Debian's packages."""
+        """Leave out users of a cloud on this machine, such as devstack's, and keep the users of Debian's packages."""
         for name in ("group", "passwd", "shadow"):
             lines = (self.tree / "etc" / name).read_text().splitlines()
             kept = [line for line in lines if not line.startswith("nova-lite")]
             self.write(f"/etc/{name}", "\n".join([*kept, ""]))
 
     def _make_directories(self) -> None:
-        """Make what Debian's packages have, and a name for the machine."""
+        """Make the files of Debian's packages, and a name for the machine."""
         shutil.copytree("/var/lib/dpkg", self.tree / "var/lib/dpkg", ignore=shutil.ignore_patterns("info"))
         self.write("/etc/hostname", f"{self.name}\n")
         self.write("/etc/hosts", f"127.0.0.1 localhost {self.name}\n")

@@ -156,7 +156,7 @@ class Cluster:
         return True
 
     def _try_to_purge(self, host: BareMachine) -> None:
-        """Purge a host with a guest, which refuses, and install the packages again, which go on with the guest."""
+        """Purge a host with a guest, which refuses, and install the packages again, which continue with the guest."""
         said = host.run(*PURGE, check=False, seconds=SET_UP_SECONDS)
         refused = [line for line in said.splitlines() if "guests run: instance-" in line]
         assert refused, said

@@ -217,7 +217,7 @@ def _remove(bare: PackagedMachine, kept: dict[str, str]) -> None:
 
 
 def _purge(bare: PackagedMachine) -> None:
-    """Purge the packages. What another host has in directories that are mounted, or behind a link, stays."""
+    """Purge the packages. The remains of another host in directories that are mounted, or behind a link, stay."""
     state = "/var/lib/nova-lite"
     # A file system, a directory of the same file system, and one below a directory that is not shared.
     mounts = {"system": f"{state}/instances", "directory": f"{state}/images", "deep": f"{state}/conductor/deep"}

@@ -1,4 +1,4 @@
-"""A filter and a weigher as anybody may write them: plain Python over two arguments."""
+"""A filter and a weigher as any developer may write them: plain Python over two arguments."""
 
 from __future__ import annotations
 

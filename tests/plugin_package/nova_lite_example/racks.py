@@ -1,4 +1,4 @@
-"""An API extension as anybody may write it: it adds to the servers' responses, and an action of its own."""
+"""An API extension as any developer may write it: it adds to the servers' responses, and an action of its own."""
 
 from __future__ import annotations
 

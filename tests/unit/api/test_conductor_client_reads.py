@@ -1,4 +1,4 @@
-"""Reads of an API process: waiting reads share a message, and nobody sees another project's server."""
+"""Reads of an API process: waiting reads share a message, and no user sees another project's server."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_daemon_serves_over_tls(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode, **options) as daemon:
         document = daemon.get("/v2.1", verify=str(certificate)).json()
         assert document["version"]["links"][0]["href"] == f"https://127.0.0.1:{daemon.port}/v2.1/"
-        with socket.create_connection(("127.0.0.1", daemon.port)):  # who never shakes hands holds up nobody
+        with socket.create_connection(("127.0.0.1", daemon.port)):  # who never shakes hands holds up no client
             assert daemon.get("/v2.1", verify=str(certificate)).status_code == 200
         context = ssl.create_default_context(cafile=str(certificate))
         context.maximum_version = ssl.TLSVersion.TLSv1_1

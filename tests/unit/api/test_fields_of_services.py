@@ -1,8 +1,8 @@
 """Fields that Neutron, Cinder, Keystone and Glance accept are shown afterwards, refused, or listed as ignored.
 
 Each field is added to the good request of its route, with another value than its default. A refusal is one of this
-field, because the good request is accepted. Names that nobody knows are refused, or kept where the service keeps them.
-`test_service_fields_handed_on` compares the messages to the conductor.
+field, because the good request is accepted. Names that no service knows are refused, or kept where the service keeps
+them. `test_service_fields_handed_on` compares the messages to the conductor.
 """
 
 from __future__ import annotations

@@ -637,7 +637,7 @@ def test_connection_accepted_after_the_order_to_stop_is_served(app: App, monkeyp
         stop.join(20)
         assert not stop.is_alive()
     finally:
-        os.close(writer)  # a loop that still waits goes on
+        os.close(writer)  # a loop that still waits continues
         os.close(reader)
 
 

@@ -1,4 +1,4 @@
-"""Views that requests share: nobody can tell them from views that were made for one request alone."""
+"""Views that requests share: no client can tell them from views that were made for one request alone."""
 
 from __future__ import annotations
 

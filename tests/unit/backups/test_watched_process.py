@@ -122,7 +122,7 @@ def test_repository_whose_program_stands_still_is_not_reached(tmp_path: Path, mo
         repository.store("one", lambda target: None)
 
 
-#: Looks at an ended process that nobody has waited for, as a user who is not root.
+#: Looks at an ended process that no process has waited for, as a user who is not root.
 LOOKS = """
 import os, sys, tempfile, time
 from nova_lite.backups.watched_process import WatchedProcess

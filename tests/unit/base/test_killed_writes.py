@@ -130,7 +130,7 @@ SHARED = {
     ),
 }
 
-#: Writers to directories that nobody else writes to.
+#: Writers to directories that no other program writes to.
 OWN = {
     "fencing record": Writer(
         lambda path, host: FencingTokenStore(str(path)).revoke(ONE, 1), lambda path, host: FencingTokenStore(str(path))

@@ -39,7 +39,7 @@ def remove(request: pytest.FixtureRequest) -> Remover:
 
 @pytest.fixture
 def others(tmp_path: Path) -> Path:
-    """Return a directory of somebody else, with a file at two levels."""
+    """Return a directory of another user, with a file at two levels."""
     path = tmp_path / "others"
     (path / "below").mkdir(parents=True)
     (path / "disk").write_text("data")
@@ -137,7 +137,7 @@ def test_discard_of_a_tree_with_a_mount_raises_an_error_that_names_it(tree: Path
     assert raised.value.filename == str(tree / "a b/c") and is_whole(others)
 
 
-#: Files with other ways: for directories that the same script has just made, and below which nobody mounts.
+#: Files with other ways: for directories that the same script has just made, and below which no program mounts.
 OWN_WAYS = {
     *("devstack/packaging/trees.sh", "devstack/packaging/install.sh", "devstack/container/Containerfile"),
     *("devstack/guest/build.sh", "devstack/guest/cloud-image.sh", "devstack/page.sh"),

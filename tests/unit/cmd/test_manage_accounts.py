@@ -1,4 +1,4 @@
-"""Projects and users in commands of ``nova-lite-manage``: by id or name, and refused if nobody knows them."""
+"""Projects and users in commands of ``nova-lite-manage``: by id or name, and refused if no account knows them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def write(path: Path, text: str, mode: int = 0o640) -> Path:
 
 
 class Machine:
-    """A directory with daemons' files, whose broker is a port that nobody has, and its check."""
+    """A directory with daemons' files, whose broker is a port that no process has, and its check."""
 
     def __init__(self, path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path

@@ -19,7 +19,7 @@ from tests.support.manage import Tool
 
 
 class Users(Tool):
-    """The tool, told passwords on standard input."""
+    """The tool, which gets passwords on standard input."""
 
     def __init__(self, path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch

@@ -286,7 +286,7 @@ def test_second_interrupt_leaves_running_moves(tool: Tool, servers: Servers) -> 
     servers.accepted = leave
     began = time.monotonic()
     (found,) = tool.json("host", "drain", "h1", status=1)
-    assert found["why_not"] == "the live-migration goes on; the command does not wait for it"
+    assert found["why_not"] == "the live-migration continues; the command does not wait for it"
     assert time.monotonic() - began < DEADLINE
 
 
@@ -346,7 +346,7 @@ def test_maintenance_of_a_host_whose_last_one_did_not_end_begins_anew(
     monkeypatch.setattr(server_migrations, "newest_id", lambda uow: newest.pop(0))
     tool("host", "maintenance", "h1")
     tool("host", "maintenance", "h1")
-    assert (host.service().disabled, after_migration(host)) == (True, "7"), "a repeated command goes on"
+    assert (host.service().disabled, after_migration(host)) == (True, "7"), "a repeated command continues"
     host.change(disabled=False, disabled_reason=maintenance.ENDS.format(7))
     tool("host", "maintenance", "h1")
     assert (host.service().disabled, after_migration(host)) == (True, "12")

@@ -307,7 +307,7 @@ def test_brokers_use_tls_with_certificates_of_the_cluster(monkeypatch: pytest.Mo
     assert text.count("{verify, verify_peer}") == 2 and "{fail_if_no_peer_cert, true}" in text
     assert "pause_minority" in (tmp_path / "_CLUSTER").read_text()
     (tmp_path / "_ENVIRONMENT").write_text("NODENAME=other\n")
-    with pytest.raises(exceptions.ConfigurationError, match="is of somebody else"):
+    with pytest.raises(exceptions.ConfigurationError, match="is of another program"):
         broker.write_cluster_settings(Path("/tls"))
 
 

@@ -60,7 +60,7 @@ class Machine:
         path.write_text("data")
 
     def add_guest(self, host: str, uuid: str, beside: bool = False) -> Path:
-        """Make what a host has of a guest, and of itself, in the directory of instances."""
+        """Make the files of a guest, and of the host itself, in the directory of instances."""
         records = Records(str(self.instances), host)
         records.prepare()
         directory = Path(records.create(uuid, 1, beside=beside))

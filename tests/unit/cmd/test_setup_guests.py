@@ -56,7 +56,7 @@ ip address delete 169.254.87.75/32 dev lo
 class Host:
     """A machine below a directory: its files, and programs that reply.
 
-    It has a guest and a network of ours, a guest of somebody else on another network of ours, and a network that only
+    It has a guest and a network of ours, a guest of another program on another network of ours, and a network that only
     has a name like ours.
     """
 

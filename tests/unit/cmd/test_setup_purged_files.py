@@ -191,7 +191,7 @@ def test_purge_of_the_only_controller_deletes_the_accounts_and_the_virtual_host(
 
 
 def test_purge_of_one_of_several_controllers_leaves_the_cluster_of_brokers_its_accounts(files: Files) -> None:
-    """The nodes of a cluster have one set of accounts. The other controllers go on with it."""
+    """The nodes of a cluster have one set of accounts. The other controllers continue with it."""
     files.write("nova-lite-controller")
     files.has_brokers("rabbit@c1", "rabbit@c2", "rabbit@c3")
     files.purge_package("nova-lite-controller")

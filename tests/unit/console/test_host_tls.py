@@ -36,7 +36,7 @@ CLIENT_INIT = b"\x01"
 
 def expect(sock: socket.socket, said: bytes) -> None:
     if sock.recv(len(said)) != said:
-        raise ConnectionError("the proxy does not go on")
+        raise ConnectionError("the proxy does not continue")
 
 
 class Guest:

@@ -130,7 +130,8 @@ def test_packages_recommend_what_the_set_up_installs_and_the_page_lists() -> Non
 
 
 def test_pages_install_packages_without_what_these_recommend() -> None:
-    """Recommended packages of libvirt and qemu are a desktop, and a gigabyte. Those of pip are compilers."""
+    """Recommended packages of libvirt and qemu are a desktop, and a gigabyte. The packages that pip recommends are
+    compilers."""
     lines = [line.strip() for path in (TOP / "docs").rglob("*.md") for line in path.read_text().splitlines()]
     commands = [line for line in lines if re.match(r"apt(-get)? install ", line)]
     assert len(commands) >= 7

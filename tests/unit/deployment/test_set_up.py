@@ -1,4 +1,4 @@
-"""stack.sh makes files, keys and accounts by the code of ``nova-lite-setup``, and adds what only it has."""
+"""stack.sh makes files, keys and accounts by the code of ``nova-lite-setup``, and adds its own parts."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ PrivateMounts=yes SystemCallArchitectures=native SystemCallErrorNumber=EPERM Sup
 """
 #: The conductor reads /proc/stat, and rabbitmqctl's runtime the machine's memory.
 OWN_PROC = {"api", "scheduler", "novncproxy", "serialproxy"}
-#: Images are for the group of all daemons, and the list of trusted keys for everybody. Other daemons write nothing.
+#: Images are for the group of all daemons, and the list of trusted keys for all users. Other daemons write nothing.
 GROUP_READS = {"api", "conductor", "registrar"}
 #: And compute, which is root: it shares the machine's devices, kernel settings and modules as far as guests need them,
 #: and its child qemu writes the code that it runs.

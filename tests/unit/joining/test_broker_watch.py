@@ -16,7 +16,7 @@ OWN = ADDRESSES[1]
 
 
 class Machine:
-    """A machine whose broker runs, but serves nobody. ``processes``: addresses with a broker's process."""
+    """A machine whose broker runs, but serves no client. ``processes``: addresses with a broker's process."""
 
     def __init__(self) -> None:
         self.serves, self.active, self.restarts = False, True, 0

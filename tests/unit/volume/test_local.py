@@ -256,7 +256,7 @@ def test_snapshots_of_volumes_in_use_are_complete_or_missing(volumes: LocalVolum
 
 
 def test_snapshots_of_which_some_exist_are_all_taken_again(volumes: LocalVolumes) -> None:
-    """A daemon was killed before all snapshots had their names. The guest has gone on since."""
+    """A daemon was killed before all snapshots had their names. The guest has continued since."""
     snapshots = {create(volumes): new_id() for _ in range(3)}
     copied: list[str] = []
 

@@ -238,7 +238,7 @@ def test_snapshots_in_use_are_taken_while_the_guest_is_held(volumes: RbdVolumes,
 
 
 def test_snapshots_in_use_of_which_some_exist_are_all_taken_again(volumes: RbdVolumes, ceph: FakeRbd) -> None:
-    """A daemon was killed before all snapshots had their names. The guest has gone on since."""
+    """A daemon was killed before all snapshots had their names. The guest has continued since."""
     snapshots = {small(ceph, b"now"): new_id() for _ in range(3)}
     first, *others = snapshots.values()
     ceph.add(f"snapshot-{first}", b"earlier")

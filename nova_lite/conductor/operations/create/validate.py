@@ -100,7 +100,7 @@ def check_devices(request: CreateRequest, flavor: Flavor) -> None:
     if ephemeral and (sum(ephemeral) > flavor.ephemeral_gb or 0 in ephemeral):
         raise exceptions.InvalidInput(
             reason="Ephemeral disks requested are larger than the instance type allows. If no value is given in a "
-            "mapping, all of the flavor's is asked for."
+            "mapping, the flavor's whole disk is requested."
         )
     swap = [device.volume_size or flavor.swap for device in devices if device.is_swap]
     if swap and (swap[0] > flavor.swap or not swap[0]):

@@ -1,4 +1,4 @@
-"""Locks that qemu holds on the files of disks: nobody else may open such a disk.
+"""Locks that qemu holds on the files of disks: no other process may open such a disk.
 
 qemu locks a byte for each permission that it has (from 100), and for each that it denies to others (from 200). Over
 NFS 4, CephFS and other shared file systems with locks, all hosts see them. This is the second line of defence: fencing
@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 #: Disks in an instance's directory that guests write to.
 DISKS = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP)
 
-#: Bytes of a file that qemu locks while it may write, and while it lets nobody else write.
+#: Bytes of a file that qemu locks while it may write, and while it lets no other process write.
 WRITES, DENIES_WRITES = 101, 201
 
 
@@ -53,7 +53,7 @@ def require_free(instance_uuid: str, directory: str) -> None:
 
 
 def wait_until_free(instance_uuid: str, directory: str, check: Callable[[], None], timing: LibvirtTiming) -> None:
-    """Wait until nobody has the disks in the directory open. Raises `DiskInUse` after ``timing.disk_lock_wait``.
+    """Wait until no process has the disks in the directory open. Raises `DiskInUse` after ``timing.disk_lock_wait``.
 
     ``check`` may end it by raising.
     """

@@ -5,7 +5,7 @@
     <instances_path>/_marks/<host>    two secret random marks, the newest first
 
 Each host holds a lock on its own file. A mark is replaced every few minutes. So a copy of the directory differs from
-the directory itself: its marks are old, and nobody holds a lock on its files. See docs/adr/0037.
+the directory itself: its marks are old, and no process holds a lock on its files. See docs/adr/0037.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Secrets of libvirt with the passphrases of encrypted volumes.
 
 libvirtd hands a passphrase to qemu when a guest starts or gets the volume. It has the secret only for that moment, in
-memory (``ephemeral``), and tells it to nobody (``private``). The secret's uuid is that of the volume, so that the
-definition of a guest fits every host.
+memory (``ephemeral``), and tells it to no other program (``private``). The secret's uuid is that of the volume, so that
+the definition of a guest fits every host.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class VolumeCopies:
         self._mirrors = mirrors
 
     def end_copies(self) -> None:
-        """End copies of a killed daemon to files that nobody needs. Swaps continue, because their commands are
+        """End copies of a killed daemon to files that no command needs. Swaps continue, because their commands are
         repeated."""
         for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):

@@ -113,7 +113,8 @@ class VolumeFiles:
 
     @contextlib.contextmanager
     def _quiesced(self, domain: Any, power_state: PowerState) -> Iterator[None]:
-        """Freeze the file systems of a running guest inside the context. Those of a paused one write nothing."""
+        """Freeze the file systems of a running guest inside the context. The file systems of a paused guest write
+        nothing."""
         if power_state != PowerState.RUNNING:
             yield
             return

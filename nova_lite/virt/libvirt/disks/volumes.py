@@ -59,7 +59,7 @@ class VolumeDevices:
         """Attach a volume. On failure neither the guest nor its definition has it. ``below``: the files below its own.
 
         The definition is changed first. So a daemon that is killed in between leaves nothing that a restart would
-        remove. ``wait`` is called before a running guest gets the disk. It waits until nobody else has the disk, or
+        remove. ``wait`` is called before a running guest gets the disk. It waits until no other guest has the disk, or
         raises.
         """
         domain, info = self._domains.get(instance_uuid)

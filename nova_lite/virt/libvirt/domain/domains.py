@@ -159,7 +159,7 @@ class Domains:
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
         """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`.
 
-        A start whose connection broke may still go on in libvirtd, which then refuses another one.
+        A start whose connection broke may still continue in libvirtd, which then refuses another one.
         """
         target = PowerState.PAUSED if paused else PowerState.RUNNING
         try:
@@ -219,7 +219,7 @@ class Domains:
         self._connection.call_checked(lambda: self.state(uuid) == PowerState.RUNNING, domain.resume)
 
     def save_memory(self, domain: Any) -> None:
-        """Turn a guest off and save its memory to libvirt's own file. If the connection breaks, libvirtd goes on."""
+        """Turn a guest off and save its memory to libvirt's own file. If the connection breaks, libvirtd continues."""
         self._connection.call_checked(lambda: self._is_saved(domain), domain.managedSave, 0)
 
     def _is_saved(self, domain: Any) -> bool:

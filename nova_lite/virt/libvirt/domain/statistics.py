@@ -36,7 +36,7 @@ _NOT_SAMPLED = (
     libvirt.VIR_ERR_INTERNAL_ERROR,
 )
 
-#: Seconds for which a domain of somebody else is not looked at again, and the number of such domains.
+#: Seconds for which a domain of another program is not looked at again, and the number of such domains.
 _FOREIGN_SECONDS, _FOREIGN = 60.0, 100_000
 
 _KIB = 1024

@@ -112,7 +112,7 @@ class AntiSpoofing:
         self.plug(instance_uuid, [], (), apply)
 
     def restore(self) -> None:
-        """Load the table again if somebody has removed it, as a restart of ``nftables.service`` does.
+        """Load the table again if an administrator has removed it, as a restart of ``nftables.service`` does.
 
         Raises `VirtDriverError`.
         """
@@ -122,7 +122,7 @@ class AntiSpoofing:
                 nft.apply(whole(self._table, self._loaded))
 
     def _load(self, wanted: dict[str, Guard], apply: Apply) -> None:
-        """Load what has changed, or all if somebody else has changed or removed the table."""
+        """Load what has changed, or all if another program has changed or removed the table."""
         try:
             apply(changes(self._table, self._loaded, wanted) if self._loaded else whole(self._table, wanted))
         except exceptions.VirtDriverError:

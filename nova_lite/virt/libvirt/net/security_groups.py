@@ -80,7 +80,7 @@ class PortFirewall:
         """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
         impossible."""
         if not self.enabled:
-            LOG.warning("[network] security_groups is off: everybody can reach the guests of this host")
+            LOG.warning("[network] security_groups is off: all machines can reach the guests of this host")
             return
         error = show_bridged_packets() or nft.run("list tables\n")
         if error:
@@ -138,12 +138,12 @@ class PortFirewall:
             if changes is not None and not nft.run(changes):
                 self._is_applied = True
                 return
-            # A failure means that somebody has changed the table. Then it is replaced.
+            # A failure means that another program has changed the table. Then it is replaced.
             if not self._is_applied or self._is_gone():
                 self._apply()
 
     def _is_gone(self) -> bool:
-        """Check whether somebody has removed the table, as a restart of ``nftables.service`` does."""
+        """Check whether an administrator has removed the table, as a restart of ``nftables.service`` does."""
         if not any(self._ports.values()) or not nft.run(f"list chain inet {self._table} ingress_forward\n"):
             return False
         LOG.warning("The table %s is gone and loaded again", self._table)
@@ -357,7 +357,7 @@ def _group(group: SecurityGroup, known: Collection[str]) -> list[str]:
 
 
 def _is_complete(rule: SecurityGroupRule, known: Collection[str]) -> bool:
-    """Check whether the rule's remote group is known. A rule with an unknown group matches nobody."""
+    """Check whether the rule's remote group is known. A rule with an unknown group matches no address."""
     return rule.remote_group_id is None or rule.remote_group_id in known
 
 

@@ -6,7 +6,7 @@ of them; the rest is learned. Only guests use the tunnel, and packets that this 
 Each host is gateway, DHCP server, name server and metadata service of its own guests, so packets of these services do
 not pass.
 
-Anybody who can send VXLAN to a host can reach its guests. So a host accepts it only from the published hosts. Guests
+A machine who can send VXLAN to a host can reach its guests. So a host accepts it only from the published hosts. Guests
 share their host's address for outgoing packets, so they must not send VXLAN.
 """
 

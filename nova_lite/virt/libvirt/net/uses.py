@@ -32,7 +32,7 @@ class NetworkUses:
 
     @contextlib.contextmanager
     def remove(self, network_id: str) -> Iterator[bool]:
-        """Yield whether a network may be removed now: nobody uses or removes it."""
+        """Yield whether a network may be removed now: no thread uses or removes it."""
         with self._changed:
             is_free = network_id not in self._used and network_id not in self._removed
             if is_free:

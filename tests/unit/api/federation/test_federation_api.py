@@ -235,7 +235,7 @@ def test_user_of_a_provider_has_no_password_here(corp: Federation) -> None:
 
 
 def test_member_cannot_see_or_write_what_makes_users(corp: Federation) -> None:
-    """Whoever writes a mapping can be anybody."""
+    """Whoever writes a mapping can be any user."""
     member = corp.world.token("alice")
     rule = {"local": [{"user": {"name": "admin", "type": "local"}}], "remote": [{"type": "OIDC-sub"}]}
     for path, body in (

@@ -58,7 +58,7 @@ def test_keys_rotate_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch
 
 
 def test_replaced_key_makes_no_token_once_its_own_tokens_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who has read a key can make tokens with it, with any times."""
+    """An attacker who has read a key can make tokens with it, with any times."""
     replica = keyed_replica()
     rotate(replica)
     later(monkeypatch, 3600 + KEY_DELAY + module.CLOCK_SKEW + 1)

@@ -139,7 +139,7 @@ def test_secret_that_others_can_read_is_refused_at_start(
 def test_response_of_a_log_in_that_this_browser_did_not_begin_is_refused(
     page: PageClient, issuer: Issuer, state: str
 ) -> None:
-    """Otherwise another site could log a user in as somebody else."""
+    """Otherwise another site could log a user in as another user."""
     begin(page)
     response = come_back(page, code="c1", state=state)
     assert response.location == "http://cloud:8788/#/?login=late"

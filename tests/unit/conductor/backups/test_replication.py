@@ -122,7 +122,7 @@ class Site(InRepository):
         return copy
 
     def restore_database(self, copy: Path) -> None:
-        """Go on with an earlier database."""
+        """Continue with an earlier database."""
         _copy(copy, self.database_path)
         self.return_to_life()
 
@@ -517,7 +517,7 @@ def test_failover_without_its_policy_is_refused_before_the_server_stops(sites: S
 
 
 def test_site_that_has_seen_a_newer_journal_writes_nothing(sites: Sites) -> None:
-    """The journal was restored from a copy. Another site may write the generation anew."""
+    """The journal was restored from a copy. Another site may write the generation again."""
     first = sites.first
     first.db.write(lambda uow: uow.session.execute(sa.update(models.ReplicatedServer).values(generation=3)))
     first.make()

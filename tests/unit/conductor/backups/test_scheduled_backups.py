@@ -248,7 +248,7 @@ class Killer:
 
 
 def lives(world: Backups, number: int, is_after: bool) -> str:
-    """Make a third backup, kill the conductor at a transaction, go on, and return the transaction's name."""
+    """Make a third backup, kill the conductor at a transaction, continue, and return the transaction's name."""
     killer = Killer(world, number, is_after)
     for step in (world.make_due, world.backups.run, world.finish_if_begun, world.backups.run, world.backups.run):
         try:

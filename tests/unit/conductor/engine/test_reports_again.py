@@ -1,7 +1,7 @@
 """Reports of compute hosts that the replay cache does not hold. Repeated at any later time, they change no row.
 
-A story with every kind of report goes on step by step. After each step all reports so far are sent again, as they were
-on the wire.
+A story with every kind of report continues step by step. After each step all reports so far are sent again, as they
+were on the wire.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     yield "a host is forced down"
     world.lifecycle.accept_action(world.context(admin=True), one, "evacuate", {})
     start(one)
-    yield "its server is made anew elsewhere"
+    yield "its server is made again elsewhere"
     ordered(one, BUILT)
     yield "and is there"
     force_down(world, host, False)

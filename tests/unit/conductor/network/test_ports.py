@@ -215,7 +215,7 @@ def test_audit_finds_and_repairs_wrong_ports(world: World) -> None:
     nobodys = sa.update(models.Port).where(models.Port.id == free.id).values(project_id=None)
     world.db.write(lambda uow: uow.session.execute(nobodys))
     (problem,) = world.db.read(invariants.find)
-    assert problem.expected == "none: it is nobody's"
+    assert problem.expected == "none: no server or project has it"
     invariants.fix(world.db)
     assert world.count(models.Port) == 1
 

@@ -235,7 +235,7 @@ def test_waiting_notifications_are_a_metric(world: World) -> None:
 
 
 def test_slow_consumer_delays_neither_operations_nor_other_channels(world: World) -> None:
-    """The slow one blocks until the operation has ended, and everybody else has been notified."""
+    """The slow one blocks until the operation has ended, and each other channel has been notified."""
     may_end, begun, notified = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(Consumer):

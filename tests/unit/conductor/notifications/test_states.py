@@ -119,7 +119,7 @@ def test_servers_of_a_period_are_sent_once(tmp_path: Path, monkeypatch: pytest.M
     before, within, after = period.beginning - second, period.beginning + second, period.ending + second
 
     def make_servers(uow: UnitOfWork) -> list[str]:
-        uow.change(sa.update(models.Instance).values(launched_at=None))  # that of the world has never run
+        uow.change(sa.update(models.Instance).values(launched_at=None))  # the world's server has never run
         times = [(before, None), (before, within), (within, None), (before, before), (after, None)]
         return [make.instance(uow, launched_at=start, terminated_at=end, host="host1") for start, end in times]
 

@@ -187,7 +187,7 @@ def test_same_image(db: Database) -> None:
 
 
 def test_image_quota(db: Database, conf: cfg.ConfigOpts) -> None:
-    """A project's own images count; those of others, or of nobody, do not."""
+    """A project's own images count; those of others, or of no project, do not."""
     conf.set_override("image_count_total", 2, group="image")
     for owner in ("p2", None, "p1", "p1"):
         db.write(images.create, make.image(owner=owner))

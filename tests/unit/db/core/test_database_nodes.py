@@ -20,7 +20,8 @@ BALANCED = f"mysql+pymysql://nova_lite:x@127.0.0.1:{controllers.DATABASE_PORT}/n
 
 
 class Reports:
-    """Controllers that report what `words` has for their addresses. An address without a word refuses connections."""
+    """Controllers that report the words of `words` for their addresses. An address without a word refuses
+    connections."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.words: dict[str, bytes] = {}

@@ -110,7 +110,7 @@ def test_threads_report_a_new_host(db: Database, conf: cfg.ConfigOpts) -> None:
 
 
 def test_threads_report_expire_and_claim(db: Database, conf: cfg.ConfigOpts) -> None:
-    """Counters and generations survive everybody at once: each change is counted, none twice."""
+    """Counters and generations survive all hosts at once: each change is counted, none twice."""
     db.write(hosts.record, conf, make.report())
     uuids = [db.write(make.instance) for _ in range(12)]
 

@@ -230,7 +230,7 @@ def test_replaced_key_of_a_host_ends_after_the_overlap(db: Database, conf: cfg.C
     admit(db)
     join(db, conf, new.renewal(old.key))
     age(db, join_requests.KEY_OVERLAP + 1)
-    # The registrar has not admitted the new key yet, so the host goes on with its old one.
+    # The registrar has not admitted the new key yet, so the host continues with its old one.
     assert join(db, conf, new.renewal(old.key)).state == "pending"
     admit(db)
     age(db, join_requests.KEY_OVERLAP - 60)

@@ -360,7 +360,7 @@ def test_guest_that_a_killed_daemon_has_paused_is_resumed_and_thawed_at_the_next
         assert after.freezer._thaws[UUID].wait(30)
         assert guest.effects == ["fsFreeze", "suspend", "resume", "fsThaw"]
         assert frozen_marks(tmp_path) == []
-        driver.call("suspend")  # the killed daemon would not go on
+        driver.call("suspend")  # the killed daemon would not continue
 
 
 def test_guest_that_its_user_has_paused_stays_paused_when_the_daemon_starts(guest: Guest, driver: Driver) -> None:

@@ -79,7 +79,7 @@ def test_event_wakes_a_waiting_thread_at_once() -> None:
 
 
 def test_events_during_a_slow_callback_do_not_stop_the_loop_of_libvirt() -> None:
-    """More events than its socket takes: the loop must go on, since it answers libvirtd's keepalives."""
+    """More events than its socket takes: the loop must continue, since it answers libvirtd's keepalives."""
     delivered: list[str] = []
     may_go_on, done = threading.Event(), threading.Event()
 
@@ -100,7 +100,7 @@ def test_events_during_a_slow_callback_do_not_stop_the_loop_of_libvirt() -> None
         is_sent.set()
 
     concurrency.native_thread(loop, "libvirt-loop")
-    wait_for("the loop goes on", is_sent.is_set)
+    wait_for("the loop continues", is_sent.is_set)
     assert delivered == []
     may_go_on.set()
     assert done.wait(60)

@@ -2,7 +2,7 @@
 
 The guest is off while its disks move, and two hosts hold a claim until the owner confirms or reverts. If the
 destination fails, the source starts the guest again, with its old disks. A delete supersedes the move, and both hosts
-destroy what they have. An evacuation takes a moved server from a lost destination. Lost at most: by a revert, what was
+destroy guest and disks. An evacuation takes a moved server from a lost destination. Lost at most: by a revert, what was
 written at the destination.
 
 Until a move is confirmed or reverted, quota counts the larger of both flavors. The instance's own flavor counts as

@@ -25,6 +25,7 @@ from nova_lite.base import sealing
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.volume import volume_keys, volumes
 from nova_lite.objects import (
+    ActionReport,
     BuildOutcome,
     BuildResult,
     DomainReport,
@@ -63,7 +64,7 @@ def report_of(host: str, **more: Any) -> HostReport:
 
 def test_the_host_can_do_its_own_work(cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]) -> None:
     """The host's own work succeeds, so the refusals below prove something."""
-    told = attacker.told("conductor", None, "domains_expected", "1.4", host="compute-1")
+    told = attacker.told("conductor", None, "domains_expected", host="compute-1")
     assert [item["uuid"] for item in told] == [servers["compute-1"]]
     for name in cloud.names:
         assert "is refused" not in cloud.text_of(name), name
@@ -169,7 +170,7 @@ def test_no_key_of_a_volume_that_another_host_has(
                 return volumes.insert(uow, volume).id
 
             made[host] = db.write(insert)
-        ask = functools.partial(attacker.ask, "conductor", None, "volume_key_get", "1.29", host="compute-1")
+        ask = functools.partial(attacker.ask, "conductor", None, "volume_key_get", host="compute-1")
         mine, other = sealing.new_private_key(), sealing.new_private_key()
         with cloud.unchanged():
             refused = ask(volume_id=made[VICTIM], public_key=sealing.public_key(mine))
@@ -188,49 +189,43 @@ def test_no_key_of_a_volume_that_another_host_has(
 # --- reports
 
 
-REPORTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("register_host", "1.0", {"report": report_of(VICTIM)}),
-    ("report_state", "1.0", {"report": report_of(VICTIM, building={}, acting=[1, 2, 3])}),
+REPORTS: list[tuple[str, dict[str, Any]]] = [
+    ("register_host", {"report": report_of(VICTIM)}),
+    ("report_state", {"report": report_of(VICTIM, building={}, acting=[1, 2, 3])}),
     (
         "renew_lease",
-        "1.27",
         {"request": LeaseRequest(host=VICTIM, boot_id="", epoch=0, identity="", number=9, seconds=0)},
     ),
     (
         "report_storage",
-        "1.28",
         {"report": StorageReport(host=VICTIM, epoch=0, identity="", view=StorageView(marks=["0" * 32]))},
     ),
-    ("start_build", "1.0", {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1}),
+    ("start_build", {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1}),
     (
         "report_guest_devices",
-        "1.37",
         {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1, "devices": GuestDevices(devices=[])},
     ),
     (
         "finish_build",
-        "1.0",
         {"result": BuildResult(instance_uuid="VICTIM", generation=1, host=VICTIM, outcome=BuildOutcome.ABORTED)},
     ),
     (
         "finish_action",
-        "1.0",
-        {"host": VICTIM, "action_id": 2, "power_state": 4, "error": "forged", "details": ""},
+        {"report": ActionReport(host=VICTIM, action_id=2, power_state=4, error="forged")},
     ),
-    ("is_command_current", "1.1", {"host": VICTIM, "action_id": 2, "position": 0}),
-    ("is_command_open", "1.4", {"host": VICTIM, "action_id": 2, "position": None, "request_id": "req"}),
-    ("live_migration_progress", "1.2", {"host": VICTIM, "action_id": 2, "position": 0, "progress": {}}),
-    ("report_task", "1.1", {"host": VICTIM, "action_id": 2, "task_state": "deleting"}),
-    ("reconcile_domains", "1.0", {"host": VICTIM, "domains": [], "leftovers": []}),
-    ("domains_expected", "1.4", {"host": VICTIM}),
-    ("fencing_records_settled", "1.19", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
-    ("domain_lost", "1.4", {"host": VICTIM, "expected": ExpectedDomain(uuid="VICTIM", generation=1)}),
-    ("is_volume_work_open", "1.26", {"host": VICTIM, "task_id": 1, "volume_id": "VICTIM"}),
-    ("is_volume_data_needed", "1.36", {"host": VICTIM, "verb": "create", "made_id": "VICTIM"}),
-    ("finish_volume_work", "1.6", {"host": VICTIM, "task_id": 1, "error": "forged"}),
+    ("is_command_current", {"host": VICTIM, "action_id": 2, "sequence": 0}),
+    ("is_command_open", {"host": VICTIM, "action_id": 2, "sequence": 0, "request_id": "req"}),
+    ("live_migration_progress", {"host": VICTIM, "action_id": 2, "sequence": 0, "progress": {}}),
+    ("report_task", {"host": VICTIM, "action_id": 2, "task_state": "deleting"}),
+    ("reconcile_domains", {"host": VICTIM, "domains": [], "leftovers": []}),
+    ("domains_expected", {"host": VICTIM}),
+    ("fencing_records_settled", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
+    ("domain_lost", {"host": VICTIM, "expected": ExpectedDomain(uuid="VICTIM", generation=1)}),
+    ("is_volume_work_open", {"host": VICTIM, "task_id": 1, "volume_id": "VICTIM"}),
+    ("is_volume_data_needed", {"host": VICTIM, "verb": "create", "made_id": "VICTIM"}),
+    ("finish_volume_work", {"host": VICTIM, "task_id": 1, "error": "forged"}),
     (
         "finish_builds",
-        "1.14",
         {
             "host": VICTIM,
             "results": [BuildResult(instance_uuid="VICTIM", generation=1, host=VICTIM, outcome=BuildOutcome.ABORTED)],
@@ -238,42 +233,37 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "finish_actions",
-        "1.14",
-        {"host": VICTIM, "reports": [{"action_id": 2, "power_state": 4, "error": "forged", "details": ""}]},
+        {"host": VICTIM, "reports": [ActionReport(host=VICTIM, action_id=2, power_state=4, error="forged")]},
     ),
-    ("volume_key_get", "1.29", {"host": VICTIM, "volume_id": "VICTIM", "public_key": ""}),
+    ("volume_key_get", {"host": VICTIM, "volume_id": "VICTIM", "public_key": ""}),
     (
         "volume_connect",
-        "1.10",
         {"host": VICTIM, "instance_uuid": "VICTIM", "device_uuid": "VICTIM", "connector": {"host": VICTIM}},
     ),
-    ("report_load", "1.30", {"host": VICTIM, "load": None}),
-    ("port_filters_get", "1.5", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
-    ("site_right_get", "1.34", {"host": VICTIM, "instance_uuid": "VICTIM"}),
-    ("interfaces_bind", "1.16", {"host": VICTIM, "instance_uuid": "VICTIM"}),
-    ("interfaces_active", "1.16", {"host": VICTIM, "instance_uuid": "VICTIM", "ask": True}),
+    ("report_load", {"host": VICTIM, "load": None}),
+    ("port_filters_get", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
+    ("site_right_get", {"host": VICTIM, "instance_uuid": "VICTIM"}),
+    ("interfaces_bind", {"host": VICTIM, "instance_uuid": "VICTIM"}),
+    ("interfaces_active", {"host": VICTIM, "instance_uuid": "VICTIM", "refresh": True}),
 ]
 
 
 def test_each_report_is_tried() -> None:
     rows = rpc.contract_of(ConductorRPC).access or {}
-    assert {method for method, _, _ in REPORTS} == {
-        name for name, row in rows.items() if COMPUTE in row.roles and row.own
-    }
+    assert {method for method, _ in REPORTS} == {name for name, row in rows.items() if COMPUTE in row.roles and row.own}
 
 
-@pytest.mark.parametrize(("method", "version", "arguments"), REPORTS, ids=[report[0] for report in REPORTS])
+@pytest.mark.parametrize(("method", "arguments"), REPORTS, ids=[report[0] for report in REPORTS])
 def test_no_report_in_the_name_of_another_host(
     cloud: SecuredCloud,
     attacker: Attacker,
     servers: dict[str, str],
     method: str,
-    version: str,
     arguments: dict[str, Any],
 ) -> None:
     plain = json.loads(json.dumps(rpc.to_plain(arguments)).replace("VICTIM", servers[VICTIM]))
     with cloud.refuses("conductor", f"Message {method} of compute on compute-1 is refused: {OTHERS}"):
-        answer = attacker.ask("conductor", None, method, version, **plain)
+        answer = attacker.ask("conductor", None, method, **plain)
     assert failure_of(answer) == "MessageRefused"
 
 
@@ -295,17 +285,17 @@ def test_no_report_of_a_server_that_is_elsewhere(
             attacker.ask("conductor", None, "finish_build", result=result)
             result.action_id = action["id"]
             attacker.ask("conductor", None, "finish_build", result=result)
-        done = {"action_id": action["id"], "power_state": 4, "error": "forged", "details": ""} | mine
-        attacker.ask("conductor", None, "finish_action", **done)
-        asked = {"action_id": action["id"], "position": 0} | mine
-        assert attacker.told("conductor", None, "is_command_current", "1.1", **asked) is False
+        done = ActionReport(action_id=action["id"], power_state=4, error="forged", **mine)
+        attacker.ask("conductor", None, "finish_action", report=done)
+        asked = {"action_id": action["id"], "sequence": 0} | mine
+        assert attacker.told("conductor", None, "is_command_current", **asked) is False
         build = {"instance_uuid": uuid_, "generation": generation} | mine
         assert failure_of(attacker.ask("conductor", None, "start_build", **build)) == "StaleReport"
-        for method, more in (("interfaces_bind", {}), ("interfaces_active", {"ask": True})):
-            answer = attacker.ask("conductor", None, method, "1.16", instance_uuid=uuid_, **more, **mine)
+        for method, more in (("interfaces_bind", {}), ("interfaces_active", {"refresh": True})):
+            answer = attacker.ask("conductor", None, method, instance_uuid=uuid_, **more, **mine)
             assert failure_of(answer) == "StaleReport"
         expected = ExpectedDomain(uuid=uuid_, generation=generation, last_action_id=action["id"])
-        attacker.ask("conductor", None, "domain_lost", "1.4", expected=expected, **mine)
+        attacker.ask("conductor", None, "domain_lost", expected=expected, **mine)
         domains = [
             DomainReport(uuid=servers["compute-1"], generation=1, power_state=1),
             DomainReport(uuid=uuid_, generation=generation, power_state=4),
@@ -318,7 +308,7 @@ def test_filters_of_other_hosts_are_not_disclosed(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
 ) -> None:
     asked = {"host": "compute-1", "instance_uuids": [servers["compute-1"], servers[VICTIM]]}
-    told = attacker.told("conductor", None, "port_filters_get", "1.5", **asked)["instances"]
+    told = attacker.told("conductor", None, "port_filters_get", **asked)["instances"]
     assert len(told[servers["compute-1"]]) == 1
     assert told[servers[VICTIM]] == []
 
@@ -400,11 +390,11 @@ def test_altered_messages(cloud: SecuredCloud, attacker: Attacker, servers: dict
     object.__setattr__(heartbeat.message, "arguments", changed)
     with cloud.refuses("conductor", wrong):
         attacker.send(heartbeat.message, heartbeat.context, queue="conductor")
-    message, context = attacker.signed("conductor", None, "domains_expected", "1.4", host="compute-1")
+    message, context = attacker.signed("conductor", None, "domains_expected", host="compute-1")
     object.__setattr__(message, "method", "instance_list")
     with cloud.refuses("conductor", wrong):
         attacker.send(message, context)
-    message, context = attacker.signed("conductor", None, "domains_expected", "1.4", host="compute-1")
+    message, context = attacker.signed("conductor", None, "domains_expected", host="compute-1")
     object.__setattr__(message, "arguments", {"host": VICTIM})
     with cloud.refuses("conductor", wrong):
         attacker.send(message, context)
@@ -459,7 +449,7 @@ def test_a_revoked_key(cloud: SecuredCloud, attacker: Attacker) -> None:
         cloud.manage("keys", "revoke", key)
         time.sleep(keys.LOOK_INTERVAL + 0.2)
         with cloud.refuses("conductor", f"is refused: its key '{key}' is not trusted"):
-            answer = attacker.ask("conductor", None, "domains_expected", "1.4", host="compute-1")
+            answer = attacker.ask("conductor", None, "domains_expected", host="compute-1")
         assert failure_of(answer) == "MessageRefused"
     finally:
         (directory / keys.TRUSTED).write_text(kept)
@@ -473,7 +463,7 @@ def test_another_time(cloud: SecuredCloud, attacker: Attacker, wrong_by: int, wh
     attacker.signing.clock.time = lambda: time.time() + wrong_by  # type: ignore[method-assign]
     try:
         with cloud.refuses("conductor", why):
-            attacker.ask("conductor", None, "domains_expected", "1.4", host="compute-1")
+            attacker.ask("conductor", None, "domains_expected", host="compute-1")
     finally:
         attacker.signing.clock.time = clock  # type: ignore[method-assign]
 

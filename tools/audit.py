@@ -15,6 +15,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def query(locks: list[Path], osv_url: str | None) -> list[dict[str, Any]]:
     service = ["--vulnerability-service", "osv", "--osv-url", osv_url] if osv_url else []
     files = [option for lock in locks for option in ("--requirement", str(lock))]
     options = ["--disable-pip", "--no-deps", "--timeout", str(SECONDS), "--progress-spinner", "off", "--format", "json"]
-    command = [sys.executable, "-m", "pip_audit", *options, *service, *files]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as cache:  # not in a home directory, which may not exist
+        command = [sys.executable, "-m", "pip_audit", "--cache-dir", cache, *options, *service, *files]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found: list[dict[str, Any]] = json.loads(result.stdout)["dependencies"]
     except ValueError:

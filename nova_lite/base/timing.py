@@ -153,6 +153,8 @@ class LibvirtTiming:
     #: drops them after its lease, mostly 90 s.
     disk_lock_wait: float = 120.0
     disk_lock_poll: float = 1.0
+    #: Interval between two requests to a guest to release a device. It ignores them while it boots.
+    ask_again: float = 5.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import amqp.exceptions
@@ -333,7 +333,9 @@ def _repeat_late_reads() -> None:
                 if may_send:
                     _send_again(again, left)
                 with contextlib.suppress(messaging.MessagingTimeout):
-                    return get(waiters, msg_id, min(left, LATE_SECONDS))
+                    reply = get(waiters, msg_id, min(left, LATE_SECONDS))
+                    if not _is_of_a_copy(reply):
+                        return reply
         return get(waiters, msg_id, 0.001)
 
     amqpdriver.AMQPDriverBase.send = send_repeatably
@@ -348,6 +350,12 @@ def _one_of_few() -> Iterator[bool]:
     finally:
         if is_one:
             _repeated.release()
+
+
+def _is_of_a_copy(reply: Mapping[str, Any]) -> bool:
+    """Check whether a server refuses a copy, because it has taken the read before. Its reply to that one comes."""
+    failure = str(reply.get("failure") or "")
+    return exceptions.MessageRefused.__name__ in failure and exceptions.MessageRefused.REPLAYED in failure
 
 
 def _send_again(again: Callable[[float], None], left: float) -> None:

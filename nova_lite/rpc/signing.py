@@ -320,7 +320,7 @@ class Signing:
             cache = ReplayCache(self._lifetime, self._limit, self.clock.jumps_back)
             seen = self._seen.get(key) or self._seen.setdefault(key, cache)
         if not seen.add(packed, sent, oldest, self.clock.time(), self.clock.jumps_back):
-            raise _Refused("it was taken before: it is replayed", peer)
+            raise _Refused(f"it was taken before: {exceptions.MessageRefused.REPLAYED}", peer)
         return peer
 
     def reply(self, incoming: Any, result: Any, failure: str | None) -> Any:
@@ -448,7 +448,8 @@ class SignatureVerifier:
         once = self._endpoint.once
         try:
             if once is not None and not once(sender, method, str(incoming.ctxt[SIGNATURE]["id"])):
-                raise _Refused("it was taken before, by another one or before this one began: it is replayed", sender)
+                replayed = exceptions.MessageRefused.REPLAYED
+                raise _Refused(f"it was taken before, by another one or before this one began: {replayed}", sender)
         except exceptions.NovaLiteException as error:
             LOG.info("RPC method %s: %s", method, error.message)
             raise messaging.ExpectedException() from None

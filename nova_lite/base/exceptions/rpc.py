@@ -27,6 +27,9 @@ class MessageRefused(ServiceUnavailable):
 
     msg_fmt = "%(topic)s on %(server)s refuses message %(method)s: %(why)s."
 
+    #: End of ``why`` for a message whose id was taken before.
+    REPLAYED = "it is replayed"
+
 
 class ServiceTooOld(ServiceUnavailable):
     """A daemon that does not know a request, because it has an older version or is pinned to one."""

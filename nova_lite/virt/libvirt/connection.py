@@ -198,6 +198,7 @@ class Connection:
         queries_only: bool = False,
     ) -> None:
         self._host = host
+        self.timing = timing
         self._queries = Channel([_Link(uri, host, on_open, timing) for _ in range(QUERY_CONNECTIONS)])
         self._changes = self._transfers = self._queries
         if not queries_only:

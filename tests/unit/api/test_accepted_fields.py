@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +20,10 @@ from nova_lite.api.http import microversions, validation
 from nova_lite.api.http.router import extension_classes
 from nova_lite.base import exceptions
 from nova_lite.db.models import ServerBackup
-from nova_lite.rpc.client import Message
 from tests.support import extremes
 from tests.support import requests_of_routes as routes
 from tests.support.every_api import EveryApi
+from tests.support.recorded_messages import STOPPED, Recorder, leaves
 
 PAGE = Path(__file__).parents[3] / "docs/reference/api-behaviour.md"
 #: Why the good request of a route is refused in this cloud.
@@ -32,9 +31,6 @@ _NOT_JUDGED = (
     "create share",  # no host has shares
     "is not attached to volume",  # tests/unit/api/test_volume_attachments.py
 )
-#: Reads that the contract does not count as such, and changes without which a request does not go on.
-_PASSED = ("identity_read", "image_get", "server_backup_hold")
-_STOPPED = 507
 _BDM = ("server", "block_device_mapping_v2")
 _BLANK = [{"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": None}]
 _FILES = [{"path": "/one", "contents": "b25l"}]
@@ -92,44 +88,6 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.row.method} {self.row.path} {self.field} at 2.{self.row.version}"
-
-
-class Stopped(exceptions.NovaLiteException):
-    """A message that would change something."""
-
-    code = _STOPPED
-    msg_fmt = "stopped"
-
-
-class Recorder:
-    """Records the messages of this thread's requests that would change something, and stops them."""
-
-    def __init__(self, cloud: EveryApi) -> None:
-        self.sent: list[Any] = []
-        self._thread = threading.get_ident()
-        self._call, self._cast, self._bus = cloud.bus.call, cloud.bus.cast, cloud.bus
-
-    def __enter__(self) -> Recorder:
-        self.sent = []
-        self._bus.call, self._bus.cast = self.call, self.cast  # type: ignore[method-assign]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bus.call, self._bus.cast = self._call, self._cast  # type: ignore[method-assign]
-
-    def call(self, message: Message) -> Any:
-        if threading.get_ident() != self._thread:
-            return self._call(message)
-        if message.is_read or message.method in _PASSED:
-            return self._call(message)
-        self.sent.append((message.method, json.loads(json.dumps(message.arguments))))
-        raise Stopped()
-
-    def cast(self, message: Message) -> None:
-        if threading.get_ident() != self._thread:
-            return self._cast(message)
-        self.sent.append((message.method, json.loads(json.dumps(message.arguments))))
-        return None
 
 
 def cases() -> Iterator[Case]:
@@ -234,8 +192,8 @@ class Judge:
         (body, (_, first)), (other_body, (_, other)) = requests
         if first == other:
             return False
-        sent = [dict(_leaves(item)) for item in (first, self._send(case, body)[1])]
-        others = [dict(_leaves(item)) for item in (other, self._send(case, other_body)[1])]
+        sent = [dict(leaves(item)) for item in (first, self._send(case, body)[1])]
+        others = [dict(leaves(item)) for item in (other, self._send(case, other_body)[1])]
         stable = [{item for item in pair[0].items() if item in pair[1].items()} for pair in (sent, others)]
         random = [pair[0].keys() - dict(same).keys() for pair, same in zip((sent, others), stable, strict=True)]
         return any(place not in random[0] & random[1] for place, _ in stable[0] ^ stable[1])
@@ -247,7 +205,7 @@ class Judge:
             response = self._cloud.send("compute", row.method, path, body, version=f"2.{row.version}")
         if 400 <= response.status_code < 500 or response.status_code == 501:
             return response.text, None
-        assert response.status_code in (200, 201, 202, 204, 207, _STOPPED), f"{case} {body}: {response.text}"
+        assert response.status_code in (200, 201, 202, 204, 207, STOPPED), f"{case} {body}: {response.text}"
         return "", [recorder.sent, response.text]
 
 
@@ -259,16 +217,6 @@ def _has_one_value(schema: Any) -> bool:
 def _is_closed(schema: Any) -> bool:
     """Check whether a field has few values, of which one may be all that is accepted."""
     return isinstance(schema, dict) and ("enum" in schema or "boolean" in schema.get("type", ()))
-
-
-def _leaves(value: Any, before: str = "") -> Iterator[tuple[str, str]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
-    for key, item in items:
-        yield from _leaves(item, f"{before}/{key}")
-    if not isinstance(value, dict | list | tuple):
-        yield before, repr(value)
-    elif not value:
-        yield before, "empty"
 
 
 def _fits(schema: Any, body: Any) -> bool:

@@ -19,8 +19,8 @@ from nova_lite.objects import IdentityRecord
 from tests.support import extremes
 from tests.support import requests_of_routes as routes
 from tests.support.every_api import EveryApi
-from tests.unit.api.test_accepted_fields import Recorder, Stopped, _leaves
-from tests.unit.api.test_fields_of_services import FIELDS
+from tests.support.recorded_messages import Recorder, Stopped, leaves
+from tests.support.service_fields import FIELDS
 
 _REMOVED = object()
 _TEXTS = ("other", "1f3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f02", "10.65.0.77", "10.72.0.0/24", "udp", "2091-01-01T00:00:00Z")
@@ -163,7 +163,7 @@ class Judge:
         """Check whether two requests lead to something different, apart from what is different each time."""
         seen = []
         for body, (_, outcome) in requests:
-            once, again = dict(_leaves(outcome)), dict(_leaves(self._send(case, body)[1]))
+            once, again = dict(leaves(outcome)), dict(leaves(self._send(case, body)[1]))
             seen.append(({item for item in once.items() if item in again.items()}, once.keys()))
         (one, places), (other, other_places) = seen
         random = (places - dict(one).keys()) & (other_places - dict(other).keys())

@@ -28,8 +28,6 @@ from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 
-#: Seconds between two requests to a guest, which ignores them while it boots.
-ASK_AGAIN_SECONDS = 5.0
 POLL_SECONDS = 0.25
 
 CONFIG_XML = libvirt.VIR_DOMAIN_XML_INACTIVE
@@ -146,7 +144,7 @@ class VolumeDevices:
                 )
             if now >= ask_at:
                 self._detach(domain, volume_id, element, LIVE, (*_NOT_THERE, *BUSY))
-                ask_at = now + ASK_AGAIN_SECONDS
+                ask_at = now + self._connection.timing.ask_again
             time.sleep(POLL_SECONDS)
 
     def extend(self, instance_uuid: str, volume_id: str, size: int) -> None:

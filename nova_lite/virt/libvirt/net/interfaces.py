@@ -18,8 +18,6 @@ from nova_lite.virt.libvirt.domain import guest_xml
 LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
-#: Seconds between two requests to a guest, which ignores them while it boots.
-ASK_AGAIN_SECONDS = 5.0
 
 #: The device is gone already, or being detached already.
 _UNDER_WAY = (libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED, libvirt.VIR_ERR_OPERATION_INVALID)
@@ -71,7 +69,7 @@ class InterfaceDevices:
                 )
             if now >= ask_at:
                 self._detach(domain, vif, xml, _LIVE, (*_UNDER_WAY, *BUSY))
-                ask_at = now + ASK_AGAIN_SECONDS
+                ask_at = now + self._connection.timing.ask_again
             time.sleep(POLL_SECONDS)
 
     def _where(self, domain: Any) -> list[int]:

@@ -23,7 +23,6 @@ from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import connection as connections
 from nova_lite.virt.libvirt.connection import CALLS_PER_CONNECTION, Connection, ConnectionBroken, LibvirtFailure
-from nova_lite.virt.libvirt.disks import volumes
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
@@ -32,7 +31,6 @@ from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
 from nova_lite.virt.libvirt.host import inventory
-from nova_lite.virt.libvirt.net import interfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from tests.support.guests import make_vif
 from tests.unit.virt.libvirt.scripted import (
@@ -79,7 +77,7 @@ class Driver:
     def __init__(self, conf: cfg.ConfigOpts, path: Path) -> None:
         self.conf = conf
         self.path = str(path / VOLUME_ID)
-        self.connection = Connection(URI, HOST, timing=LibvirtTiming(reconnect_pause=0.01))
+        self.connection = Connection(URI, HOST, timing=LibvirtTiming(reconnect_pause=0.01, ask_again=0.0))
         self.domains = Domains(self.connection, HOST)
         secrets = VolumeSecrets(self.connection, "here", lambda volume_id: VolumeKey(passphrase=""))
         self.volumes = VolumeDevices(self.connection, self.domains, secrets)
@@ -569,12 +567,9 @@ def test_guest_is_requested_again_to_release_a_device_after_a_refusal(
     hypervisor: Hypervisor,
     guest: Guest,
     driver: Driver,
-    monkeypatch: pytest.MonkeyPatch,
     prepare: Callable[[Guest], None],
     act: Callable[[Driver], Any],
 ) -> None:
-    for module in (interfaces, volumes):
-        monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.0)
     prepare(guest)
     refuse(hypervisor, "detachDeviceFlags")
     act(driver)

@@ -11,7 +11,7 @@ from pathlib import Path
 #: Commit of the last release. Rolling upgrades begin with its code.
 LAST_RELEASE = "HEAD"
 #: The last commit before version 1.0.
-LAST_BEFORE_1_0 = "59c7f993"
+LAST_BEFORE_1_0 = "63644334"
 TOP = Path(__file__).resolve().parents[2]
 #: Parts of a checkout from which a package is built.
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "nova_lite")

@@ -228,14 +228,11 @@ def _fits(schema: Any, body: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryApi]:
-    path: Path = tmp_path_factory.mktemp("cloud")
-    made = EveryApi(path)
-    with made.conductor.db.engine.begin() as connection:
-        complete = {"status": "complete", "image_id": made.image_id, "server": {"name": "one", "flavor_id": "1"}}
+def cloud(cloud: EveryApi) -> EveryApi:
+    with cloud.conductor.db.engine.begin() as connection:
+        complete = {"status": "complete", "image_id": cloud.image_id, "server": {"name": "one", "flavor_id": "1"}}
         connection.execute(update(ServerBackup).values(**complete))
-    yield made
-    made.close()
+    return cloud
 
 
 def test_fields_of_compute_requests_are_handed_on_refused_or_listed(cloud: EveryApi) -> None:

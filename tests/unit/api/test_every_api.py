@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,14 +69,6 @@ MALFORMED = {
     "half a character": b'{"server": "\\ud800", "auth": "\\ud800", "volume": "\\ud800", "network": "\\ud800"}',
     "empty": b"",
 }
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryApi]:
-    path: Path = tmp_path_factory.mktemp("cloud")
-    made = EveryApi(path)
-    yield made
-    made.close()
 
 
 def test_malformed_body_is_a_400_with_a_sentence(cloud: EveryApi, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,6 @@ them. `test_service_fields_handed_on` compares the messages to the conductor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +17,6 @@ from tests.support.every_api import EveryApi
 from tests.support.service_fields import FIELDS
 
 _UNKNOWN = "nobodys"
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryApi]:
-    path: Path = tmp_path_factory.mktemp("cloud")
-    made = EveryApi(path)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("route", FIELDS, ids=" ".join)

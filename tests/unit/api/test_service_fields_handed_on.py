@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -191,14 +190,6 @@ class Judge:
             return response.text[:200], None
         assert response.status_code < 400 or response.status_code == Stopped.code, f"{case} {body}: {response.text}"
         return "", [recorder.sent, response.status_code, response.text]
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryApi]:
-    path: Path = tmp_path_factory.mktemp("cloud")
-    made = EveryApi(path)
-    yield made
-    made.close()
 
 
 def test_fields_of_the_services_are_handed_on_or_refused(cloud: EveryApi) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 #: Commit of the last release. Rolling upgrades begin with its code.
-LAST_RELEASE = "HEAD"
+LAST_RELEASE = "139bc022"
 #: The last commit before version 1.0.
 LAST_BEFORE_1_0 = "63644334"
 TOP = Path(__file__).resolve().parents[2]

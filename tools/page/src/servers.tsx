@@ -186,7 +186,7 @@ export const serverActions = (): Action<Server>[] => [
     when: (server) => accepts("shelve", server) && !server.status.startsWith("SHELVED"),
     confirm: t("The server is stored as an image and leaves its host. Its addresses and volumes stay."),
   }),
-  resulting<Server, ComputeReply>({
+  resulting<Server, ComputeReply | null>({
     name: "rescue",
     label: t("Rescue"),
     rule: "os_compute_api:os-rescue",
@@ -194,9 +194,9 @@ export const serverActions = (): Action<Server>[] => [
     confirm: t("The server boots from its image with its own disk attached as the second one."),
     run: (server) => act(server, { rescue: null }),
     command: (server) => command("openstack server rescue", server.id),
-    result: (value) => <Secret label={t("Password of the rescue system")} value={value.adminPass} />,
+    result: (value) => <Secret label={t("Password of the rescue system")} value={value?.adminPass} />,
   }),
-  resulting<Server, ComputeReply>({
+  resulting<Server, ComputeReply | null>({
     name: "rebuild",
     label: t("Rebuild"),
     rule: "os_compute_api:servers:rebuild",
@@ -206,7 +206,7 @@ export const serverActions = (): Action<Server>[] => [
     fields: [{ name: "image", label: t("Image"), kind: "select", required: true, choices: names.images }],
     run: (server, values) => act(server, { rebuild: { imageRef: values.image } }),
     command: (server, values) => command("openstack server rebuild --image", values.image, server.id),
-    result: (value) => <Secret label={t("Password of the server")} value={value.server.adminPass} />,
+    result: (value) => <Secret label={t("Password of the server")} value={value?.server?.adminPass} />,
   }),
   {
     name: "rename",

@@ -48,12 +48,11 @@ test.each([
 
 test.each([
   ["2030-01-01T00:00:00.000", "2030-01-01T00:00:00.250", "250 ms"],
-  ["2030-01-01T00:00:00", "2030-01-01T00:00:89", "NaN"],
   ["2030-01-01T00:00:00", "2030-01-01T00:00:42", "42.0 s"],
   ["2030-01-01T00:00:00", "2030-01-01T00:02:05", "2 min 5 s"],
   ["2030-01-01T00:00:01", "2030-01-01T00:00:00", "0 ms"],
 ])("duration from %s to %s is %s", (from, to, text) => {
-  expect(duration(from, to)).toContain(text);
+  expect(duration(from, to)).toBe(text);
 });
 
 test("words are translated, and those without a translation stay", () => {

@@ -85,7 +85,7 @@ test("planned moves the largest server first, and counts it for the next ones", 
     { host: "small", free: { VCPU: 9, MEMORY_MB: 2000 } },
     { host: "large", free: { VCPU: 9, MEMORY_MB: 3000 } },
   ];
-  const servers = [server("a", 1500), server("b", 2500), server("c", 1000), server("d", 1)];
+  const servers = [server("a", 1500), server("b", 1900), server("c", 1200), server("d", 1)];
   const steps = planned(servers, (item) => (item.id === "d" ? ["stay", "locked"] : ["live", ""]), room);
   expect(steps.map(({ server, way, to, note }) => [server.id, way, to, note])).toEqual([
     ["b", "live", "large", ""],

@@ -70,8 +70,8 @@ test("quote protects what a shell would read", () => {
 });
 
 test("command leaves out what is not set, and keeps 0", () => {
-  const text = command("openstack x", ["--size", 0], false, null, undefined, "", "a b");
-  expect(text).toBe("openstack x --size 0 'a b'");
+  const text = command("openstack x", 0, ["--size", 0], false, null, undefined, "", "a b");
+  expect(text).toBe("openstack x 0 --size 0 'a b'");
 });
 
 test("link encodes each part of a place", () => {

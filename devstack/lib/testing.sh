@@ -22,9 +22,7 @@ prepare_tests() {
 # What checks and builds the web page, once for each lock file: a further run needs no network.
 install_page_tools() {
     local page=$TOP/tools/page
-    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
-        install_packages nodejs npm
-    fi
+    install_node
     if ! cmp --silent "$page/package-lock.json" "$page/node_modules/.installed"; then
         npm --prefix "$page" ci --no-audit --no-fund
         cp "$page/package-lock.json" "$page/node_modules/.installed"

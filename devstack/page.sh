@@ -3,15 +3,15 @@
 #
 #   page.sh [--screenshots DIRECTORY] [--build | --firefox | --real]
 #
-# It checks the types, compares a fresh build with the files in nova_lite/api/page/static, and runs the tests of the page,
-# with accessibility (axe-core) and 1,000 servers. --build replaces the files in the repository by the fresh build, and
-# tests nothing. --firefox drives the journeys in Debian's Firefox (package firefox-esr) instead. --real, as root, makes
-# this machine a cloud of two hosts, and takes the journeys of a newcomer and of an operator with its real guests.
-# --screenshots also saves pictures of each view. It needs npm, chromium and the checkout's .venv, which devstack/test.sh
-# makes, or another Python as PYTHON.
+# It checks types, style, accessibility rules and pure functions, as the stage lint does, compares a fresh build with the
+# files in nova_lite/api/page/static, and runs the tests of the page, with accessibility (axe-core) and 1,000 servers.
+# --build replaces the files in the repository by the fresh build, and tests nothing. --firefox drives the journeys in
+# Debian's Firefox (package firefox-esr) instead. --real, as root, makes this machine a cloud of two hosts, and takes the
+# journeys of a newcomer and of an operator with its real guests. --screenshots also saves pictures of each view. It
+# installs nodejs and npm if they are missing. It needs chromium and the checkout's .venv, which devstack/test.sh makes,
+# or another Python as PYTHON.
 set -eu
 TOP=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
-cd "$TOP/tools/page"
 
 build="" shots="" browser="" real=""
 while (($#)); do
@@ -32,25 +32,24 @@ while (($#)); do
     shift
 done
 
-python=${PYTHON:-$TOP/.venv/bin/python}
-export NOVA_LITE_LONG=1 NOVA_LITE_SCREENSHOTS=$shots
+for component in common packages testing; do
+    source "$TOP/devstack/lib/$component.sh"
+done
+cd "$TOP"
+export PYTHON=${PYTHON:-$TOP/.venv/bin/python} NOVA_LITE_LONG=1 NOVA_LITE_SCREENSHOTS=$shots
 if [[ -n $browser ]]; then
     command -v "$browser" >/dev/null || { echo "$browser is not installed: apt-get install $browser" >&2 && exit 1; }
-    cd "$TOP"
-    NOVA_LITE_BROWSER=$browser exec "$python" -m pytest -q tests/functional/test_page.py
+    NOVA_LITE_BROWSER=$browser exec "$PYTHON" -m pytest -q tests/functional/test_page.py
 fi
 if [[ -n $real ]]; then
-    for component in common packages testing; do
-        source "$TOP/devstack/lib/$component.sh"
-    done
     need_root
-    cd "$TOP"
     is_stacked || export COMPUTES=${COMPUTES:-2}
-    test_stacked "$python" -m pytest -q tests/integration/cloud/test_page.py
+    test_stacked "$PYTHON" -m pytest -q tests/integration/cloud/test_page.py
     exit
 fi
 
-npm ci --no-audit --no-fund
+install_page_tools
+cd "$TOP/tools/page"
 npm run check
 if [[ -n $build ]]; then
     npm run build
@@ -64,4 +63,4 @@ diff -r "$fresh" "$TOP/nova_lite/api/page/static" ||
 
 cd "$TOP"
 export NOVA_LITE_AXE=$TOP/tools/page/node_modules/axe-core/axe.min.js
-"$python" -m pytest -q tests/unit/api/page tests/functional/test_page.py tests/functional/test_page_quality.py
+"$PYTHON" -m pytest -q tests/unit/api/page tests/functional/test_page.py tests/functional/test_page_quality.py

@@ -14,9 +14,7 @@ export NOVA_LITE_OIDC_PROVIDER
 trap 'remove_tree "$NOVA_LITE_OIDC_PROVIDER"' EXIT
 
 install_provider() {
-    if ! command -v node npm >/dev/null; then
-        install_packages nodejs npm
-    fi
+    install_node
     cp "$TOP"/tests/integration/oidc/{package.json,package-lock.json,provider.mjs} "$NOVA_LITE_OIDC_PROVIDER"
     npm --prefix "$NOVA_LITE_OIDC_PROVIDER" ci --no-audit --no-fund
 }

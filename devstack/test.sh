@@ -56,6 +56,7 @@ leave() {
 
 say "Testing $TOP (preparations are logged in $LOG)"
 step "Installing packages and the test environment" prepare_tests
+[[ " ${stages[*]} " != *" lint "* ]] || step "Installing what checks the web page" install_page_tools
 if [[ " ${stages[*]} " =~ \ (functional|security|faults|integration)\  ]]; then
     password=$(head -c 12 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
     step "Starting broker, databases and libvirt" start_services_for_tests

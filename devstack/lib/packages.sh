@@ -40,6 +40,12 @@ install_packages() {
     apt_get install --yes --no-install-recommends "${missing[@]}"
 }
 
+# Packages of Node.js from elsewhere bring npm, and conflict with the distribution's.
+install_node() {
+    command -v node >/dev/null || install_packages nodejs
+    command -v npm >/dev/null || install_packages npm
+}
+
 apt_get() {
     DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l apt-get --quiet -o DPkg::Lock::Timeout=300 \
         -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 "$@"

@@ -19,6 +19,16 @@ prepare_tests() {
     install_for_tests "$TEST_VENV"
 }
 
+# What checks and builds the web page, once for each lock file: a further run needs no network.
+install_page_tools() {
+    local page=$TOP/tools/page
+    install_node
+    if ! cmp --silent "$page/package-lock.json" "$page/node_modules/.installed"; then
+        npm --prefix "$page" ci --no-audit --no-fund
+        cp "$page/package-lock.json" "$page/node_modules/.installed"
+    fi
+}
+
 # install_stopped PACKAGE...: services of $SERVICES_OF that come with them do not run, now and after a boot.
 install_stopped() {
     local package units=()
@@ -114,6 +124,7 @@ stage_lint() {
     python tools/prose.py || status=1
     python tools/audit.py || status=1
     build_site || status=1
+    npm --prefix tools/page run --silent check || status=1
     shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh devstack/packaging/install.sh .ci/run || status=1
     shellcheck --shell=dash --severity=warning devstack/packaging/{trees,purge}.sh || status=1
     return $status

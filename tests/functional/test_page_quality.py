@@ -32,7 +32,7 @@ projects:
 users:
 - {{name: large, project: large}}
 quotas:
-  large: {{instances: -1, cores: -1, ram: -1, fixed_ips: -1}}
+  large: {{instances: -1, cores: -1, ram: -1}}
 networks:
 - {{name: wide, project: large, cidr: 10.99.0.0/16}}
 servers:
@@ -55,7 +55,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     seed = tmp_path_factory.mktemp("seed") / "seed.yaml"
     seed.write_text(SEED)
     options = tmp_path_factory.mktemp("options") / "dev.conf"
-    options.write_text("[quota]\ninstances = 2000\ncores = -1\nram = -1\n[fake]\nvcpus = 4000\nmemory_mb = 4000000\n")
+    options.write_text(
+        "[quota]\ninstances = 2000\ncores = -1\nram = -1\n[network]\nfixed_ips_per_project = -1\n"
+        "[fake]\nvcpus = 4000\nmemory_mb = 4000000\n"
+    )
     command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0", "--json", "--faults"]
     command += ["--hosts", str(HOSTS), "--password", PASSWORD, "--seed", str(seed), "--config-file", str(options)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -1,9 +1,10 @@
 // Builds the files that browsers load into nova_lite/api/page/static, or into the directory that is given.
-import * as esbuild from "esbuild";
+
 import crypto from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import * as esbuild from "esbuild";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const target = process.argv[2] ?? path.join(here, "../../nova_lite/api/page/static");
@@ -20,9 +21,24 @@ const options = {
 };
 await esbuild.build({ ...options, entryPoints: { app: "src/main.tsx", style: "src/style.css" }, format: "iife" });
 // What a console needs is loaded when the first one is opened.
-await esbuild.build({ ...options, entryPoints: { screen: "src/screen.ts", terminal: "src/terminal.ts", "terminal.css": "node_modules/@xterm/xterm/css/xterm.css" }, entryNames: "[name]", format: "esm" });
+await esbuild.build({
+  ...options,
+  entryPoints: {
+    screen: "src/screen.ts",
+    terminal: "src/terminal.ts",
+    "terminal.css": "node_modules/@xterm/xterm/css/xterm.css",
+  },
+  entryNames: "[name]",
+  format: "esm",
+});
 fs.renameSync(path.join(target, "terminal.css.css"), path.join(target, "terminal.css"));
-const licenses = [["preact", "LICENSE", "app.js"], ["@novnc/novnc", "LICENSE.txt", "screen.js"], ["@novnc/novnc", "docs/LICENSE.MPL-2.0", "screen.js"], ["@xterm/xterm", "LICENSE", "terminal.js and terminal.css"], ["@xterm/addon-fit", "LICENSE", "terminal.js"]];
+const licenses = [
+  ["preact", "LICENSE", "app.js"],
+  ["@novnc/novnc", "LICENSE.txt", "screen.js"],
+  ["@novnc/novnc", "docs/LICENSE.MPL-2.0", "screen.js"],
+  ["@xterm/xterm", "LICENSE", "terminal.js and terminal.css"],
+  ["@xterm/addon-fit", "LICENSE", "terminal.js"],
+];
 const text = licenses.map(([name, file, where]) => {
   const folder = path.join(here, "node_modules", name);
   const { version, homepage, repository } = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
@@ -32,7 +48,12 @@ fs.writeFileSync(path.join(target, "licenses.txt"), text.join(`\n${"-".repeat(80
 for (const name of ["index.html", "icon.svg"]) fs.copyFileSync(path.join(here, "src", name), path.join(target, name));
 
 // The digest by which a test without Node.js sees that these files are older than their sources.
-const sources = [...fs.readdirSync(path.join(here, "src")).map((name) => `src/${name}`), "build.mjs", "package-lock.json", "tsconfig.json"].sort();
+const sources = [
+  ...fs.readdirSync(path.join(here, "src")).map((name) => `src/${name}`),
+  "build.mjs",
+  "package-lock.json",
+  "tsconfig.json",
+].sort();
 const digest = crypto.createHash("sha256");
 for (const name of sources) digest.update(`${name}\n`).update(fs.readFileSync(path.join(here, name)));
 fs.writeFileSync(path.join(target, "sources.sha256"), `${digest.digest("hex")}\n`);

@@ -1,6 +1,11 @@
 // Requests to the cloud's APIs. The session's cookie carries the token, so nothing here knows it.
 
-export type Json = any;
+import type { Body, ComputeReply, Documented } from "./compute.types";
+import type { IdentityReply } from "./identity.types";
+import type { ImageReply } from "./image.types";
+import type { NetworkReply } from "./network.types";
+import type { PlacementReply } from "./page.types";
+import type { VolumeReply } from "./volume.types";
 
 export class ApiError extends Error {
   constructor(
@@ -12,7 +17,28 @@ export class ApiError extends Error {
   }
 }
 
-export type Service = "compute" | "identity" | "image" | "network" | "volume" | "placement";
+/** What each service answers. */
+export interface Replies {
+  compute: ComputeReply;
+  identity: IdentityReply;
+  image: ImageReply;
+  network: NetworkReply;
+  volume: VolumeReply;
+  placement: PlacementReply;
+}
+export type Service = keyof Replies;
+type Lists<S extends Service> = {
+  [K in keyof Replies[S]]: Replies[S][K] extends unknown[] ? K : never;
+}[keyof Replies[S]];
+type Row<S extends Service, K extends Lists<S>> = Replies[S][K] extends (infer T)[] ? T : never;
+/** A path of the compute API is one of its document. The check is at the service, as the path would lose its text. */
+type Served<S extends Service, P extends string> = S extends "compute"
+  ? [Documented<P>] extends [never]
+    ? "the document has no such path"
+    : S
+  : S;
+/** The body of a request to the compute API is the one that its document describes. */
+type Sent<S extends Service, M extends string, P extends string> = S extends "compute" ? Body<P, M> : unknown;
 
 const ROOTS: Record<Service, string> = {
   compute: "api/compute/v2.1",
@@ -30,7 +56,6 @@ export interface Options {
   version?: string;
   headers?: Record<string, string>;
   quiet?: boolean; // a 401 fails instead of asking for the password
-  text?: boolean;
   session?: string; // the session that the request is for, if it began earlier
 }
 
@@ -58,18 +83,24 @@ export const connection = { lost: false, listeners: new Set<Listener>() };
 function setLost(lost: boolean): void {
   if (connection.lost === lost) return;
   connection.lost = lost;
-  connection.listeners.forEach((listener) => listener());
+  for (const listener of connection.listeners) listener();
 }
 
-export async function call(service: Service, method: string, path: string, body?: Json, options: Options = {}): Promise<Json> {
+export function call<S extends Service, M extends string, P extends string>(
+  service: S & Served<S, P>,
+  method: M,
+  path: P,
+  body?: Sent<S, M, P>,
+  options: Options = {},
+): Promise<Replies[S]> {
   return send(method, ROOTS[service] + path, body, options);
 }
 
-export async function send(method: string, url: string, body?: Json, options: Options = {}): Promise<Json> {
+/** Send a request, and return its reply. The caller says what the path answers. */
+export async function send<T>(method: string, url: string, body?: unknown, options: Options = {}): Promise<T> {
   const { ok, status, request, text } = await exchange(method, url, body, options);
   if (!ok) throw new ApiError(reasonOf(text, status), status, request);
-  if (options.text) return text;
-  return text ? parse(text) : null;
+  return (text ? parse(text) : null) as T;
 }
 
 export interface Reply {
@@ -80,11 +111,16 @@ export interface Reply {
 }
 
 /** Call the compute API, and return its reply whatever it is. */
-export const callCompute = (method: string, path: string, body: string | undefined, version: string): Promise<Reply> => exchange(method, ROOTS.compute + path, body, { version });
+export const callCompute = (method: string, path: string, body: string | undefined, version: string): Promise<Reply> =>
+  exchange(method, ROOTS.compute + path, body, { version });
 
-async function exchange(method: string, url: string, body: Json, options: Options): Promise<Reply> {
+async function exchange(method: string, url: string, body: unknown, options: Options): Promise<Reply> {
   const session = options.session ?? shown;
-  const headers: Record<string, string> = { ...named(session), "OpenStack-API-Version": options.version ?? VERSIONS, Accept: "application/json" };
+  const headers: Record<string, string> = {
+    ...named(session),
+    "OpenStack-API-Version": options.version ?? VERSIONS,
+    Accept: "application/json",
+  };
   const init: RequestInit = { method, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
     headers["Content-Type"] = "application/json";
@@ -107,10 +143,15 @@ async function exchange(method: string, url: string, body: Json, options: Option
     await back();
     return exchange(method, url, body, { ...options, session });
   }
-  return { ok: response.ok, status: response.status, request: response.headers.get("X-OpenStack-Request-Id") ?? "", text: await response.text() };
+  return {
+    ok: response.ok,
+    status: response.status,
+    request: response.headers.get("X-OpenStack-Request-Id") ?? "",
+    text: await response.text(),
+  };
 }
 
-function parse(text: string): Json {
+function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -122,12 +163,17 @@ function parse(text: string): Json {
 export function reasonOf(text: string, status: number): string {
   const found = messageIn(parse(text));
   if (found) return found;
-  return text && text.length < 400 && !text.trimStart().startsWith("<") ? text : `The API answers ${status} and gives no reason.`;
+  return text && text.length < 400 && !text.trimStart().startsWith("<")
+    ? text
+    : `The API answers ${status} and gives no reason.`;
 }
 
-function messageIn(value: Json): string {
+function messageIn(value: unknown): string {
   if (!value || typeof value !== "object") return "";
-  for (const key of ["message", "detail"]) if (typeof value[key] === "string" && value[key]) return value[key];
+  for (const key of ["message", "detail"]) {
+    const found = (value as Record<string, unknown>)[key];
+    if (typeof found === "string" && found) return found;
+  }
   for (const inner of Object.values(value)) {
     const found = messageIn(inner);
     if (found) return found;
@@ -136,27 +182,43 @@ function messageIn(value: Json): string {
 }
 
 /** Yield the pages of a list, so that the first one can be shown at once. */
-export async function* pages(service: Service, path: string, key: string, first = 100, options: Options = {}): AsyncGenerator<Json[]> {
+export async function* pages<S extends Service, K extends Lists<S>, P extends string>(
+  service: S & Served<S, P>,
+  path: P,
+  key: K,
+  first = 100,
+): AsyncGenerator<Row<S, K>[]> {
   let marker = "";
   let limit = first;
   for (;;) {
     const mark = marker ? `&marker=${encodeURIComponent(marker)}` : "";
-    const found: Json[] = (await call(service, "GET", `${path}${path.includes("?") ? "&" : "?"}limit=${limit}${mark}`, undefined, options))[key];
+    const url = `${ROOTS[service]}${path}${path.includes("?") ? "&" : "?"}limit=${limit}${mark}`;
+    const found = (await send<Replies[S]>("GET", url))[key] as Row<S, K>[];
     yield found;
     if (found.length < limit) return;
-    marker = found[found.length - 1].id;
+    marker = (found[found.length - 1] as { id: string }).id;
     limit = 1000;
   }
 }
 
-export async function all(service: Service, path: string, key: string): Promise<Json[]> {
-  const rows: Json[] = [];
-  for await (const page of pages(service, path, key, 1000)) rows.push(...page);
+export async function all<S extends Service, K extends Lists<S>, P extends string>(
+  service: S & Served<S, P>,
+  path: P,
+  key: K,
+): Promise<Row<S, K>[]> {
+  const rows: Row<S, K>[] = [];
+  for await (const page of pages<S, K, P>(service, path, key, 1000)) rows.push(...page);
   return rows;
 }
 
-export const list = async (service: Service, path: string, key: string, options: Options = {}): Promise<Json[]> =>
-  (await call(service, "GET", path, undefined, options))[key];
+export async function list<S extends Service, K extends Lists<S>, P extends string>(
+  service: S & Served<S, P>,
+  path: P,
+  key: K,
+  options: Options = {},
+): Promise<Row<S, K>[]> {
+  return (await send<Replies[S]>("GET", ROOTS[service] + path, undefined, options))[key] as Row<S, K>[];
+}
 
 /** Bytes that are sent at once: what a lost connection costs at most. */
 const PIECE = 8 * 1048576;
@@ -167,12 +229,23 @@ const ATTEMPTS = 40;
  * Send a file in pieces, and import it. After a lost connection it goes on with the piece that broke. `begun`: data may be
  * there already. `progress`: share of the file, and whether the connection is lost.
  */
-export async function upload(image: string, file: Blob, begun: boolean, progress: (share: number, lost: boolean) => void): Promise<void> {
+export async function upload(
+  image: string,
+  file: Blob,
+  begun: boolean,
+  progress: (share: number, lost: boolean) => void,
+): Promise<void> {
   let first = 0;
   const session = shown;
   for (let attempt = 0; first < file.size; ) {
     const end = Math.min(file.size, first + PIECE);
-    const { status, text, arrived, other } = await put(session, `${ROOTS.image}/images/${image}/stage`, file.slice(first, end), `bytes ${first}-${end - 1}/${file.size}`, (sent) => progress((first + sent) / file.size, false));
+    const { status, text, arrived, other } = await put(
+      session,
+      `${ROOTS.image}/images/${image}/stage`,
+      file.slice(first, end),
+      `bytes ${first}-${end - 1}/${file.size}`,
+      (sent) => progress((first + sent) / file.size, false),
+    );
     if (status === 401 && renew) await renew();
     else if (other) await back();
     else if (status === 416 && arrived !== null) first = arrived;
@@ -190,7 +263,12 @@ export async function upload(image: string, file: Blob, begun: boolean, progress
   await call("image", "POST", `/images/${image}/import`, { method: { name: "glance-direct" } }, { session });
 }
 
-interface Put { status: number; text: string; arrived: number | null; other: boolean }
+interface Put {
+  status: number;
+  text: string;
+  arrived: number | null;
+  other: boolean;
+}
 
 function put(session: string, url: string, data: Blob, range: string, sent: (count: number) => void): Promise<Put> {
   return new Promise((resolve) => {
@@ -202,7 +280,12 @@ function put(session: string, url: string, data: Blob, range: string, sent: (cou
     request.upload.onprogress = (event) => sent(event.loaded);
     request.onloadend = () => {
       const found = /^bytes \*\/(\d+)$/.exec(request.getResponseHeader("Content-Range") ?? "");
-      resolve({ status: request.status, text: request.responseText, arrived: found ? Number(found[1]) : null, other: request.getResponseHeader(SESSION) !== null });
+      resolve({
+        status: request.status,
+        text: request.responseText,
+        arrived: found ? Number(found[1]) : null,
+        other: request.getResponseHeader(SESSION) !== null,
+      });
     };
     request.send(data);
   });

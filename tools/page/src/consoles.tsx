@@ -1,7 +1,8 @@
 // Screen and serial port of a guest in the page. Their programs are loaded when a user opens the first one.
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Json, ApiError, call } from "./api";
+import { ApiError, call } from "./api";
+import type { Body, Server } from "./compute.types";
 import { t } from "./messages";
 import { shared } from "./state";
 import { Failure } from "./ui";
@@ -18,15 +19,19 @@ export type Ended = (clean: boolean) => void;
 type Program = { open: (target: HTMLElement, url: string, ready: () => void, ended: Ended) => Console };
 export type Kind = "screen" | "serial";
 
-const BODIES: Record<Kind, Json> = { screen: { protocol: "vnc", type: "novnc" }, serial: { protocol: "serial", type: "serial" } };
+const BODIES: Record<Kind, Body<`/servers/${string}/remote-consoles`, "POST">["remote_console"]> = {
+  screen: { protocol: "vnc", type: "novnc" },
+  serial: { protocol: "serial", type: "serial" },
+};
 const FILES: Record<Kind, string> = { screen: "./screen.js", serial: "./terminal.js" };
 const load = (kind: Kind): Promise<Program> => import(FILES[kind]) as Promise<Program>;
 
 /** Ask the API for a console. It opens once, and within minutes. */
 export async function consoleUrl(server: string, kind: Kind): Promise<string> {
   const found = await call("compute", "POST", `/servers/${server}/remote-consoles`, { remote_console: BODIES[kind] });
-  const url: string = found.remote_console.url;
-  if (!/^(https?|wss?):\/\//.test(url)) throw new ApiError("The API's address of the console is none that a browser opens.", 0);
+  const url = found.remote_console.url;
+  if (!/^(https?|wss?):\/\//.test(url))
+    throw new ApiError("The API's address of the console is none that a browser opens.", 0);
   return url;
 }
 
@@ -52,7 +57,17 @@ function styles(): void {
   document.head.append(sheet);
 }
 
-export function ConsoleView({ server, kind, url, close }: { server: Json; kind: Kind; url: string; close: () => void }): VNode {
+export function ConsoleView({
+  server,
+  kind,
+  url,
+  close,
+}: {
+  server: Server;
+  kind: Kind;
+  url: string;
+  close: () => void;
+}): VNode {
   const target = useRef<HTMLDivElement>(null);
   const frame = useRef<HTMLDivElement>(null);
   const whole = useRef<HTMLElement>(null);
@@ -64,6 +79,7 @@ export function ConsoleView({ server, kind, url, close }: { server: Json; kind: 
   const [text, setText] = useState<string | null>(null);
   // On a phone it begins below what is seen, and a terminal that nobody sees draws nothing.
   useEffect(() => whole.current?.scrollIntoView(), []);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a view has one kind.
   useEffect(() => {
     let live = true;
     if (kind === "serial") styles();
@@ -71,11 +87,17 @@ export function ConsoleView({ server, kind, url, close }: { server: Json; kind: 
     load(kind).then(
       (program) => {
         if (!live || !target.current) return;
-        opened.current = program.open(target.current, socketOf(address), () => live && setState("open"), (clean) => {
-          if (!live) return;
-          setState("ended");
-          if (!clean) setError(new Error("The console proxy refuses this page, or does not answer. Its log has the reason."));
-        });
+        opened.current = program.open(
+          target.current,
+          socketOf(address),
+          () => live && setState("open"),
+          (clean) => {
+            if (!live) return;
+            setState("ended");
+            if (!clean)
+              setError(new Error("The console proxy refuses this page, or does not answer. Its log has the reason."));
+          },
+        );
       },
       () => live && setError(new Error("The cloud does not answer. Nothing that you have entered is lost: try again.")),
     );
@@ -111,22 +133,56 @@ export function ConsoleView({ server, kind, url, close }: { server: Json; kind: 
     <section class="console" ref={whole} aria-label={`${title}: ${server.name}`}>
       <div class="tools">
         <h2>{title}</h2>
-        <span role="status">{state === "opening" ? t("Connecting…") : state === "open" ? t("Connected") : t("Ended")}</span>
-        {state === "ended" && <button type="button" class="primary" onClick={() => void again()}>{t("Connect again")}</button>}
-        {state === "open" && kind === "screen" && <button type="button" onClick={() => opened.current?.reset?.()}>Ctrl-Alt-Del</button>}
-        {state === "open" && <button type="button" aria-expanded={text !== null} onClick={() => setText(text === null ? "" : null)}>{kind === "screen" ? t("Fill the guest's clipboard") : t("Send a text")}</button>}
-        {document.fullscreenEnabled && <button type="button" onClick={() => void frame.current?.requestFullscreen()}>{t("Full screen")}</button>}
-        <button type="button" ref={last} onClick={close}>{t("Close the console")}</button>
+        <span role="status">
+          {state === "opening" ? t("Connecting…") : state === "open" ? t("Connected") : t("Ended")}
+        </span>
+        {state === "ended" && (
+          <button type="button" class="primary" onClick={() => void again()}>
+            {t("Connect again")}
+          </button>
+        )}
+        {state === "open" && kind === "screen" && (
+          <button type="button" onClick={() => opened.current?.reset?.()}>
+            Ctrl-Alt-Del
+          </button>
+        )}
+        {state === "open" && (
+          <button type="button" aria-expanded={text !== null} onClick={() => setText(text === null ? "" : null)}>
+            {kind === "screen" ? t("Fill the guest's clipboard") : t("Send a text")}
+          </button>
+        )}
+        {document.fullscreenEnabled && (
+          <button type="button" onClick={() => void frame.current?.requestFullscreen()}>
+            {t("Full screen")}
+          </button>
+        )}
+        <button type="button" ref={last} onClick={close}>
+          {t("Close the console")}
+        </button>
       </div>
       {text !== null && (
         <form class="paste" onSubmit={paste}>
-          <textarea aria-label={t("Text")} rows={3} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} autofocus />
+          <textarea
+            aria-label={t("Text")}
+            rows={3}
+            spellcheck={false}
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+            autofocus
+          />
           <button type="submit">{t("Send")}</button>
         </form>
       )}
       <Failure error={error} />
-      <p><small>{t("The guest gets all keys, except Ctrl-F6, which leads back to the page.")}{kind === "serial" && ` ${t("Press Enter if it writes nothing.")}`}</small></p>
-      <div ref={frame} class={`frame ${kind}`} onKeyDownCapture={leave}><div ref={target} class="target" /></div>
+      <p>
+        <small>
+          {t("The guest gets all keys, except Ctrl-F6, which leads back to the page.")}
+          {kind === "serial" && ` ${t("Press Enter if it writes nothing.")}`}
+        </small>
+      </p>
+      <div ref={frame} class={`frame ${kind}`} onKeyDownCapture={leave}>
+        <div ref={target} class="target" />
+      </div>
     </section>
   );
 }

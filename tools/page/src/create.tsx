@@ -1,33 +1,66 @@
 // A new server, on one screen: with defaults that work, and with what the quota and the hosts say before the click.
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Json, call, list } from "./api";
+import { call, list } from "./api";
+import type { ComputeLimits, Flavor, NewServer, Server } from "./compute.types";
+import type { Image } from "./image.types";
 import { t } from "./messages";
 import { bootable } from "./servers";
 import { has, keep, kept, link, may, useData } from "./state";
-import { Command, Failure, Head, Share, Waiting, command, size } from "./ui";
+import { Command, command, Failure, Head, Share, size, Waiting } from "./ui";
 
-interface Draft {
-  name: string; count: number; image: string; flavor: string; network: string; key: string; groups: string[];
-  data: string; volume: boolean; zone: string; metadata: string; group: string;
+export interface Draft {
+  name: string;
+  count: number;
+  image: string;
+  flavor: string;
+  network: string;
+  key: string;
+  groups: string[];
+  data: string;
+  volume: boolean;
+  zone: string;
+  metadata: string;
+  group: string;
 }
-const EMPTY: Draft = { name: "", count: 1, image: "", flavor: "", network: "auto", key: "", groups: [], data: "", volume: false, zone: "", metadata: "", group: "" };
+export const EMPTY: Draft = {
+  name: "",
+  count: 1,
+  image: "",
+  flavor: "",
+  network: "auto",
+  key: "",
+  groups: [],
+  data: "",
+  volume: false,
+  zone: "",
+  metadata: "",
+  group: "",
+};
 
 /** What this page has sent, by the server's id, and what the next form begins with. */
 const sent = new Map<string, Draft>();
 let next: Draft | null = null;
 
 /** Begin the next form with what a server was made of. What the API no longer says, as user data, is known to this page alone. */
-export function createAgain(server: Json): void {
-  const groups = [...new Set((server.security_groups ?? []).map((group: Json) => group.name as string))] as string[];
+export function createAgain(server: Server): void {
+  const groups = [...new Set((server.security_groups ?? []).map((group) => group.name))];
   next = sent.get(server.id) ?? {
-    ...EMPTY, name: server.name, image: server.image?.id ?? "", flavor: server.flavor.original_name, network: Object.keys(server.addresses)[0] ?? "auto", key: server.key_name ?? "",
-    groups: groups.filter((name) => name !== "default"), metadata: Object.entries(server.metadata).map(([name, value]) => `${name}=${value}`).join("\n"),
+    ...EMPTY,
+    name: server.name,
+    image: server.image ? server.image.id : "",
+    flavor: server.flavor.original_name,
+    network: Object.keys(server.addresses)[0] ?? "auto",
+    key: server.key_name ?? "",
+    groups: groups.filter((name) => name !== "default"),
+    metadata: Object.entries(server.metadata)
+      .map(([name, value]) => `${name}=${value}`)
+      .join("\n"),
   };
 }
 
 /** The draft stays in this tab until it is sent or the session ends, so a reload does not lose it. */
-function loadDraft(): Draft {
+export function loadDraft(): Draft {
   const given = next;
   next = null;
   if (given) return given;
@@ -50,44 +83,87 @@ export function Create(): VNode {
       return next;
     });
   };
-  const { data, error: failed, reload } = useData(async () => {
-    const [images, flavors, networks, keys, groups, zones, limits, together] = await Promise.all([
-      bootable(), list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
-      has("network") ? list("network", "/networks", "networks") : [], list("compute", "/os-keypairs", "keypairs"),
-      has("network") ? list("network", "/security-groups", "security_groups") : [], list("compute", "/os-availability-zone", "availabilityZoneInfo"),
-      call("compute", "GET", "/limits").then((found) => found.limits.absolute), may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
-    ]);
-    return { images, flavors, networks: networks.filter((network: Json) => !network["router:external"]), keys: keys.map((item: Json) => item.keypair), groups, zones, limits, together };
-  }, ["create"], 0);
+  const {
+    data,
+    error: failed,
+    reload,
+  } = useData(
+    async () => {
+      const [images, flavors, networks, keys, groups, zones, limits, together] = await Promise.all([
+        bootable(),
+        list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
+        has("network") ? list("network", "/networks", "networks") : [],
+        list("compute", "/os-keypairs", "keypairs"),
+        has("network") ? list("network", "/security-groups", "security_groups") : [],
+        list("compute", "/os-availability-zone", "availabilityZoneInfo"),
+        call("compute", "GET", "/limits").then((found) => found.limits.absolute),
+        may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
+      ]);
+      return {
+        images,
+        flavors,
+        networks: networks.filter((network) => !network["router:external"]),
+        keys: keys.map((item) => item.keypair),
+        groups,
+        zones,
+        limits,
+        together,
+      };
+    },
+    ["create"],
+    0,
+  );
+  // biome-ignore lint/correctness/useExhaustiveDependencies: new choices correct the draft, and a change of the draft does not.
   useEffect(() => {
     if (!data) return;
-    const known = (rows: Json[], id: string) => rows.some((row) => row.id === id);
-    const named = (rows: Json[], text: string): string | undefined => rows.find((row) => row.id === text || row.name === text)?.id;
+    const known = (rows: { id: string }[], id: string) => rows.some((row) => row.id === id);
+    const named = (rows: { id: string; name: string }[], text: string): string | undefined =>
+      rows.find((row) => row.id === text || row.name === text)?.id;
     const image = known(data.images, draft.image) ? draft.image : (data.images[0]?.id ?? "");
-    const enough = data.flavors.find((flavor: Json) => flavor.disk >= (data.images[0]?.min_disk ?? 0) && flavor.ram >= 512) ?? data.flavors[0];
+    const enough =
+      data.flavors.find((flavor) => flavor.disk >= (data.images[0]?.min_disk ?? 0) && flavor.ram >= 512) ??
+      data.flavors[0];
     const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
-    const key = data.keys.some((item: Json) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
+    const key = data.keys.some((item) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
     const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
     const group = known(data.together, draft.group) ? draft.group : "";
     set({ ...draft, image, flavor, key, network, group });
   }, [data]);
   // A phone shows some of the flavors at a time: the chosen one is among them.
   const cards = useRef<HTMLFieldSetElement>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it scrolls once, when the cards are there.
   useEffect(() => {
     const chosen = cards.current?.querySelector<HTMLElement>("label.on");
     if (chosen) cards.current!.scrollTop = chosen.offsetTop - 40;
   }, [draft.flavor !== "" && !!data]);
-  const flavor = data?.flavors.find((item: Json) => item.id === draft.flavor);
-  const image = data?.images.find((item: Json) => item.id === draft.image);
+  const flavor = data?.flavors.find((item) => item.id === draft.flavor);
+  const image = data?.images.find((item) => item.id === draft.image);
   const fits = useFit(flavor);
-  if (!data) return failed ? <><Head title={t("Create a server")} /><Failure error={failed} retry={reload} /></> : <Waiting />;
+  if (!data)
+    return failed ? (
+      <>
+        <Head title={t("Create a server")} />
+        <Failure error={failed} retry={reload} />
+      </>
+    ) : (
+      <Waiting />
+    );
   const notes = problems(draft, flavor, image, data.limits);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError(null);
     try {
-      const made = await call("compute", "POST", "/servers", { server: bodyOf(draft, flavor), ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}) }, { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } });
+      const made = await call(
+        "compute",
+        "POST",
+        "/servers",
+        {
+          server: bodyOf(draft, flavor?.disk ?? 0),
+          ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}),
+        },
+        { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } },
+      );
       keep("draft", "");
       sent.set(made.server.id, draft);
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
@@ -98,53 +174,178 @@ export function Create(): VNode {
   };
   return (
     <>
-      <nav class="path" aria-label={t("Path")}><a href={link("servers")}>{t("Servers")}</a> / {t("new")}</nav>
+      <nav class="path" aria-label={t("Path")}>
+        <a href={link("servers")}>{t("Servers")}</a> / {t("new")}
+      </nav>
       <Head title={t("Create a server")} />
       <form class="split" onSubmit={submit}>
         <div>
           <div class="row">
             <Text label={t("Name")} value={draft.name} change={(name) => change({ name })} required />
-            <Text label={t("Number of servers")} kind="number" value={String(draft.count)} change={(count) => change({ count: Math.max(1, Number(count) || 1) })} required />
+            <Text
+              label={t("Number of servers")}
+              kind="number"
+              value={String(draft.count)}
+              change={(count) => change({ count: Math.max(1, Number(count) || 1) })}
+              required
+            />
           </div>
-          <Pick label={t("Image")} value={draft.image} change={(image) => change({ image })} options={data.images.map((item: Json) => [item.id, item.name || item.id])} empty={<a href={link("images")}>{t("Upload an image first.")}</a>} />
+          <Pick
+            label={t("Image")}
+            value={draft.image}
+            change={(image) => change({ image })}
+            options={data.images.map((item) => [item.id, item.name || item.id])}
+            empty={<a href={link("images")}>{t("Upload an image first.")}</a>}
+          />
           <fieldset class="cards" ref={cards}>
             <legend>{t("Flavor")}</legend>
-            {data.flavors.map((item: Json) => (
+            {data.flavors.map((item) => (
               <label key={item.id} class={item.id === draft.flavor ? "on" : ""}>
-                <input type="radio" name="flavor" value={item.id} checked={item.id === draft.flavor} onChange={() => change({ flavor: item.id })} />
-                <b>{item.name}</b><small>{item.vcpus} CPU · {size(item.ram)} · {item.disk} GB</small>
+                <input
+                  type="radio"
+                  name="flavor"
+                  value={item.id}
+                  checked={item.id === draft.flavor}
+                  onChange={() => change({ flavor: item.id })}
+                />
+                <b>{item.name}</b>
+                <small>
+                  {item.vcpus} CPU · {size(item.ram)} · {item.disk} GB
+                </small>
               </label>
             ))}
           </fieldset>
-          {has("network") && <Pick label={t("Network")} value={draft.network} change={(network) => change({ network })} options={[["auto", t("Automatic: the project's network")], ...data.networks.map((item: Json) => [item.id, item.name || item.id] as [string, string]), ["none", t("None")]]} />}
-          <Pick label={t("Key")} value={draft.key} change={(key) => change({ key })} options={[["", t("None: nobody can log in with SSH")], ...data.keys.map((item: Json) => [item.name, item.name] as [string, string])]} help={data.keys.length ? undefined : <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>} />
-          <details open={!!(draft.data || draft.groups.length || draft.zone || draft.metadata || draft.volume || draft.group)}>
+          {has("network") && (
+            <Pick
+              label={t("Network")}
+              value={draft.network}
+              change={(network) => change({ network })}
+              options={[
+                ["auto", t("Automatic: the project's network")],
+                ...data.networks.map((item) => [item.id, item.name || item.id] as [string, string]),
+                ["none", t("None")],
+              ]}
+            />
+          )}
+          <Pick
+            label={t("Key")}
+            value={draft.key}
+            change={(key) => change({ key })}
+            options={[
+              ["", t("None: nobody can log in with SSH")],
+              ...data.keys.map((item) => [item.name, item.name] as [string, string]),
+            ]}
+            help={data.keys.length ? undefined : <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>}
+          />
+          <details
+            open={!!(draft.data || draft.groups.length || draft.zone || draft.metadata || draft.volume || draft.group)}
+          >
             <summary>{t("More choices")}</summary>
             {data.groups.length > 0 && (
-              <div class="field"><span class="label">{t("Security groups")}</span>
+              <div class="field">
+                <span class="label">{t("Security groups")}</span>
                 <div class="many" role="group" aria-label={t("Security groups")}>
-                  {data.groups.map((item: Json) => (
-                    <label key={item.id}><input type="checkbox" checked={draft.groups.includes(item.name)} onChange={(event) => change({ groups: event.currentTarget.checked ? [...draft.groups, item.name] : draft.groups.filter((name) => name !== item.name) })} />{item.name}</label>
+                  {data.groups.map((item) => (
+                    <label key={item.id}>
+                      <input
+                        type="checkbox"
+                        checked={draft.groups.includes(item.name)}
+                        onChange={(event) =>
+                          change({
+                            groups: event.currentTarget.checked
+                              ? [...draft.groups, item.name]
+                              : draft.groups.filter((name) => name !== item.name),
+                          })
+                        }
+                      />
+                      {item.name}
+                    </label>
                   ))}
                 </div>
                 <small>{t("Without a choice it is the group default.")}</small>
               </div>
             )}
-            {has("volume") && flavor && <label class="check"><input type="checkbox" checked={draft.volume} onChange={(event) => change({ volume: event.currentTarget.checked })} /> {t("Boot from a new volume, which can outlive the server")}</label>}
-            {data.zones.length > 1 && <Pick label={t("Zone")} value={draft.zone} change={(zone) => change({ zone })} options={[["", t("Any")], ...data.zones.map((item: Json) => [item.zoneName, item.zoneName] as [string, string])]} />}
-            {data.together.length > 0 && <Pick label={t("Server group")} value={draft.group} change={(group) => change({ group })} options={[["", t("None")], ...data.together.map((item: Json) => [item.id, `${item.name} (${item.policy})`] as [string, string])]} />}
-            <Area label={t("User data")} value={draft.data} change={(data) => change({ data })} help={t("A script that starts with #!, or a cloud-init file that starts with #cloud-config.")} />
-            <Area label={t("Metadata")} value={draft.metadata} change={(metadata) => change({ metadata })} help={t("One KEY=VALUE a line.")} />
+            {has("volume") && flavor && (
+              <label class="check">
+                <input
+                  type="checkbox"
+                  checked={draft.volume}
+                  onChange={(event) => change({ volume: event.currentTarget.checked })}
+                />{" "}
+                {t("Boot from a new volume, which can outlive the server")}
+              </label>
+            )}
+            {data.zones.length > 1 && (
+              <Pick
+                label={t("Zone")}
+                value={draft.zone}
+                change={(zone) => change({ zone })}
+                options={[
+                  ["", t("Any")],
+                  ...data.zones.map((item) => [item.zoneName, item.zoneName] as [string, string]),
+                ]}
+              />
+            )}
+            {data.together.length > 0 && (
+              <Pick
+                label={t("Server group")}
+                value={draft.group}
+                change={(group) => change({ group })}
+                options={[
+                  ["", t("None")],
+                  ...data.together.map((item) => [item.id, `${item.name} (${item.policy})`] as [string, string]),
+                ]}
+              />
+            )}
+            <Area
+              label={t("User data")}
+              value={draft.data}
+              change={(data) => change({ data })}
+              help={t("A script that starts with #!, or a cloud-init file that starts with #cloud-config.")}
+            />
+            <Area
+              label={t("Metadata")}
+              value={draft.metadata}
+              change={(metadata) => change({ metadata })}
+              help={t("One KEY=VALUE a line.")}
+            />
           </details>
         </div>
         <aside aria-label={t("What it takes")}>
           <h2>{t("What it takes")}</h2>
           <Quota limits={data.limits} draft={draft} flavor={flavor} />
-          {fits && <p class={`fit ${fits.hosts.length ? "good" : "bad"}`}>{fits.hosts.length ? `${t("Hosts with room now")}: ${fits.hosts.slice(0, 5).join(", ")}${fits.hosts.length > 5 ? ` … (${fits.hosts.length})` : ""}` : t("No host has room for this flavor now.")}</p>}
-          {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+          {fits && (
+            <p class={`fit ${fits.hosts.length ? "good" : "bad"}`}>
+              {fits.hosts.length
+                ? `${t("Hosts with room now")}: ${fits.hosts.slice(0, 5).join(", ")}${fits.hosts.length > 5 ? ` … (${fits.hosts.length})` : ""}`
+                : t("No host has room for this flavor now.")}
+            </p>
+          )}
+          {notes.length > 0 && (
+            <ul class="notes">
+              {notes.map((note) => (
+                <li key={note}>{note}</li>
+              ))}
+            </ul>
+          )}
           <Failure error={error} />
-          <button type="submit" class="primary big" disabled={busy || !draft.image || !draft.flavor}>{busy ? t("Working…") : draft.count > 1 ? `${t("Create servers")} (${draft.count})` : t("Create the server")}</button>
-          <button type="button" class="plain" onClick={() => { keep("draft", ""); set({ ...EMPTY, image: draft.image, flavor: draft.flavor }); }}>{t("Start again")}</button>
+          <button type="submit" class="primary big" disabled={busy || !draft.image || !draft.flavor}>
+            {busy
+              ? t("Working…")
+              : draft.count > 1
+                ? `${t("Create servers")} (${draft.count})`
+                : t("Create the server")}
+          </button>
+          <button
+            type="button"
+            class="plain"
+            onClick={() => {
+              keep("draft", "");
+              set({ ...EMPTY, image: draft.image, flavor: draft.flavor });
+            }}
+          >
+            {t("Start again")}
+          </button>
           <Command text={commandOf(draft, flavor, image)} />
         </aside>
       </form>
@@ -153,45 +354,102 @@ export function Create(): VNode {
 }
 
 /** What the Placement API says about room, to those who may ask it. */
-function useFit(flavor: Json): { hosts: string[] } | null {
+function useFit(flavor: Flavor | undefined): { hosts: string[] } | null {
   const [result, set] = useState<{ hosts: string[] } | null>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a flavor never changes what it takes.
   useEffect(() => {
     set(null);
     if (!flavor || !has("placement") || !may("placement:allocation_candidates:list")) return;
     let live = true;
-    const resources = [`VCPU:${flavor.vcpus}`, `MEMORY_MB:${flavor.ram}`, ...(flavor.disk ? [`DISK_GB:${flavor.disk}`] : [])].join(",");
+    const resources = [
+      `VCPU:${flavor.vcpus}`,
+      `MEMORY_MB:${flavor.ram}`,
+      ...(flavor.disk ? [`DISK_GB:${flavor.disk}`] : []),
+    ].join(",");
     const providers = list("placement", "/resource_providers", "resource_providers");
-    void Promise.all([call("placement", "GET", `/allocation_candidates?resources=${resources}&limit=1000`), providers]).then(([found, known]) => {
-      const names = new Map(known.map((row) => [row.uuid, row.name as string]));
-      if (live) set({ hosts: Object.keys(found.provider_summaries).map((id) => names.get(id) ?? id).sort() });
-    }, () => undefined);
-    return () => void (live = false);
+    void Promise.all([
+      call("placement", "GET", `/allocation_candidates?resources=${resources}&limit=1000`),
+      providers,
+    ]).then(
+      ([found, known]) => {
+        const names = new Map(known.map((row) => [row.uuid, row.name]));
+        if (live)
+          set({
+            hosts: Object.keys(found.provider_summaries)
+              .map((id) => names.get(id) ?? id)
+              .sort(),
+          });
+      },
+      () => undefined,
+    );
+    return () => {
+      live = false;
+    };
   }, [flavor?.id]);
   return result;
 }
 
-function problems(draft: Draft, flavor: Json, image: Json, limits: Json): string[] {
+export function problems(
+  draft: Draft,
+  flavor: Flavor | undefined,
+  image: Image | undefined,
+  limits: ComputeLimits,
+): string[] {
   const notes: string[] = [];
   if (!flavor || !image) return notes;
-  if (image.min_disk > flavor.disk && flavor.disk && !draft.volume) notes.push(`${t("The image needs a larger disk")}: ${image.min_disk} GB.`);
+  if (image.min_disk > flavor.disk && flavor.disk && !draft.volume)
+    notes.push(`${t("The image needs a larger disk")}: ${image.min_disk} GB.`);
   if (image.min_ram > flavor.ram) notes.push(`${t("The image needs more memory")}: ${image.min_ram} MB.`);
   const over = (limit: number, used: number, more: number) => limit >= 0 && used + more > limit;
-  if (over(limits.maxTotalInstances, limits.totalInstancesUsed, draft.count) || over(limits.maxTotalCores, limits.totalCoresUsed, draft.count * flavor.vcpus) || over(limits.maxTotalRAMSize, limits.totalRAMUsed, draft.count * flavor.ram))
+  if (
+    over(limits.maxTotalInstances, limits.totalInstancesUsed, draft.count) ||
+    over(limits.maxTotalCores, limits.totalCoresUsed, draft.count * flavor.vcpus) ||
+    over(limits.maxTotalRAMSize, limits.totalRAMUsed, draft.count * flavor.ram)
+  )
     notes.push(t("This is more than the project's quota has left."));
-  if (draft.data.trim() && !/^(#!|#cloud-config|#include|#cloud-boothook|#part-handler|Content-Type:|MIME-Version:|## template: jinja)/.test(draft.data.trimStart()))
+  if (
+    draft.data.trim() &&
+    !/^(#!|#cloud-config|#include|#cloud-boothook|#part-handler|Content-Type:|MIME-Version:|## template: jinja)/.test(
+      draft.data.trimStart(),
+    )
+  )
     notes.push(t("The user data start with nothing that cloud-init knows: #!, #cloud-config, or a MIME header."));
-  if (/^#cloud-config/.test(draft.data) && /^\t/m.test(draft.data)) notes.push(t("YAML does not allow tabs at the start of a line."));
+  if (/^#cloud-config/.test(draft.data) && /^\t/m.test(draft.data))
+    notes.push(t("YAML does not allow tabs at the start of a line."));
   if (new Blob([draft.data]).size > 49149) notes.push(t("The user data are longer than 48 KiB."));
   if (draft.network === "none") notes.push(t("Without a network nobody reaches the server."));
   return notes;
 }
 
-const metadataOf = (text: string): Record<string, string> =>
-  Object.fromEntries(text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => { const at = line.indexOf("="); return at < 0 ? [line, ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()]; }));
+export const metadataOf = (text: string): Record<string, string> =>
+  Object.fromEntries(
+    text
+      .split("\n")
+      .map((line) => line.trim())
+      .filter(Boolean)
+      .map((line) => {
+        const at = line.indexOf("=");
+        return at < 0 ? [line, ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+      }),
+  );
 
-function bodyOf(draft: Draft, flavor: Json): Json {
-  const body: Json = { name: draft.name, flavorRef: draft.flavor, networks: draft.network === "auto" || draft.network === "none" ? draft.network : [{ uuid: draft.network }] };
-  if (draft.volume) body.block_device_mapping_v2 = [{ boot_index: 0, uuid: draft.image, source_type: "image", destination_type: "volume", volume_size: Math.max(1, flavor.disk), delete_on_termination: false }];
+export function bodyOf(draft: Draft, disk: number): NewServer["server"] {
+  const body: NewServer["server"] = {
+    name: draft.name,
+    flavorRef: draft.flavor,
+    networks: draft.network === "auto" || draft.network === "none" ? draft.network : [{ uuid: draft.network }],
+  };
+  if (draft.volume)
+    body.block_device_mapping_v2 = [
+      {
+        boot_index: 0,
+        uuid: draft.image,
+        source_type: "image",
+        destination_type: "volume",
+        volume_size: Math.max(1, disk),
+        delete_on_termination: false,
+      },
+    ];
   else body.imageRef = draft.image;
   if (draft.key) body.key_name = draft.key;
   if (draft.count > 1) body.min_count = body.max_count = draft.count;
@@ -202,11 +460,20 @@ function bodyOf(draft: Draft, flavor: Json): Json {
   return body;
 }
 
-function commandOf(draft: Draft, flavor: Json, image: Json): string {
+export function commandOf(draft: Draft, flavor: Flavor | undefined, image: Image | undefined): string {
   return command(
-    "openstack server create", ["--image", image?.name || draft.image], ["--flavor", flavor?.name || draft.flavor], ["--network", draft.network], draft.key && ["--key-name", draft.key],
-    draft.volume && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)], draft.count > 1 && ["--min", draft.count, "--max", draft.count], draft.groups.flatMap((name) => ["--security-group", name]),
-    draft.zone && ["--availability-zone", draft.zone], draft.group && ["--server-group", draft.group], draft.data.trim() && ["--user-data", "FILE"], Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
+    "openstack server create",
+    ["--image", image?.name || draft.image],
+    ["--flavor", flavor?.name || draft.flavor],
+    ["--network", draft.network],
+    draft.key && ["--key-name", draft.key],
+    draft.volume && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
+    draft.count > 1 && ["--min", draft.count, "--max", draft.count],
+    draft.groups.flatMap((name) => ["--security-group", name]),
+    draft.zone && ["--availability-zone", draft.zone],
+    draft.group && ["--server-group", draft.group],
+    draft.data.trim() && ["--user-data", "FILE"],
+    Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
     draft.name || "NAME",
   );
 }
@@ -217,9 +484,16 @@ function hash(text: string): string {
   return value.toString(16);
 }
 
-function Quota({ limits, draft, flavor }: { limits: Json; draft: Draft; flavor: Json }): VNode {
+function Quota({ limits, draft, flavor }: { limits: ComputeLimits; draft: Draft; flavor: Flavor | undefined }): VNode {
   const row = (name: string, used: number, more: number, total: number, show: (value: number) => string = String) => (
-    <div key={name} class="quota"><span>{name}</span><Share used={used + more} total={total} label={total < 0 ? `${show(used)} + ${show(more)}` : `${show(used)} + ${show(more)} / ${show(total)}`} /></div>
+    <div key={name} class="quota">
+      <span>{name}</span>
+      <Share
+        used={used + more}
+        total={total}
+        label={total < 0 ? `${show(used)} + ${show(more)}` : `${show(used)} + ${show(more)} / ${show(total)}`}
+      />
+    </div>
   );
   return (
     <>
@@ -234,19 +508,94 @@ function Quota({ limits, draft, flavor }: { limits: Json; draft: Draft; flavor: 
 
 const idOf = (label: string): string => `create-${label.replace(/\W+/g, "-")}`;
 
-function Text({ label, value, change, required, kind }: { label: string; value: string; change: (value: string) => void; required?: boolean; kind?: "number" }): VNode {
-  return <div class="field"><label for={idOf(label)}>{label}</label><input id={idOf(label)} type={(kind ?? "text") as "text"} autocomplete="off" min={kind && 1} maxLength={255} required={required ?? false} value={value} onInput={(event) => change(event.currentTarget.value)} /></div>;
+function Text({
+  label,
+  value,
+  change,
+  required,
+  kind,
+}: {
+  label: string;
+  value: string;
+  change: (value: string) => void;
+  required?: boolean;
+  kind?: "number";
+}): VNode {
+  return (
+    <div class="field">
+      <label for={idOf(label)}>{label}</label>
+      <input
+        id={idOf(label)}
+        type={(kind ?? "text") as "text"}
+        autocomplete="off"
+        min={kind && 1}
+        maxLength={255}
+        required={required ?? false}
+        value={value}
+        onInput={(event) => change(event.currentTarget.value)}
+      />
+    </div>
+  );
 }
 
-function Pick({ label, value, change, options, help, empty }: { label: string; value: string; change: (value: string) => void; options: [string, string][]; help?: VNode | undefined; empty?: VNode }): VNode {
+function Pick({
+  label,
+  value,
+  change,
+  options,
+  help,
+  empty,
+}: {
+  label: string;
+  value: string;
+  change: (value: string) => void;
+  options: [string, string][];
+  help?: VNode | undefined;
+  empty?: VNode;
+}): VNode {
   return (
-    <div class="field"><label for={idOf(label)}>{label}</label>
-      {options.length ? <select id={idOf(label)} value={value} onChange={(event) => change(event.currentTarget.value)}>{options.map(([id, name]) => <option key={id} value={id}>{name}</option>)}</select> : empty}
+    <div class="field">
+      <label for={idOf(label)}>{label}</label>
+      {options.length ? (
+        <select id={idOf(label)} value={value} onChange={(event) => change(event.currentTarget.value)}>
+          {options.map(([id, name]) => (
+            <option key={id} value={id}>
+              {name}
+            </option>
+          ))}
+        </select>
+      ) : (
+        empty
+      )}
       {help && <small>{help}</small>}
     </div>
   );
 }
 
-function Area({ label, value, change, help }: { label: string; value: string; change: (value: string) => void; help: string }): VNode {
-  return <div class="field"><label for={idOf(label)}>{label} <i>{t("optional")}</i></label><textarea id={idOf(label)} rows={5} spellcheck={false} value={value} onInput={(event) => change(event.currentTarget.value)} /><small>{help}</small></div>;
+function Area({
+  label,
+  value,
+  change,
+  help,
+}: {
+  label: string;
+  value: string;
+  change: (value: string) => void;
+  help: string;
+}): VNode {
+  return (
+    <div class="field">
+      <label for={idOf(label)}>
+        {label} <i>{t("optional")}</i>
+      </label>
+      <textarea
+        id={idOf(label)}
+        rows={5}
+        spellcheck={false}
+        value={value}
+        onInput={(event) => change(event.currentTarget.value)}
+      />
+      <small>{help}</small>
+    </div>
+  );
 }

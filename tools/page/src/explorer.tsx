@@ -1,46 +1,103 @@
 // The API explorer: each operation of the compute API, by the API's own description, to be tried at once.
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { type Json, type Reply, callCompute, send } from "./api";
+import { callCompute, type Reply, send } from "./api";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
-import { Command, Facts, Failure, Head, Name, Status, Table, Waiting, command } from "./ui";
+import { Command, command, Facts, Failure, Head, Name, Status, Table, Waiting } from "./ui";
+
+/** The part of a JSON Schema that an example is made of. */
+export interface Schema {
+  type?: string | string[];
+  enum?: unknown[];
+  oneOf?: Schema[];
+  anyOf?: Schema[];
+  properties?: Record<string, Schema>;
+  required?: string[];
+  items?: Schema;
+  minItems?: number;
+  minimum?: number;
+}
+
+/** The part of the document that the explorer reads. */
+interface Described {
+  operationId: string;
+  tags?: string[];
+  responses: Record<string, unknown>;
+  parameters: { name: string; in: string; schema: Schema }[];
+  requestBody?: { content: { "application/json"?: { schema: Schema } } };
+  "x-openstack": { policy?: string | null; actions?: Record<string, { policy: string | null }> };
+}
+interface Document {
+  paths: Record<string, Record<string, Described>>;
+}
 
 interface Operation {
-  id: string; method: string; path: string; about: string; rule: string | null; version: string;
-  query: string[]; body: Json;
+  id: string;
+  method: string;
+  path: string;
+  about: string;
+  rule: string | null;
+  version: string;
+  query: string[];
+  body: Schema | undefined;
 }
 
 /** Operations that the rules allow the caller. Each action on a server is one of its own. */
 async function load(): Promise<Operation[]> {
-  const document = await send("GET", "api/compute/openapi.json");
+  const document = await send<Document>("GET", "api/compute/openapi.json");
   const found: Operation[] = [];
-  for (const [path, methods] of Object.entries(document.paths as Record<string, Json>))
-    for (const [method, item] of Object.entries(methods as Record<string, Json>)) {
+  for (const [path, methods] of Object.entries(document.paths))
+    for (const [method, item] of Object.entries(methods)) {
       if (!Object.keys(item.responses).some((code) => code.startsWith("2"))) continue; // what Nova has removed, or this cloud has not
       const about = item.tags?.[0] ?? "";
-      const version = item.parameters.find((parameter: Json) => parameter.in === "header")?.schema.enum?.[0] ?? "compute 2.1";
-      const query = item.parameters.filter((parameter: Json) => parameter.in === "query").map((parameter: Json) => parameter.name);
+      const version = String(
+        item.parameters.find((parameter) => parameter.in === "header")?.schema.enum?.[0] ?? "compute 2.1",
+      );
+      const query = item.parameters.filter((parameter) => parameter.in === "query").map((parameter) => parameter.name);
       const schema = item.requestBody?.content?.["application/json"]?.schema;
-      const actions: Record<string, Json> = item["x-openstack"].actions ?? {};
-      const bodies: Json[] = schema?.oneOf ?? [];
-      for (const name of Object.keys(actions)) {
+      const { actions, policy: rule = null } = item["x-openstack"];
+      const bodies = schema?.oneOf ?? [];
+      for (const [name, { policy }] of Object.entries(actions ?? {})) {
         const body = bodies.find((one) => one.required?.[0] === name);
-        if (body) found.push({ id: `${item.operationId}.${name}`, method: method.toUpperCase(), path, about: name, rule: actions[name].policy, version, query, body });
+        if (body)
+          found.push({
+            id: `${item.operationId}.${name}`,
+            method: method.toUpperCase(),
+            path,
+            about: name,
+            rule: policy,
+            version,
+            query,
+            body,
+          });
       }
-      if (!item["x-openstack"].actions) found.push({ id: item.operationId, method: method.toUpperCase(), path, about, rule: item["x-openstack"].policy, version, query, body: schema });
+      if (!actions)
+        found.push({
+          id: item.operationId,
+          method: method.toUpperCase(),
+          path,
+          about,
+          rule,
+          version,
+          query,
+          body: schema,
+        });
     }
   return found.filter((operation) => operation.rule === null || may(operation.rule));
 }
 
 /** A value that fits a schema, to begin with. Of an object, what it requires. */
-function example(schema: Json, depth = 0): Json {
+export function example(schema: Schema | undefined, depth = 0): unknown {
   if (!schema || depth > 6) return null;
   if (schema.enum) return schema.enum[0];
   const one = schema.oneOf ?? schema.anyOf;
   if (one) return example(one[one.length - 1], depth + 1);
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
-  if (type === "object" || schema.properties) return Object.fromEntries((schema.required ?? []).map((name: string) => [name, example(schema.properties?.[name], depth + 1)]));
+  if (type === "object" || schema.properties)
+    return Object.fromEntries(
+      (schema.required ?? []).map((name) => [name, example(schema.properties?.[name], depth + 1)]),
+    );
   if (type === "array") return schema.minItems ? [example(schema.items, depth + 1)] : [];
   if (type === "integer" || type === "number") return schema.minimum ?? 0;
   if (type === "boolean") return false;
@@ -50,17 +107,47 @@ function example(schema: Json, depth = 0): Json {
 export function Explorer({ id }: { id: string | undefined }): VNode {
   const { data, error, reload } = useData(load, ["openapi"]);
   const operation = data?.find((item) => item.id === id);
-  if (!data) return <><Head title={t("API explorer")} /><Failure error={error} retry={reload} />{!error && <Waiting />}</>;
+  if (!data)
+    return (
+      <>
+        <Head title={t("API explorer")} />
+        <Failure error={error} retry={reload} />
+        {!error && <Waiting />}
+      </>
+    );
   if (operation) return <Try key={operation.id} operation={operation} />;
   return (
     <>
-      <Head title={t("API explorer")} note={t("Each request of the compute API that your roles allow. Programs send the same ones.")} />
+      <Head
+        title={t("API explorer")}
+        note={t("Each request of the compute API that your roles allow. Programs send the same ones.")}
+      />
       <Table
-        label={t("API explorer")} rows={data} idOf={(row) => row.id} nameOf={(row) => row.id} filter={{ name: "method", title: t("Method"), of: (row) => row.method }} empty={<p>{t("There is nothing to show.")}</p>}
+        label={t("API explorer")}
+        rows={data}
+        idOf={(row) => row.id}
+        nameOf={(row) => row.id}
+        filter={{ name: "method", title: t("Method"), of: (row) => row.method }}
+        empty={<p>{t("There is nothing to show.")}</p>}
         columns={[
-          { name: "path", title: t("Request"), narrow: true, text: (row) => `${row.method} ${row.path}`, cell: (row) => <><Name to={["api", row.id]}>{`${row.method} ${row.path}`}</Name></> },
+          {
+            name: "path",
+            title: t("Request"),
+            narrow: true,
+            text: (row) => `${row.method} ${row.path}`,
+            cell: (row) => (
+              <>
+                <Name to={["api", row.id]}>{`${row.method} ${row.path}`}</Name>
+              </>
+            ),
+          },
           { name: "about", title: t("About"), narrow: true, text: (row) => row.about },
-          { name: "rule", title: t("Rule"), text: (row) => row.rule ?? "", cell: (row) => <code>{row.rule ?? ""}</code> },
+          {
+            name: "rule",
+            title: t("Rule"),
+            text: (row) => row.rule ?? "",
+            cell: (row) => <code>{row.rule ?? ""}</code>,
+          },
         ]}
       />
       <Command text='curl "$COMPUTE_URL/../openapi.json"' />
@@ -76,7 +163,9 @@ function Try({ operation }: { operation: Operation }): VNode {
   const [reply, setReply] = useState<(Reply & { ms: number }) | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
-  const path = operation.path.replace(/{(\w+)}/g, (whole, name: string) => (values[name] ? encodeURIComponent(values[name]) : whole));
+  const path = operation.path.replace(/{(\w+)}/g, (whole, name: string) =>
+    values[name] ? encodeURIComponent(values[name]) : whole,
+  );
   const target = path + (query.trim() ? `?${query.trim().replace(/^\?/, "")}` : "");
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -85,7 +174,8 @@ function Try({ operation }: { operation: Operation }): VNode {
     setReply(null);
     const begun = performance.now();
     try {
-      if (Object.values(values).some((value) => /^\.{1,2}$/.test(value))) throw new Error("A browser takes . and .. for other paths.");
+      if (Object.values(values).some((value) => /^\.{1,2}$/.test(value)))
+        throw new Error("A browser takes . and .. for other paths.");
       if (body.trim()) JSON.parse(body);
       const found = await callCompute(operation.method, target, body.trim() || undefined, operation.version);
       setReply({ ...found, ms: Math.round(performance.now() - begun) });
@@ -95,23 +185,96 @@ function Try({ operation }: { operation: Operation }): VNode {
     setBusy(false);
   };
   const isRead = operation.method === "GET";
-  const text = command("curl -X", operation.method, ["-H", "X-Auth-Token: $TOKEN", "-H", `OpenStack-API-Version: ${operation.version}`], body.trim() && ["-H", "Content-Type: application/json", "-d", body.trim()]).replace("'X-Auth-Token: $TOKEN'", '"X-Auth-Token: $TOKEN"');
+  const text = command(
+    "curl -X",
+    operation.method,
+    ["-H", "X-Auth-Token: $TOKEN", "-H", `OpenStack-API-Version: ${operation.version}`],
+    body.trim() && ["-H", "Content-Type: application/json", "-d", body.trim()],
+  ).replace("'X-Auth-Token: $TOKEN'", '"X-Auth-Token: $TOKEN"');
   return (
     <>
-      <nav class="path" aria-label={t("Path")}><a href={link("api")}>{t("API explorer")}</a> / {operation.id}</nav>
+      <nav class="path" aria-label={t("Path")}>
+        <a href={link("api")}>{t("API explorer")}</a> / {operation.id}
+      </nav>
       <Head title={`${operation.method} ${operation.path}`} note={operation.about} />
-      <Facts items={[[t("Rule"), operation.rule && <code>{operation.rule}</code>], [t("Version"), operation.version], [t("Parameters"), operation.query.join(", ")]]} />
+      <Facts
+        items={[
+          [t("Rule"), operation.rule && <code>{operation.rule}</code>],
+          [t("Version"), operation.version],
+          [t("Parameters"), operation.query.join(", ")],
+        ]}
+      />
       <form class="try" onSubmit={submit}>
-        {names.map((name) => <div key={name} class="field"><label for={`try-${name}`}>{name}</label><input id={`try-${name}`} required autocomplete="off" spellcheck={false} value={values[name] ?? ""} onInput={(event) => set({ ...values, [name]: event.currentTarget.value.trim() })} /></div>)}
-        {operation.query.length > 0 && <div class="field"><label for="try-query">{t("Parameters")} <i>{t("optional")}</i></label><input id="try-query" autocomplete="off" spellcheck={false} value={query} onInput={(event) => setQuery(event.currentTarget.value)} /><small>{t("As NAME=VALUE&NAME=VALUE.")}</small></div>}
-        {operation.body && <div class="field"><label for="try-body">{t("Body")}</label><textarea id="try-body" rows={10} spellcheck={false} value={body} onInput={(event) => setBody(event.currentTarget.value)} /></div>}
+        {names.map((name) => (
+          <div key={name} class="field">
+            <label for={`try-${name}`}>{name}</label>
+            <input
+              id={`try-${name}`}
+              required
+              autocomplete="off"
+              spellcheck={false}
+              value={values[name] ?? ""}
+              onInput={(event) => set({ ...values, [name]: event.currentTarget.value.trim() })}
+            />
+          </div>
+        ))}
+        {operation.query.length > 0 && (
+          <div class="field">
+            <label for="try-query">
+              {t("Parameters")} <i>{t("optional")}</i>
+            </label>
+            <input
+              id="try-query"
+              autocomplete="off"
+              spellcheck={false}
+              value={query}
+              onInput={(event) => setQuery(event.currentTarget.value)}
+            />
+            <small>{t("As NAME=VALUE&NAME=VALUE.")}</small>
+          </div>
+        )}
+        {operation.body && (
+          <div class="field">
+            <label for="try-body">{t("Body")}</label>
+            <textarea
+              id="try-body"
+              rows={10}
+              spellcheck={false}
+              value={body}
+              onInput={(event) => setBody(event.currentTarget.value)}
+            />
+          </div>
+        )}
         {!isRead && <p class="note">{t("The request is real: it changes your cloud.")}</p>}
-        <button type="submit" class={operation.method === "DELETE" ? "danger" : "primary"} disabled={busy}>{busy ? t("Working…") : t("Send the request")}</button>
+        <button type="submit" class={operation.method === "DELETE" ? "danger" : "primary"} disabled={busy}>
+          {busy ? t("Working…") : t("Send the request")}
+        </button>
       </form>
       <Failure error={error} />
-      <div role="status">{reply && <><h2>{t("Reply")}</h2><p><Status value={reply.ok ? "success" : "failure"} /> <b>{reply.status}</b> <small>{reply.ms} ms · {reply.request}</small></p></>}</div>
-      {reply && <pre tabIndex={0} aria-label={t("Reply")}>{pretty(reply.text)}</pre>}
-      {operation.body && <details class="raw"><summary>{t("Schema of the body")}</summary><pre tabIndex={0}>{JSON.stringify(operation.body, null, 2)}</pre></details>}
+      <div role="status">
+        {reply && (
+          <>
+            <h2>{t("Reply")}</h2>
+            <p>
+              <Status value={reply.ok ? "success" : "failure"} /> <b>{reply.status}</b>{" "}
+              <small>
+                {reply.ms} ms · {reply.request}
+              </small>
+            </p>
+          </>
+        )}
+      </div>
+      {reply && (
+        <pre tabIndex={0} role="region" aria-label={t("Reply")}>
+          {pretty(reply.text)}
+        </pre>
+      )}
+      {operation.body && (
+        <details class="raw">
+          <summary>{t("Schema of the body")}</summary>
+          <pre tabIndex={0}>{JSON.stringify(operation.body, null, 2)}</pre>
+        </details>
+      )}
       <Command text={`${text} "$COMPUTE_URL${target}"`} />
     </>
   );

@@ -1,42 +1,66 @@
 // The view of one kind of thing, from its description: a list, a page for each, and their actions.
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
-import { type Json } from "./api";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
-import { type Action, ActionButtons, ActionDialog, type Column, Command, Facts, Failure, Head, Status, Table, Time, Waiting, allowed } from "./ui";
+import {
+  type Action,
+  ActionButtons,
+  ActionDialog,
+  allowed,
+  type Column,
+  Command,
+  Facts,
+  Failure,
+  Head,
+  Status,
+  Table,
+  Time,
+  Waiting,
+} from "./ui";
 
-export interface Kind {
+/** One kind of thing. Members are methods, so that a list of kinds can have things of different types. */
+export interface Kind<T = object> {
   path: string;
   title: string;
   one: string;
   rule?: string;
-  load: (all: boolean) => Promise<Json[]>;
-  show?: (id: string) => Promise<Json>;
-  idOf?: (row: Json) => string;
-  nameOf?: (row: Json) => string;
-  columns: Column[];
-  create?: Action[];
-  actions: Action[];
+  load(all: boolean): Promise<T[]>;
+  show?(id: string): Promise<T>;
+  idOf?(row: T): string;
+  nameOf?(row: T): string;
+  columns: Column<T>[];
+  create?: Action<object>[];
+  actions: Action<T>[];
   bulk?: string[];
   empty: string;
   command: string;
   every?: number;
   everyone?: string; // the rule that shows all projects
-  filter?: { name: string; title: string; of: (row: Json) => string };
-  facts?: (row: Json) => [string, ComponentChildren][];
-  more?: (row: Json, reload: () => void) => VNode | null;
-  above?: (rows: Json[]) => VNode | null;
+  filter?: { name: string; title: string; of(row: T): string };
+  facts?(row: T): [string, ComponentChildren][];
+  more?(row: T, reload: () => void): VNode | null;
+  above?(rows: T[]): VNode | null;
 }
 
-const nameOf = (row: Json): string => row.name ?? "";
-const idOf = (row: Json): string => row.id;
+interface Thing {
+  id: string;
+  name?: string | null;
+  status?: string;
+}
+export const nameOf = (kind: Kind, row: object): string =>
+  kind.nameOf ? kind.nameOf(row) : ((row as Thing).name ?? "");
+export const idOf = (kind: Kind, row: object): string => (kind.idOf ? kind.idOf(row) : (row as Thing).id);
 
 export function Listing({ kind }: { kind: Kind }): VNode {
-  const [open, setOpen] = useState<Action | null>(null);
+  const [open, setOpen] = useState<Action<object> | null>(null);
   const { data, error, reload } = useData(() => kind.load(false), [kind.path], kind.every ?? 5);
   const create = (kind.create ?? []).filter(allowed);
-  const buttons = create.map((action, at) => <button key={action.name} type="button" class={at === 0 ? "primary" : ""} onClick={() => setOpen(action)}>{action.label}</button>);
+  const buttons = create.map((action, at) => (
+    <button key={action.name} type="button" class={at === 0 ? "primary" : ""} onClick={() => setOpen(action)}>
+      {action.label}
+    </button>
+  ));
   return (
     <>
       <Head title={kind.title}>{buttons}</Head>
@@ -45,38 +69,70 @@ export function Listing({ kind }: { kind: Kind }): VNode {
       {data && kind.above?.(data)}
       {data && (
         <Table
-          label={kind.title} rows={data} columns={kind.columns} idOf={kind.idOf ?? idOf} nameOf={kind.nameOf ?? nameOf} actions={kind.actions} bulk={kind.actions.filter((action) => (kind.bulk ?? ["delete"]).includes(action.name))} done={reload}
+          label={kind.title}
+          rows={data}
+          columns={kind.columns}
+          idOf={(row) => idOf(kind, row)}
+          nameOf={(row) => nameOf(kind, row)}
+          actions={kind.actions}
+          bulk={kind.actions.filter((action) => (kind.bulk ?? ["delete"]).includes(action.name))}
+          done={reload}
           {...(kind.filter ? { filter: kind.filter } : {})}
-          empty={<><p>{kind.empty}</p>{buttons.slice(0, 1)}<Command text={kind.command} /></>}
+          empty={
+            <>
+              <p>{kind.empty}</p>
+              {buttons.slice(0, 1)}
+              <Command text={kind.command} />
+            </>
+          }
         />
       )}
-      {open && <ActionDialog key={open.name} action={open} rows={[{}]} nameOf={() => ""} close={() => setOpen(null)} done={reload} />}
+      {open && (
+        <ActionDialog
+          key={open.name}
+          action={open}
+          rows={[{}]}
+          nameOf={() => ""}
+          close={() => setOpen(null)}
+          done={reload}
+        />
+      )}
     </>
   );
 }
 
 export function Details({ kind, id }: { kind: Kind; id: string }): VNode {
-  const { data, error, reload } = useData<Json>(
+  const { data, error, reload } = useData<object>(
     async () => {
       if (kind.show) return kind.show(id);
-      const row = (await kind.load(true)).find((item) => (kind.idOf ?? idOf)(item) === id);
+      const row = (await kind.load(true)).find((item) => idOf(kind, item) === id);
       if (!row) throw new Error(t("There is none of this id."));
       return row;
     },
-    [kind.path, id], kind.every ?? 5);
-  const name = data ? (kind.nameOf ?? nameOf)(data) || id : id;
+    [kind.path, id],
+    kind.every ?? 5,
+  );
+  const name = data ? nameOf(kind, data) || id : id;
+  const status = data && (data as Thing).status;
   const known: [string, ComponentChildren][] = data && kind.facts ? kind.facts(data) : [];
   return (
     <>
-      <nav class="path" aria-label={t("Path")}><a href={link(kind.path)}>{kind.title}</a> / {name}</nav>
-      <Head title={name} note={data?.status && typeof data.status === "string" ? <Status value={data.status} /> : undefined}>
-        {data && <ActionButtons actions={kind.actions} row={data} nameOf={kind.nameOf ?? nameOf} done={reload} />}
+      <nav class="path" aria-label={t("Path")}>
+        <a href={link(kind.path)}>{kind.title}</a> / {name}
+      </nav>
+      <Head title={name} note={status && <Status value={status} />}>
+        {data && <ActionButtons actions={kind.actions} row={data} nameOf={(row) => nameOf(kind, row)} done={reload} />}
       </Head>
       <Failure error={error} retry={reload} />
       {!data && !error && <Waiting />}
       {data && <Facts items={[...known, ["ID", <code>{id}</code>]]} />}
       {data && kind.more?.(data, reload)}
-      {data && <details class="raw"><summary>{t("Everything that the API says")}</summary><pre tabIndex={0}>{JSON.stringify(data, null, 2)}</pre></details>}
+      {data && (
+        <details class="raw">
+          <summary>{t("Everything that the API says")}</summary>
+          <pre tabIndex={0}>{JSON.stringify(data, null, 2)}</pre>
+        </details>
+      )}
     </>
   );
 }

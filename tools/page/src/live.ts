@@ -26,7 +26,9 @@ export function watch(changed: (change: Change | null) => void): () => void {
   return () => void watchers.delete(changed);
 }
 
-const tell = (change: Change | null): void => [...watchers].forEach((changed) => changed(change));
+const tell = (change: Change | null): void => {
+  for (const changed of [...watchers]) changed(change);
+};
 
 function set(next: boolean): void {
   if (open === next) return;
@@ -42,11 +44,17 @@ function take(block: string): void {
     else if (line.startsWith("data: ")) data += line.slice(6);
   }
   if (name === "begin") set(true);
-  else if (name === "servers" || name === "others") tell({ own: name === "servers", ids: JSON.parse(data) as string[] });
+  else if (name === "servers" || name === "others")
+    tell({ own: name === "servers", ids: JSON.parse(data) as string[] });
 }
 
 async function read(signal: AbortSignal): Promise<number> {
-  const response = await fetch("events", { headers: { ...named(), Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal });
+  const response = await fetch("events", {
+    headers: { ...named(), Accept: "text/event-stream" },
+    credentials: "same-origin",
+    cache: "no-store",
+    signal,
+  });
   if (!response.ok || !response.body) return response.status;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -1,20 +1,52 @@
 // The page: log-in, navigation, and the view that the address names.
-import { type VNode, render } from "preact";
+import { render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, type Json, call, onExpired, onOther, send } from "./api";
 import { Alerts } from "./alerts";
-import { aggregates, serverGroups } from "./groups";
+import { ApiError, call, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { Create } from "./create";
-import { credentials, floating, images, keys, networks, Quotas, routers, securityGroups, snapshots, volumes } from "./kinds";
 import { Explorer } from "./explorer";
-import { Details, type Kind, Listing, visible } from "./listing";
+import { aggregates, serverGroups } from "./groups";
+import type { Named, TokenReply } from "./identity.types";
+import {
+  credentials,
+  floating,
+  images,
+  keys,
+  networks,
+  Quotas,
+  routers,
+  securityGroups,
+  snapshots,
+  volumes,
+} from "./kinds";
+import { Details, idOf, type Kind, Listing, nameOf, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Server } from "./server";
 import { Servers } from "./servers";
-import { ForeignProjectError, type Session, addressed, enter, forget, has, inProject, isShown, link, may, place, remember, remembered, scope, sessionOf, shared, useConnection, useData, usePlace } from "./state";
+import {
+  addressed,
+  enter,
+  ForeignProjectError,
+  forget,
+  has,
+  inProject,
+  isShown,
+  link,
+  may,
+  place,
+  remember,
+  remembered,
+  type Session,
+  scope,
+  sessionOf,
+  shared,
+  useConnection,
+  useData,
+  usePlace,
+} from "./state";
 import { Dialog, Empty, Failure, Guard, Head, Waiting } from "./ui";
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
@@ -22,7 +54,22 @@ type Group = [string, { path: string; title: string; show: boolean }[]];
 function kinds(): Kind[] {
   const own = [volumes, snapshots].map((make) => make()).filter(() => has("volume"));
   const net = [networks, routers, floating, securityGroups].map((make) => make()).filter(() => has("network"));
-  return [...(has("image") ? [images()] : []), ...own, ...net, serverGroups(), policies(), backups(), keys(), credentials(), hosts(), aggregates(), services(), users(), projects(), flavors()].filter(visible);
+  return [
+    ...(has("image") ? [images()] : []),
+    ...own,
+    ...net,
+    serverGroups(),
+    policies(),
+    backups(),
+    keys(),
+    credentials(),
+    hosts(),
+    aggregates(),
+    services(),
+    users(),
+    projects(),
+    flavors(),
+  ].filter(visible);
 }
 
 /** The rules of views that are no list of one kind. */
@@ -34,12 +81,33 @@ const RULES: Record<string, string[]> = {
 const sees = (view: string): boolean => may(...RULES[view]!);
 
 function groups(found: Kind[]): Group[] {
-  const of = (...paths: string[]) => paths.map((path) => found.find((kind) => kind.path === path)).filter((kind): kind is Kind => !!kind).map((kind) => ({ path: kind.path, title: kind.title, show: true }));
+  const of = (...paths: string[]) =>
+    paths
+      .map((path) => found.find((kind) => kind.path === path))
+      .filter((kind): kind is Kind => !!kind)
+      .map((kind) => ({ path: kind.path, title: kind.title, show: true }));
   return [
-    [t("Compute"), [{ path: "servers", title: t("Servers"), show: true }, ...of("images", "keys", "server-groups"), { path: "quotas", title: t("Quotas"), show: true }]],
+    [
+      t("Compute"),
+      [
+        { path: "servers", title: t("Servers"), show: true },
+        ...of("images", "keys", "server-groups"),
+        { path: "quotas", title: t("Quotas"), show: true },
+      ],
+    ],
     [t("Storage"), of("volumes", "snapshots", "backup-policies", "backups")],
     [t("Network"), of("networks", "routers", "floating-addresses", "security-groups")],
-    [t("Cloud"), [{ path: "alerts", title: t("Alerts"), show: sees("alerts") }, ...of("hosts", "aggregates"), { path: "actions", title: t("Actions"), show: sees("actions") }, ...of("services"), { path: "audit", title: t("Audit log"), show: sees("audit") }, ...of("flavors", "users", "projects")]],
+    [
+      t("Cloud"),
+      [
+        { path: "alerts", title: t("Alerts"), show: sees("alerts") },
+        ...of("hosts", "aggregates"),
+        { path: "actions", title: t("Actions"), show: sees("actions") },
+        ...of("services"),
+        { path: "audit", title: t("Audit log"), show: sees("audit") },
+        ...of("flavors", "users", "projects"),
+      ],
+    ],
     [t("Programs"), [...of("credentials"), { path: "api", title: t("API explorer"), show: true }]],
   ];
 }
@@ -50,6 +118,7 @@ function View({ found }: { found: Kind[] }): VNode {
   const main = useRef<HTMLElement>(null);
   const where = path.slice(0, 2).join("/");
   const begun = useRef(false);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another place moves the focus, and a new list of kinds does not.
   useEffect(() => {
     const kind = found.find((item) => item.path === first);
     document.title = `${kind?.title ?? t(first.charAt(0).toUpperCase() + first.slice(1))} – nova_lite`;
@@ -61,18 +130,37 @@ function View({ found }: { found: Kind[] }): VNode {
   }, [where]);
   let view: VNode;
   const kind = found.find((item) => item.path === first);
-  if (first === "servers") view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
+  if (first === "servers")
+    view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
   else if (first === "quotas") view = <Quotas />;
   else if (first === "alerts" && sees("alerts")) view = <Alerts />;
   else if (first === "api") view = <Explorer id={second} />;
   else if (first === "actions" && sees("actions")) view = <Actions />;
   else if (first === "audit" && sees("audit")) view = <Audit />;
   else if (kind) view = second ? <Details key={second} kind={kind} id={second} /> : <Listing kind={kind} />;
-  else view = <><Head title={t("Not found")} /><Empty><p>{t("This page does not exist, or this project's roles do not show it.")}</p><a class="button" href={link("servers")}>{t("Servers")}</a></Empty></>;
-  return <main ref={main} id="main" tabIndex={-1}><Guard place={where} key={where}>{view}</Guard></main>;
+  else
+    view = (
+      <>
+        <Head title={t("Not found")} />
+        <Empty>
+          <p>{t("This page does not exist, or this project's roles do not show it.")}</p>
+          <a class="button" href={link("servers")}>
+            {t("Servers")}
+          </a>
+        </Empty>
+      </>
+    );
+  return (
+    <main ref={main} id="main" tabIndex={-1}>
+      <Guard place={where} key={where}>
+        {view}
+      </Guard>
+    </main>
+  );
 }
 
 function Shell({ leave, changed }: { leave: () => void; changed: () => void }): VNode {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: rights and words of the kinds come from the session and the language.
   const found = useMemo(kinds, [shared.session, language()]);
   const menu = groups(found);
   const { path } = usePlace();
@@ -80,7 +168,9 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const [search, setSearch] = useState(false);
   const lost = useConnection();
   const current = path[0] ?? "servers";
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another place closes the menu.
   useEffect(() => setOpen(false), [path.join("/")]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each session has a stream of its own.
   useEffect(follow, [shared.session]);
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -95,24 +185,65 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   }, []);
   return (
     <div class={`shell ${open ? "open" : ""}`}>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>{t("Skip to the content")}</a>
+      {/* biome-ignore lint/a11y/useValidAnchor: it is a link within the page, whose address names the view. */}
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+      >
+        {t("Skip to the content")}
+      </a>
       <header class="top">
-        <button type="button" class="plain burger" aria-label={t("Menu")} aria-expanded={open} onClick={() => setOpen(!open)}>☰</button>
-        <a class="brand" href={link("servers")}><img src="icon.svg" alt="" width={22} height={22} /> nova_lite</a>
-        <button type="button" class="find" onClick={() => setSearch(true)}><span>{t("Find any name or id")}</span><kbd>/</kbd></button>
+        <button
+          type="button"
+          class="plain burger"
+          aria-label={t("Menu")}
+          aria-expanded={open}
+          onClick={() => setOpen(!open)}
+        >
+          ☰
+        </button>
+        <a class="brand" href={link("servers")}>
+          <img src="icon.svg" alt="" width={22} height={22} /> nova_lite
+        </a>
+        <button type="button" class="find" onClick={() => setSearch(true)}>
+          <span>{t("Find any name or id")}</span>
+          <kbd>/</kbd>
+        </button>
         <Account leave={leave} changed={changed} />
       </header>
       <nav class="side" aria-label={t("Main menu")}>
-        {menu.map(([name, items]) => items.some((item) => item.show) && (
-          <section key={name}>
-            <h2>{name}</h2>
-            <ul>{items.filter((item) => item.show).map((item) => <li key={item.path}><a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>{item.title}</a></li>)}</ul>
-          </section>
-        ))}
+        {menu.map(
+          ([name, items]) =>
+            items.some((item) => item.show) && (
+              <section key={name}>
+                <h2>{name}</h2>
+                <ul>
+                  {items
+                    .filter((item) => item.show)
+                    .map((item) => (
+                      <li key={item.path}>
+                        <a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>
+                          {item.title}
+                        </a>
+                      </li>
+                    ))}
+                </ul>
+              </section>
+            ),
+        )}
       </nav>
+      {/* biome-ignore lint/a11y: a click beside the menu closes it; keys have its button. */}
       {open && <div class="veil" onClick={() => setOpen(false)} />}
       <div class="content">
-        {lost && <div class="lost" role="alert">{t("The connection to the cloud is lost. What you have entered stays; the page tries again.")}</div>}
+        {lost && (
+          <div class="lost" role="alert">
+            {t("The connection to the cloud is lost. What you have entered stays; the page tries again.")}
+          </div>
+        )}
         <View found={found} />
       </div>
       {search && <Finder found={found} menu={menu} close={() => setSearch(false)} />}
@@ -123,7 +254,10 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
 function Account({ leave, changed }: { leave: () => void; changed: () => void }): VNode {
   const session = shared.session!;
   const live = useLive();
-  const { data } = useData<Json[]>(async () => (await call("identity", "GET", "/auth/projects")).projects, ["projects", session.user.id]);
+  const { data } = useData<Named[]>(
+    async () => (await call("identity", "GET", "/auth/projects")).projects,
+    ["projects", session.user.id],
+  );
   const [theme, setTheme] = useState(remembered("theme"));
   const paint = (next: string) => {
     setTheme(next);
@@ -133,29 +267,68 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
   const menu = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     const leave = (event: Event) => {
-      const escaped = event instanceof KeyboardEvent ? event.key === "Escape" : !menu.current?.contains(event.target as Node);
+      const escaped =
+        event instanceof KeyboardEvent ? event.key === "Escape" : !menu.current?.contains(event.target as Node);
       if (escaped && menu.current) menu.current.open = false;
     };
     for (const name of ["pointerdown", "focusin", "keydown"]) addEventListener(name, leave);
-    return () => ["pointerdown", "focusin", "keydown"].forEach((name) => removeEventListener(name, leave));
+    return () => {
+      for (const name of ["pointerdown", "focusin", "keydown"]) removeEventListener(name, leave);
+    };
   }, []);
   return (
     <div class="account">
-      <select aria-label={t("Project")} value={session.project?.id ?? ""} onChange={(event) => location.assign(inProject(event.currentTarget.value, place().path[0] ?? "servers"))}>
-        {(data ?? [session.project!]).map((project) => <option key={project.id} value={project.id}>{project.name}</option>)}
+      <select
+        aria-label={t("Project")}
+        value={session.project?.id ?? ""}
+        onChange={(event) => location.assign(inProject(event.currentTarget.value, place().path[0] ?? "servers"))}
+      >
+        {(data ?? [session.project!]).map((project) => (
+          <option key={project.id} value={project.id}>
+            {project.name}
+          </option>
+        ))}
       </select>
       <details class="drop" ref={menu}>
         <summary>{session.user.name}</summary>
         <div>
-          <p><b>{session.user.name}</b><br /><small>{session.roles.join(", ")}</small></p>
-          <p class="live" data-live={live}><small>{live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}</small></p>
-          <label>{t("Appearance")}
-            <select value={theme} onChange={(event) => paint(event.currentTarget.value)}><option value="">{t("As the system")}</option><option value="light">{t("Light")}</option><option value="dark">{t("Dark")}</option></select>
+          <p>
+            <b>{session.user.name}</b>
+            <br />
+            <small>{session.roles.join(", ")}</small>
+          </p>
+          <p class="live" data-live={live}>
+            <small>
+              {live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}
+            </small>
+          </p>
+          <label>
+            {t("Appearance")}
+            <select value={theme} onChange={(event) => paint(event.currentTarget.value)}>
+              <option value="">{t("As the system")}</option>
+              <option value="light">{t("Light")}</option>
+              <option value="dark">{t("Dark")}</option>
+            </select>
           </label>
-          <label>{t("Language")}
-            <select value={language()} onChange={(event) => { setLanguage(event.currentTarget.value); changed(); }}>{Object.entries(LANGUAGES).map(([code, name]) => <option key={code} value={code} lang={code}>{name}</option>)}</select>
+          <label>
+            {t("Language")}
+            <select
+              value={language()}
+              onChange={(event) => {
+                setLanguage(event.currentTarget.value);
+                changed();
+              }}
+            >
+              {Object.entries(LANGUAGES).map(([code, name]) => (
+                <option key={code} value={code} lang={code}>
+                  {name}
+                </option>
+              ))}
+            </select>
           </label>
-          <button type="button" onClick={leave}>{t("Log out")}</button>
+          <button type="button" onClick={leave}>
+            {t("Log out")}
+          </button>
         </div>
       </details>
     </div>
@@ -170,24 +343,62 @@ function applyTheme(): void {
 
 // --- one box for any name or id, and for each view
 
-interface Hit { label: string; note: string; href: string }
+interface Hit {
+  label: string;
+  note: string;
+  href: string;
+}
 
 function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: () => void }): VNode {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const [things, setThings] = useState<Hit[] | null>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what can be found is loaded once, when the dialog opens.
   useEffect(() => {
     let live = true;
     const everyone = may("os_compute_api:servers:detail:get_all_tenants") ? "&all_tenants=1" : "";
-    const servers = call("compute", "GET", `/servers/detail?limit=1000${everyone}`).then((answer) => answer.servers.map((row: Json) => ({ label: row.name, note: `${t("server")} · ${row.id} · ${Object.values(row.addresses as Record<string, Json[]>).flat().map((address) => address.addr).join(" ")}`, href: link("servers", row.id) })), () => []);
-    const others = found.filter((kind) => kind.path !== "services").map((kind) => kind.load(true).then((rows) => rows.map((row) => { const id = (kind.idOf ?? ((item: Json) => item.id))(row); return { label: (kind.nameOf ?? ((item: Json) => item.name))(row) || id, note: `${kind.one} · ${id}`, href: link(kind.path, id) }; }), () => []));
+    const servers = call("compute", "GET", `/servers/detail?limit=1000${everyone}`).then(
+      (answer) =>
+        answer.servers.map((row) => ({
+          label: row.name,
+          note: `${t("server")} · ${row.id} · ${Object.values(row.addresses)
+            .flat()
+            .map((address) => address.addr)
+            .join(" ")}`,
+          href: link("servers", row.id),
+        })),
+      () => [],
+    );
+    const others = found
+      .filter((kind) => kind.path !== "services")
+      .map((kind) =>
+        kind.load(true).then(
+          (rows) =>
+            rows.map((row) => {
+              const id = idOf(kind, row);
+              return {
+                label: nameOf(kind, row) || id,
+                note: `${kind.one} · ${id}`,
+                href: link(kind.path, id),
+              };
+            }),
+          () => [],
+        ),
+      );
     void Promise.all([servers, ...others]).then((all) => live && setThings(all.flat()));
-    return () => void (live = false);
+    return () => {
+      live = false;
+    };
   }, []);
-  const views: Hit[] = menu.flatMap(([group, items]) => items.filter((item) => item.show).map((item) => ({ label: item.title, note: group, href: link(item.path) })));
-  if (may("os_compute_api:servers:create")) views.push({ label: t("Create a server"), note: t("Compute"), href: link("servers", "new") });
+  const views: Hit[] = menu.flatMap(([group, items]) =>
+    items.filter((item) => item.show).map((item) => ({ label: item.title, note: group, href: link(item.path) })),
+  );
+  if (may("os_compute_api:servers:create"))
+    views.push({ label: t("Create a server"), note: t("Compute"), href: link("servers", "new") });
   const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const hits = [...views, ...(parts.length ? (things ?? []) : [])].filter((hit) => parts.every((part) => `${hit.label} ${hit.note}`.toLowerCase().includes(part))).slice(0, 12);
+  const hits = [...views, ...(parts.length ? (things ?? []) : [])]
+    .filter((hit) => parts.every((part) => `${hit.label} ${hit.note}`.toLowerCase().includes(part)))
+    .slice(0, 12);
   const go = (hit: Hit | undefined) => {
     if (!hit) return;
     location.hash = hit.href;
@@ -202,10 +413,33 @@ function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: (
   };
   return (
     <Dialog title={t("Find")} close={close}>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the combobox in it has the focus. */}
       <div class="body finder" onKeyDown={key}>
-        <input type="text" role="combobox" aria-autocomplete="list" aria-expanded="true" aria-controls="hits" aria-activedescendant={hits[at] ? `hit-${at}` : undefined} aria-label={t("Find any name or id")} placeholder={t("Find any name or id")} value={text} onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} autofocus />
+        <input
+          type="text"
+          role="combobox"
+          aria-autocomplete="list"
+          aria-expanded="true"
+          aria-controls="hits"
+          aria-activedescendant={hits[at] ? `hit-${at}` : undefined}
+          aria-label={t("Find any name or id")}
+          placeholder={t("Find any name or id")}
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            setAt(0);
+          }}
+          autofocus
+        />
+        {/* biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: the list of a combobox. */}
         <ul id="hits" role="listbox" aria-label={t("Results")}>
-          {hits.map((hit, index) => <li key={hit.href} id={`hit-${index}`} role="option" aria-selected={index === at} onClick={() => go(hit)}><b>{hit.label}</b> <small>{hit.note}</small></li>)}
+          {hits.map((hit, index) => (
+            // biome-ignore-start lint/a11y: the focus stays in the combobox, whose keys choose an option.
+            <li key={hit.href} id={`hit-${index}`} role="option" aria-selected={index === at} onClick={() => go(hit)}>
+              <b>{hit.label}</b> <small>{hit.note}</small>
+            </li>
+            // biome-ignore-end lint/a11y: as above
+          ))}
         </ul>
         {hits.length === 0 && <p role="status">{things ? t("Nothing has this name or id.") : t("Loading…")}</p>}
       </div>
@@ -216,12 +450,14 @@ function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: (
 // --- log-in
 
 const OUTCOMES = (): Record<string, string> => ({
-  refused: t("The identity provider, or this cloud, has refused the log-in. An administrator finds the reason in the API's log."),
+  refused: t(
+    "The identity provider, or this cloud, has refused the log-in. An administrator finds the reason in the API's log.",
+  ),
   late: t("The log-in took too long, or began in another browser. Please try again."),
   away: t("The identity provider does not answer. Please try again."),
 });
 
-function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: string }): VNode {
+function Login({ done, again }: { done: (body: TokenReply) => Promise<void>; again?: string }): VNode {
   const [kind, setKind] = useState<"password" | "credential">("password");
   const [name, setName] = useState(again ?? "");
   const [password, setPassword] = useState("");
@@ -229,19 +465,29 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   const [code, setCode] = useState("");
   const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
-  const [providers, setProviders] = useState<{ id: string; name: string }[]>([]);
+  const [providers, setProviders] = useState<Named[]>([]);
   const [elsewhere, setElsewhere] = useState(false);
-  useEffect(() => void send("GET", "login", undefined, { quiet: true }).then((found) => setProviders(found.providers), () => undefined), []);
+  useEffect(
+    () =>
+      void send<{ providers: Named[] }>("GET", "login", undefined, { quiet: true }).then(
+        (found) => setProviders(found.providers),
+        () => undefined,
+      ),
+    [],
+  );
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError(null);
     const user = { name, domain: { name: domain } };
     const totp = code.trim() ? { totp: { user: { ...user, passcode: code.trim() } } } : {};
-    const identity = kind === "password" ? { methods: ["password", ...Object.keys(totp)], password: { user: { ...user, password } }, ...totp } : { methods: ["application_credential"], application_credential: { id: name, secret: password } };
+    const identity =
+      kind === "password"
+        ? { methods: ["password", ...Object.keys(totp)], password: { user: { ...user, password } }, ...totp }
+        : { methods: ["application_credential"], application_credential: { id: name, secret: password } };
     try {
       const scoped = again ? { scope: { project: { id: addressed() } } } : {};
-      await done(await send("POST", "session", { auth: { identity, ...scoped } }, { quiet: true }));
+      await done(await send<TokenReply>("POST", "session", { auth: { identity, ...scoped } }, { quiet: true }));
     } catch (problem) {
       setError(problem as Error);
       setPassword("");
@@ -251,7 +497,7 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   const begin = async (provider: string) => {
     setError(null);
     try {
-      const { url } = await send("POST", "login", { provider }, { quiet: true });
+      const { url } = await send<{ url: string }>("POST", "login", { provider }, { quiet: true });
       // Over a form, the provider gets a tab of its own, so that nothing is lost.
       if (!again) location.assign(url);
       else {
@@ -265,7 +511,7 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   const goOn = async () => {
     setError(null);
     try {
-      const body = await send("GET", "session", undefined, { quiet: true });
+      const body = await send<TokenReply | null>("GET", "session", undefined, { quiet: true });
       if (!body) throw new Error("Nobody, or another user, has logged in.");
       await done(body);
     } catch (problem) {
@@ -275,26 +521,102 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   const outcome = !again ? OUTCOMES()[place().query.get("login") ?? ""] : undefined;
   return (
     <form class="login" onSubmit={submit}>
-      {outcome && <div class="failure" role="alert"><strong>{outcome}</strong></div>}
-      {!again && (
-        <div class="tabs" role="group" aria-label={t("Way to log in")}>
-          <button type="button" aria-pressed={kind === "password"} onClick={() => { setKind("password"); setError(null); }}>{t("Password")}</button>
-          <button type="button" aria-pressed={kind === "credential"} onClick={() => { setKind("credential"); setError(null); }}>{t("Application credential")}</button>
+      {outcome && (
+        <div class="failure" role="alert">
+          <strong>{outcome}</strong>
         </div>
       )}
-      <div class="field"><label for="login-name">{kind === "password" ? t("User") : t("Id of the credential")}</label><input id="login-name" autocomplete="username" autocapitalize="off" spellcheck={false} required value={name} readOnly={!!again} onInput={(event) => setName(event.currentTarget.value)} /></div>
-      <div class="field"><label for="login-password">{kind === "password" ? t("Password") : t("Secret")}</label><input id="login-password" type="password" autocomplete="current-password" required value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></div>
+      {!again && (
+        <div class="tabs" role="group" aria-label={t("Way to log in")}>
+          <button
+            type="button"
+            aria-pressed={kind === "password"}
+            onClick={() => {
+              setKind("password");
+              setError(null);
+            }}
+          >
+            {t("Password")}
+          </button>
+          <button
+            type="button"
+            aria-pressed={kind === "credential"}
+            onClick={() => {
+              setKind("credential");
+              setError(null);
+            }}
+          >
+            {t("Application credential")}
+          </button>
+        </div>
+      )}
+      <div class="field">
+        <label for="login-name">{kind === "password" ? t("User") : t("Id of the credential")}</label>
+        <input
+          id="login-name"
+          autocomplete="username"
+          autocapitalize="off"
+          spellcheck={false}
+          required
+          value={name}
+          readOnly={!!again}
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
+      </div>
+      <div class="field">
+        <label for="login-password">{kind === "password" ? t("Password") : t("Secret")}</label>
+        <input
+          id="login-password"
+          type="password"
+          autocomplete="current-password"
+          required
+          value={password}
+          onInput={(event) => setPassword(event.currentTarget.value)}
+        />
+      </div>
       {kind === "password" && (
         <details>
-          <summary>{t("Domain")}: {domain} · {t("One-time code")}</summary>
-          <div class="field"><label for="login-domain">{t("Domain")}</label><input id="login-domain" required value={domain} onInput={(event) => setDomain(event.currentTarget.value)} /></div>
-          <div class="field"><label for="login-code">{t("One-time code")} <i>{t("optional")}</i></label><input id="login-code" inputMode="numeric" autocomplete="one-time-code" value={code} onInput={(event) => setCode(event.currentTarget.value)} /><small>{t("Only if the user's account demands it.")}</small></div>
+          <summary>
+            {t("Domain")}: {domain} · {t("One-time code")}
+          </summary>
+          <div class="field">
+            <label for="login-domain">{t("Domain")}</label>
+            <input
+              id="login-domain"
+              required
+              value={domain}
+              onInput={(event) => setDomain(event.currentTarget.value)}
+            />
+          </div>
+          <div class="field">
+            <label for="login-code">
+              {t("One-time code")} <i>{t("optional")}</i>
+            </label>
+            <input
+              id="login-code"
+              inputMode="numeric"
+              autocomplete="one-time-code"
+              value={code}
+              onInput={(event) => setCode(event.currentTarget.value)}
+            />
+            <small>{t("Only if the user's account demands it.")}</small>
+          </div>
         </details>
       )}
       <Failure error={error} />
-      <button type="submit" class="primary big" disabled={busy}>{busy ? t("Working…") : t("Log in")}</button>
-      {providers.map((item) => <button key={item.id} type="button" class="big" onClick={() => void begin(item.id)}>{t("Log in by")} {item.name}</button>)}
-      {elsewhere && <button type="button" class="primary big" onClick={() => void goOn()}>{t("I have logged in")}</button>}
+      <button type="submit" class="primary big" disabled={busy}>
+        {busy ? t("Working…") : t("Log in")}
+      </button>
+      {providers.map((item) => (
+        <button key={item.id} type="button" class="big" onClick={() => void begin(item.id)}>
+          {t("Log in by")} {item.name}
+        </button>
+      ))}
+      {elsewhere && (
+        <button type="button" class="primary big" onClick={() => void goOn()}>
+          {t("I have logged in")}
+        </button>
+      )}
     </form>
   );
 }
@@ -323,7 +645,7 @@ function App(): VNode {
     decision.current?.resolve();
     decision.current = null;
   };
-  const take = async (body: Json) => {
+  const take = async (body: TokenReply) => {
     try {
       await enter(body);
     } catch (error) {
@@ -336,7 +658,7 @@ function App(): VNode {
   const begin = async () => {
     setFailure(null);
     try {
-      const body = await send("GET", "session", undefined, { quiet: true });
+      const body = await send<TokenReply | null>("GET", "session", undefined, { quiet: true });
       if (body) return await take(body);
     } catch (error) {
       if (!(error instanceof ApiError && [401, 404].includes(error.status))) return setFailure(error as Error);
@@ -347,9 +669,9 @@ function App(): VNode {
   /** Compare the browser's session with this tab's. */
   const look = async () => {
     if (!shared.session || renewal.current) return;
-    let body: Json = null;
+    let body: TokenReply | null = null;
     try {
-      body = await send("GET", "session", undefined, { quiet: true });
+      body = await send<TokenReply | null>("GET", "session", undefined, { quiet: true });
     } catch (error) {
       if ((error as ApiError).status !== 401) return decided();
     }
@@ -359,16 +681,30 @@ function App(): VNode {
     if (found.user.id !== shared.session.user.id) forget();
     setOther(found);
   };
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the handlers are set once, and read what they need when they are called.
   useEffect(() => {
     onExpired(() => {
-      renewal.current ??= new Promise<void>((resolve) => setExpired({ user: shared.session?.user.name ?? "", resolve: () => { renewal.current = null; resolve(); } }));
+      renewal.current ??= new Promise<void>((resolve) =>
+        setExpired({
+          user: shared.session?.user.name ?? "",
+          resolve: () => {
+            renewal.current = null;
+            resolve();
+          },
+        }),
+      );
       return renewal.current;
     });
     onOther(() => {
       if (renewal.current) return renewal.current;
       if (!decision.current) {
-        let resolve = () => undefined as void;
-        decision.current = { made: new Promise<void>((done) => { resolve = done; }), resolve: () => resolve() };
+        let resolve: () => void = () => undefined;
+        decision.current = {
+          made: new Promise<void>((done) => {
+            resolve = done;
+          }),
+          resolve: () => resolve(),
+        };
         void look();
       }
       return decision.current.made;
@@ -383,25 +719,42 @@ function App(): VNode {
         {failure instanceof ForeignProjectError ? (
           <>
             <Failure error={failure} />
-            <a class="button" href={inProject(failure.session.project!.id)}>{t("Go on in")} {failure.session.project!.name}</a>
+            <a class="button" href={inProject(failure.session.project!.id)}>
+              {t("Go on in")} {failure.session.project!.name}
+            </a>
           </>
-        ) : <Failure error={failure} retry={begin} />}
+        ) : (
+          <Failure error={failure} retry={begin} />
+        )}
       </div>
     );
-  if (state === "waiting") return <div class="gate"><Waiting /></div>;
+  if (state === "waiting")
+    return (
+      <div class="gate">
+        <Waiting />
+      </div>
+    );
   if (state === "out")
     return (
       <main class="gate">
-        <h1><img src="icon.svg" alt="" width={34} height={34} /> nova_lite</h1>
+        <h1>
+          <img src="icon.svg" alt="" width={34} height={34} /> nova_lite
+        </h1>
         <Login done={take} />
       </main>
     );
   if (other && other.user.id !== shared.session!.user.id)
     return (
       <main class="gate">
-        <h1><img src="icon.svg" alt="" width={34} height={34} /> nova_lite</h1>
-        <p role="alert">{t("This browser's session is now that of")} {other.user.name}.</p>
-        <button type="button" class="primary big" onClick={end}>{t("Go on as")} {other.user.name}</button>
+        <h1>
+          <img src="icon.svg" alt="" width={34} height={34} /> nova_lite
+        </h1>
+        <p role="alert">
+          {t("This browser's session is now that of")} {other.user.name}.
+        </p>
+        <button type="button" class="primary big" onClick={end}>
+          {t("Go on as")} {other.user.name}
+        </button>
       </main>
     );
   const leave = async () => {
@@ -415,7 +768,7 @@ function App(): VNode {
     tabs.postMessage("");
     end();
   };
-  const renewed = async (body: Json) => {
+  const renewed = async (body: TokenReply) => {
     if (body.token.user.id !== shared.session!.user.id) throw new Error("Nobody, or another user, has logged in.");
     await enter(body);
     expired?.resolve();
@@ -427,10 +780,21 @@ function App(): VNode {
       <Shell key={turn} leave={() => void leave()} changed={() => again(turn + 1)} />
       {expired && (
         <Dialog title={t("Log in again")} close={() => undefined} locked>
-          <div class="body"><p>{t("The session has expired. Nothing that you have entered is lost.")}</p><Login done={renewed} again={expired.user} /></div>
+          <div class="body">
+            <p>{t("The session has expired. Nothing that you have entered is lost.")}</p>
+            <Login done={renewed} again={expired.user} />
+          </div>
         </Dialog>
       )}
-      {other && !expired && <Elsewhere session={other} done={() => { tabs.postMessage(""); decided(); }} />}
+      {other && !expired && (
+        <Elsewhere
+          session={other}
+          done={() => {
+            tabs.postMessage("");
+            decided();
+          }}
+        />
+      )}
     </>
   );
 }
@@ -443,12 +807,26 @@ function Elsewhere({ session, done }: { session: Session; done: () => void }): V
   return (
     <Dialog title={t("Another project")} close={() => undefined} locked>
       <div class="body">
-        <p>{t("This browser's session is now in the project")} {session.project?.name ?? "–"}. {t("This tab shows the project")} {own.name}.</p>
+        <p>
+          {t("This browser's session is now in the project")} {session.project?.name ?? "–"}.{" "}
+          {t("This tab shows the project")} {own.name}.
+        </p>
         <Failure error={error} />
       </div>
       <footer>
-        <button type="button" onClick={() => location.assign(session.project ? inProject(session.project.id, place().path[0] ?? "servers") : location.pathname)}>{t("Go on in")} {session.project?.name ?? "–"}</button>
-        <button type="button" class="primary" onClick={back}>{t("Switch back to")} {own.name}</button>
+        <button
+          type="button"
+          onClick={() =>
+            location.assign(
+              session.project ? inProject(session.project.id, place().path[0] ?? "servers") : location.pathname,
+            )
+          }
+        >
+          {t("Go on in")} {session.project?.name ?? "–"}
+        </button>
+        <button type="button" class="primary" onClick={back}>
+          {t("Switch back to")} {own.name}
+        </button>
       </footer>
     </Dialog>
   );

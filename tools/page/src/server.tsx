@@ -1,22 +1,53 @@
 // One server: what it is, why it is so, and what happened to it.
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { type Json, ApiError, all, call, list } from "./api";
+import { ApiError, all, call, list } from "./api";
+import type {
+  Attachment,
+  Server as Instance,
+  InstanceAction,
+  Interface,
+  Measures,
+  SecurityGroupOfServer,
+} from "./compute.types";
+import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
 import { createAgain } from "./create";
-import { type Kind, ConsoleView, consoleUrl, isReached } from "./consoles";
+import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
-import { accepts, has, link, may, useData } from "./state";
-import { type Action, ActionButtons, Command, Empty, Facts, Failure, Head, Name, Status, Table, Time, Waiting, command, duration, size, words } from "./ui";
+import type { FloatingIp } from "./network.types";
 import { addressesOf, hostOf, names, serverActions, statusOf, taskOf } from "./servers";
+import { accepts, has, link, may, useData } from "./state";
+import {
+  type Action,
+  ActionButtons,
+  Command,
+  command,
+  duration,
+  Empty,
+  Facts,
+  Failure,
+  Head,
+  Name,
+  Status,
+  size,
+  Table,
+  Time,
+  Waiting,
+  words,
+} from "./ui";
+import type { Volume } from "./volume.types";
 
 const TABS = ["timeline", "network", "disks", "snapshots", "console", "metadata", "diagnostics"] as const;
 
 /** Whether a change is one of this server. */
-const of = (id: string) => (change: Change): boolean => change.ids.length === 0 || change.ids.includes(id);
+const of =
+  (id: string) =>
+  (change: Change): boolean =>
+    change.ids.length === 0 || change.ids.includes(id);
 
 /** The state of a server in words. */
-function meaning(server: Json): string {
+export function meaning(server: Instance): string {
   const task = taskOf(server);
   if (task) return `${t("An action is under way")}: ${t(task.replaceAll("_", " "))}.`;
   const meanings: Record<string, string> = {
@@ -37,30 +68,92 @@ function meaning(server: Json): string {
 }
 
 export function Server({ id, tab }: { id: string; tab: string | undefined }): VNode {
-  const { data: server, error, reload } = useData<Json>(async () => (await call("compute", "GET", `/servers/${encodeURIComponent(id)}`)).server, ["server", id], (found) => (taskOf(found) ? 1 : 4), of(id));
-  if (!server) return error ? <><Head title={t("Server")} /><Failure error={error} retry={reload} /></> : <Waiting />;
+  const {
+    data: server,
+    error,
+    reload,
+  } = useData(
+    async () => (await call("compute", "GET", `/servers/${encodeURIComponent(id)}`)).server,
+    ["server", id],
+    (found) => (taskOf(found) ? 1 : 4),
+    of(id),
+  );
+  if (!server)
+    return error ? (
+      <>
+        <Head title={t("Server")} />
+        <Failure error={error} retry={reload} />
+      </>
+    ) : (
+      <Waiting />
+    );
   const tabs = TABS.filter((name) => name !== "diagnostics" || may("os_compute_api:os-server-diagnostics"));
   const current = tabs.find((name) => name === tab) ?? "timeline";
   const gone = error instanceof ApiError && error.status === 404;
   return (
     <>
-      <nav class="path" aria-label={t("Path")}><a href={link("servers")}>{t("Servers")}</a> / {server.name}</nav>
-      <Head title={server.name} note={<>{statusOf(server)} {meaning(server)}</>}>
-        {!gone && <ActionButtons actions={ordered(server)} row={server} nameOf={(row) => row.name} done={reload} main={3} />}
+      <nav class="path" aria-label={t("Path")}>
+        <a href={link("servers")}>{t("Servers")}</a> / {server.name}
+      </nav>
+      <Head
+        title={server.name}
+        note={
+          <>
+            {statusOf(server)} {meaning(server)}
+          </>
+        }
+      >
+        {!gone && (
+          <ActionButtons actions={ordered(server)} row={server} nameOf={(row) => row.name} done={reload} main={3} />
+        )}
       </Head>
-      {gone ? <div class="failure" role="alert"><strong>{t("This server is deleted. Its timeline is still here.")}</strong></div> : <Failure error={error} />}
-      {server.fault && <div class="reason-box" role="note"><b>{t("Why")}</b><p>{server.fault.message}</p><Advice text={server.fault.message} /><Funnel text={server.fault.details ?? ""} />{server.status === "ERROR" && may("os_compute_api:servers:create") && <a class="button" href={link("servers", "new")} onClick={() => createAgain(server)}>{t("Create it again, with changes")}</a>}</div>}
+      {gone ? (
+        <div class="failure" role="alert">
+          <strong>{t("This server is deleted. Its timeline is still here.")}</strong>
+        </div>
+      ) : (
+        <Failure error={error} />
+      )}
+      {server.fault && (
+        <div class="reason-box" role="note">
+          <b>{t("Why")}</b>
+          <p>{server.fault.message}</p>
+          <Advice text={server.fault.message} />
+          <Funnel text={server.fault.details ?? ""} />
+          {server.status === "ERROR" && may("os_compute_api:servers:create") && (
+            <a class="button" href={link("servers", "new")} onClick={() => createAgain(server)}>
+              {t("Create it again, with changes")}
+            </a>
+          )}
+        </div>
+      )}
       <Facts
         items={[
           [t("Addresses"), addressesOf(server).join(", ")],
-          [t("Flavor"), `${server.flavor.original_name} – ${server.flavor.vcpus} CPU, ${size(server.flavor.ram)}, ${t("disk")} ${server.flavor.disk} GB`],
+          [
+            t("Flavor"),
+            `${server.flavor.original_name} – ${server.flavor.vcpus} CPU, ${size(server.flavor.ram)}, ${t("disk")} ${server.flavor.disk} GB`,
+          ],
           [t("Image"), server.image ? <ImageName id={server.image.id} /> : t("boots from a volume")],
           [t("Key"), server.key_name],
-          [t("Log in"), server.key_name && server.status === "ACTIVE" && addressesOf(server).length > 0 && <LogIn server={server} />],
+          [
+            t("Log in"),
+            server.key_name && server.status === "ACTIVE" && addressesOf(server).length > 0 && (
+              <LogIn server={server} />
+            ),
+          ],
           [t("Host"), hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a>],
           [t("Zone"), server["OS-EXT-AZ:availability_zone"]],
           [t("Created"), <Time at={server.created} />],
-          [t("Server group"), server.server_groups?.length > 0 && server.server_groups.map((id: string) => <a key={id} href={link("server-groups", id)}>{id.slice(0, 8)}</a>)],
+          [
+            t("Server group"),
+            !!server.server_groups?.length &&
+              server.server_groups.map((id) => (
+                <a key={id} href={link("server-groups", id)}>
+                  {id.slice(0, 8)}
+                </a>
+              )),
+          ],
           [t("Locked"), server.locked && (server.locked_reason || t("yes"))],
           [t("Description"), server.description],
           [t("Tags"), server.tags?.join(", ")],
@@ -68,7 +161,11 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
         ]}
       />
       <div class="tabs" role="navigation" aria-label={t("Parts of the server")}>
-        {tabs.map((name) => <a key={name} href={link("servers", id, name)} aria-current={name === current ? "page" : undefined}>{TAB_TITLES()[name]}</a>)}
+        {tabs.map((name) => (
+          <a key={name} href={link("servers", id, name)} aria-current={name === current ? "page" : undefined}>
+            {TAB_TITLES()[name]}
+          </a>
+        ))}
       </div>
       {current === "timeline" && <Timeline server={server} />}
       {current === "network" && <Interfaces server={server} />}
@@ -82,43 +179,89 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
 }
 
 const TAB_TITLES = (): Record<string, string> => ({
-  timeline: t("Timeline"), network: t("Network"), disks: t("Disks"), snapshots: t("Snapshots"), console: t("Console"), metadata: t("Metadata"), diagnostics: t("Metrics"),
+  timeline: t("Timeline"),
+  network: t("Network"),
+  disks: t("Disks"),
+  snapshots: t("Snapshots"),
+  console: t("Console"),
+  metadata: t("Metadata"),
+  diagnostics: t("Metrics"),
 });
 
 /** A server in error is mostly deleted. */
-function ordered(server: Json): Action[] {
+function ordered(server: Instance): Action<Instance>[] {
   const actions = serverActions();
-  return server.status === "ERROR" ? [...actions].sort((left, right) => Number(right.name === "delete") - Number(left.name === "delete")) : actions;
+  return server.status === "ERROR"
+    ? [...actions].sort((left, right) => Number(right.name === "delete") - Number(left.name === "delete"))
+    : actions;
 }
 
 /** What a user can do about a common failure. */
 function Advice({ text }: { text: string }): VNode | null {
   const lower = text.toLowerCase();
-  if (lower.includes("no valid host")) return <p class="advice">{t("No host has room for this, or the filters exclude all hosts. Choose a smaller flavor, or another zone; an operator sees the reason of each host in the events.")}</p>;
-  if (lower.includes("maximum number of retries")) return <p class="advice">{t("Several hosts tried, and each of them failed. The timeline has the reason of each try. Delete this server and create it again once the cause is gone.")}</p>;
+  if (lower.includes("no valid host"))
+    return (
+      <p class="advice">
+        {t(
+          "No host has room for this, or the filters exclude all hosts. Choose a smaller flavor, or another zone; an operator sees the reason of each host in the events.",
+        )}
+      </p>
+    );
+  if (lower.includes("maximum number of retries"))
+    return (
+      <p class="advice">
+        {t(
+          "Several hosts tried, and each of them failed. The timeline has the reason of each try. Delete this server and create it again once the cause is gone.",
+        )}
+      </p>
+    );
   return null;
 }
 
-interface Stage { filter: string; out: number; of: number; hosts: string[] }
+interface Stage {
+  filter: string;
+  out: number;
+  of: number;
+  hosts: string[];
+}
 
 /** The scheduler's words about each filter, as "RamFilter took out 2 of 3 hosts: host1 (…), host2 (…)." */
-function stages(text: string): Stage[] {
+export function stages(text: string): Stage[] {
   return [...text.matchAll(/(\w+) took out (\d+) of (\d+) [^:.]*: ([\s\S]*?)\.(?=\s|$)/g)].map((match) => ({
-    filter: match[1]!, out: Number(match[2]), of: Number(match[3]), hosts: match[4]!.split(/, (?=[\w.-]+ \()/),
+    filter: match[1]!,
+    out: Number(match[2]),
+    of: Number(match[3]),
+    hosts: match[4]!.split(/, (?=[\w.-]+ \()/),
   }));
 }
 
 /** Why there was no room: how many hosts each filter left, and what it had against the others. */
 function Funnel({ text }: { text: string }): VNode | null {
   const found = stages(text);
-  if (found.length === 0) return text ? <details><summary>{t("For developers")}</summary><pre tabIndex={0}>{text}</pre></details> : null;
+  if (found.length === 0)
+    return text ? (
+      <details>
+        <summary>{t("For developers")}</summary>
+        <pre tabIndex={0}>{text}</pre>
+      </details>
+    ) : null;
   return (
     <ol class="funnel" aria-label={t("Hosts that each filter left")}>
-      <li><span>{t("Hosts at first")}</span><meter min={0} max={found[0]!.of} value={found[0]!.of} aria-label={t("Hosts at first")} /><b>{found[0]!.of}</b></li>
+      <li>
+        <span>{t("Hosts at first")}</span>
+        <meter min={0} max={found[0]!.of} value={found[0]!.of} aria-label={t("Hosts at first")} />
+        <b>{found[0]!.of}</b>
+      </li>
       {found.map((stage) => (
         <li key={stage.filter}>
-          <span>{stage.filter}</span><meter min={0} max={found[0]!.of} value={stage.of - stage.out} aria-label={stage.filter} /><b>{stage.of - stage.out}</b>
-          <ul>{stage.hosts.map((host) => <li key={host}>{host}</li>)}</ul>
+          <span>{stage.filter}</span>
+          <meter min={0} max={found[0]!.of} value={stage.of - stage.out} aria-label={stage.filter} />
+          <b>{stage.of - stage.out}</b>
+          <ul>
+            {stage.hosts.map((host) => (
+              <li key={host}>{host}</li>
+            ))}
+          </ul>
         </li>
       ))}
     </ol>
@@ -126,17 +269,25 @@ function Funnel({ text }: { text: string }): VNode | null {
 }
 
 /** The command that logs in: at the floating address if there is one, as the administrator that the image names. */
-function LogIn({ server }: { server: Json }): VNode | null {
-  const { data } = useData<Json>(async () => (server.image ? call("image", "GET", `/images/${server.image.id}`) : {}), ["image", server.image?.id]);
-  if (!data) return null;
-  const found: Json[] = Object.values(server.addresses as Record<string, Json[]>).flat();
+function LogIn({ server }: { server: Instance }): VNode | null {
+  const image = server.image ? server.image.id : "";
+  const { data } = useData(
+    async () => (image ? (await call("image", "GET", `/images/${image}`)).os_admin_user : undefined) ?? "",
+    ["image", image],
+  );
+  if (data === null) return null;
+  const found = Object.values(server.addresses).flat();
   const { addr } = found.find((item) => item["OS-EXT-IPS:type"] === "floating") ?? found[0]!;
-  const user = /^[a-z_][\w.-]*$/i.test(data.os_admin_user ?? "") ? data.os_admin_user : "root";
-  return <code tabIndex={0}>ssh {user}@{addr}</code>;
+  const user = /^[a-z_][\w.-]*$/i.test(data) ? data : "root";
+  return (
+    <code tabIndex={0}>
+      ssh {user}@{addr}
+    </code>
+  );
 }
 
 function ImageName({ id }: { id: string }): VNode {
-  const { data } = useData<Json>(() => call("image", "GET", `/images/${id}`), ["image", id]);
+  const { data } = useData(() => call("image", "GET", `/images/${id}`), ["image", id]);
   return <a href={link("images", id)}>{data?.name ?? id.slice(0, 8)}</a>;
 }
 
@@ -174,17 +325,20 @@ const EVENTS = (): Record<string, string> => ({
 });
 const eventWords = (name: string): string => EVENTS()[name] ?? words(name.replace(/^(compute|conductor)_+/, ""));
 
-function Timeline({ server }: { server: Json }): VNode {
+function Timeline({ server }: { server: Instance }): VNode {
   const [shown, show] = useState(10);
-  const base = `/servers/${server.id}/os-instance-actions`;
-  const { data, error, reload } = useData<Json[]>(
+  const base = `/servers/${server.id}/os-instance-actions` as const;
+  const { data, error, reload } = useData<InstanceAction[]>(
     async (previous) => {
       const actions = (await list("compute", base, "instanceActions")).slice(0, shown);
       const known = new Map((previous ?? []).map((action) => [action.request_id, action]));
       return Promise.all(
         actions.map(async (action) => {
           const old = known.get(action.request_id);
-          const isOver = old && old.updated_at === action.updated_at && Date.now() - new Date(`${action.updated_at}Z`).getTime() > 60000;
+          const isOver =
+            old &&
+            old.updated_at === action.updated_at &&
+            Date.now() - new Date(`${action.updated_at}Z`).getTime() > 60000;
           return isOver ? old : (await call("compute", "GET", `${base}/${action.request_id}`)).instanceAction;
         }),
       );
@@ -197,37 +351,93 @@ function Timeline({ server }: { server: Json }): VNode {
   return (
     <>
       <ol class="timeline">
-        {data.map((action, at) => <Entry key={action.request_id} action={action} server={server} latest={at === 0} />)}
+        {data.map((action, at) => (
+          <Entry key={action.request_id} action={action} server={server} latest={at === 0} />
+        ))}
       </ol>
-      {data.length === shown && <button type="button" onClick={() => show(shown + 20)}>{t("Show older ones")}</button>}
+      {data.length === shown && (
+        <button type="button" onClick={() => show(shown + 20)}>
+          {t("Show older ones")}
+        </button>
+      )}
       <Command text={command("openstack server event list --long", server.id)} />
     </>
   );
 }
 
-function Entry({ action, server, latest }: { action: Json; server: Json; latest: boolean }): VNode {
-  const events: Json[] = action.events ?? [];
+/** How an action ended, and why: the last failed step has the reason, or the fault of the server. */
+export function outcome(
+  action: InstanceAction,
+  server: Instance,
+  latest: boolean,
+): { state: "failed" | "running" | "done"; reason: string } {
+  const events = action.events ?? [];
   const failed = action.message === "Error" || (!!action.message && events.some((event) => event.result === "Error"));
-  const running = latest && !failed && (!!taskOf(server) || events.some((event) => !event.finish_time));
+  if (!failed)
+    return {
+      state: latest && (taskOf(server) || events.some((event) => !event.finish_time)) ? "running" : "done",
+      reason: "",
+    };
   const details = events.filter((event) => event.result === "Error" && event.details).map((event) => event.details);
-  const reason = failed ? (details[details.length - 1] ?? (latest && server.fault ? server.fault.message : action.message)) : "";
+  return {
+    state: "failed",
+    reason: details[details.length - 1] ?? (latest && server.fault ? server.fault.message : (action.message ?? "")),
+  };
+}
+
+const CLASSES = { failed: "bad", running: "busy", done: "good" };
+
+function Entry({ action, server, latest }: { action: InstanceAction; server: Instance; latest: boolean }): VNode {
+  const events = action.events ?? [];
+  const { state, reason } = outcome(action, server, latest);
   return (
-    <li class={failed ? "bad" : running ? "busy" : "good"}>
+    <li class={CLASSES[state]}>
       <div class="what">
         <b>{words(action.action.replaceAll("-", "_"))}</b>
-        <Status value={failed ? "failed" : running ? "running" : "done"} />
+        <Status value={state} />
         <Time at={action.start_time} />
-        <small>{!running && action.updated_at ? `${t("took")} ${duration(action.start_time, action.updated_at)}` : ""}</small>
+        <small>
+          {state !== "running" && action.updated_at
+            ? `${t("took")} ${duration(action.start_time, action.updated_at)}`
+            : ""}
+        </small>
       </div>
       {reason && <p class="reason">{reason}</p>}
       {events.length > 0 && (
         <ul>
-          {events.map((event, at) => (
-            <li key={at} class={event.result === "Error" ? "bad" : event.finish_time ? "good" : "busy"}>
-              <span>{eventWords(event.event)}{event.host ? <> · {event.event.startsWith("compute") ? <a href={link("hosts", event.host)}>{event.host}</a> : event.host}</> : null}</span>
-              <small>{event.finish_time ? `${event.result === "Error" ? `${t("failed after")} ` : ""}${duration(event.start_time, event.finish_time)}` : t("running")}</small>
-              {event.result === "Error" && event.details && event.details !== reason && <p class="reason">{event.details}</p>}
-              {event.traceback && <details><summary>{t("For developers")}</summary><pre tabIndex={0}>{event.traceback}</pre></details>}
+          {events.map((event) => (
+            <li
+              key={`${event.event} ${event.host} ${event.start_time}`}
+              class={event.result === "Error" ? "bad" : event.finish_time ? "good" : "busy"}
+            >
+              <span>
+                {eventWords(event.event)}
+                {event.host ? (
+                  <>
+                    {" "}
+                    ·{" "}
+                    {event.event.startsWith("compute") ? (
+                      <a href={link("hosts", event.host)}>{event.host}</a>
+                    ) : (
+                      event.host
+                    )}
+                  </>
+                ) : null}
+              </span>
+              <small>
+                {event.finish_time
+                  ? `${event.result === "Error" ? `${t("failed after")} ` : ""}${duration(event.start_time, event.finish_time)}`
+                  : t("running")}
+              </small>
+              {event.result === "Error" && event.details && event.details !== reason && (
+                <p class="reason">{event.details}</p>
+              )}
+              {event.traceback && (
+                <details>
+                  <summary>{t("For developers")}</summary>
+                  <pre tabIndex={0}>{event.traceback}</pre>
+                </details>
+              )}
             </li>
           ))}
         </ul>
@@ -239,46 +449,83 @@ function Entry({ action, server, latest }: { action: Json; server: Json; latest:
 
 // --- network
 
-function Interfaces({ server }: { server: Json }): VNode {
-  const { data, error, reload } = useData<{ interfaces: Json[]; networks: Map<string, string>; groups: Json[]; floating: Json[] }>(async () => {
-    const [interfaces, networks, groups, floating] = await Promise.all([
-      list("compute", `/servers/${server.id}/os-interface`, "interfaceAttachments"),
-      has("network") ? list("network", "/networks", "networks") : [],
-      list("compute", `/servers/${server.id}/os-security-groups`, "security_groups"),
-      has("network") ? list("network", "/floatingips", "floatingips") : [],
-    ]);
-    return { interfaces, networks: new Map(networks.map((network) => [network.id, network.name])), groups, floating };
-  }, ["interfaces", server.id, server.updated], 10, of(server.id));
-  const attach: Action = {
-    name: "attach", label: t("Attach an interface"), rule: "os_compute_api:os-attach-interfaces:create",
+function Interfaces({ server }: { server: Instance }): VNode {
+  const { data, error, reload } = useData<{
+    interfaces: Interface[];
+    networks: Map<string, string>;
+    groups: SecurityGroupOfServer[];
+    floating: FloatingIp[];
+  }>(
+    async () => {
+      const [interfaces, networks, groups, floating] = await Promise.all([
+        list("compute", `/servers/${server.id}/os-interface`, "interfaceAttachments"),
+        has("network") ? list("network", "/networks", "networks") : [],
+        list("compute", `/servers/${server.id}/os-security-groups`, "security_groups"),
+        has("network") ? list("network", "/floatingips", "floatingips") : [],
+      ]);
+      return { interfaces, networks: new Map(networks.map((network) => [network.id, network.name])), groups, floating };
+    },
+    ["interfaces", server.id, server.updated],
+    10,
+    of(server.id),
+  );
+  const attach: Action<Instance> = {
+    name: "attach",
+    label: t("Attach an interface"),
+    rule: "os_compute_api:os-attach-interfaces:create",
     fields: [{ name: "network", label: t("Network"), kind: "select", required: true, choices: names.networks }],
-    run: (_, values) => call("compute", "POST", `/servers/${server.id}/os-interface`, { interfaceAttachment: { net_id: values.network } }),
+    run: (_, values) =>
+      call("compute", "POST", `/servers/${server.id}/os-interface`, {
+        interfaceAttachment: { net_id: values.network },
+      }),
     command: (_, values) => command("openstack server add network", server.id, values.network),
   };
-  const group: Action = {
-    name: "group", label: t("Add a security group"), rule: "os_compute_api:os-security-groups:add",
+  const group: Action<Instance> = {
+    name: "group",
+    label: t("Add a security group"),
+    rule: "os_compute_api:os-security-groups:add",
     fields: [{ name: "group", label: t("Security group"), kind: "select", required: true, choices: names.groups }],
-    run: (_, values) => call("compute", "POST", `/servers/${server.id}/action`, { addSecurityGroup: { name: values.group } }),
+    run: (_, values) =>
+      call("compute", "POST", `/servers/${server.id}/action`, { addSecurityGroup: { name: values.group } }),
     command: (_, values) => command("openstack server add security group", server.id, values.group),
   };
-  const floatingIp: Action = {
-    name: "floating", label: t("Give it a floating address"), rule: "create_floatingip",
+  const floatingIp: Action<Instance> = {
+    name: "floating",
+    label: t("Give it a floating address"),
+    rule: "create_floatingip",
     when: () => (data?.interfaces.length ?? 0) > 0,
-    fields: [{ name: "address", label: t("Floating address"), kind: "select", required: true, choices: async () => freeAddresses(data?.floating ?? []) }],
+    fields: [
+      {
+        name: "address",
+        label: t("Floating address"),
+        kind: "select",
+        required: true,
+        choices: async () => freeAddresses(data?.floating ?? []),
+      },
+    ],
     run: async (_, values) => {
-      const port = data!.interfaces[0].port_id;
-      if (values.address.startsWith("new:")) return call("network", "POST", "/floatingips", { floatingip: { floating_network_id: values.address.slice(4), port_id: port } });
+      const port = data!.interfaces[0]!.port_id;
+      if (values.address.startsWith("new:"))
+        return call("network", "POST", "/floatingips", {
+          floatingip: { floating_network_id: values.address.slice(4), port_id: port },
+        });
       return call("network", "PUT", `/floatingips/${values.address}`, { floatingip: { port_id: port } });
     },
     command: (_, values) => command("openstack server add floating ip", server.id, values.address),
   };
-  const detach: Action = {
-    name: "detach", label: t("Detach"), rule: "os_compute_api:os-attach-interfaces:delete", danger: true, confirm: t("The guest loses this interface and its address."),
+  const detach: Action<Interface> = {
+    name: "detach",
+    label: t("Detach"),
+    rule: "os_compute_api:os-attach-interfaces:delete",
+    danger: true,
+    confirm: t("The guest loses this interface and its address."),
     run: (row) => call("compute", "DELETE", `/servers/${server.id}/os-interface/${row.port_id}`),
     command: (row) => command("openstack server remove port", server.id, row.port_id),
   };
-  const leave: Action = {
-    name: "leave", label: t("Remove"), rule: "os_compute_api:os-security-groups:remove",
+  const leave: Action<SecurityGroupOfServer> = {
+    name: "leave",
+    label: t("Remove"),
+    rule: "os_compute_api:os-security-groups:remove",
     run: (row) => call("compute", "POST", `/servers/${server.id}/action`, { removeSecurityGroup: { name: row.name } }),
     command: (row) => command("openstack server remove security group", server.id, row.name),
   };
@@ -287,21 +534,63 @@ function Interfaces({ server }: { server: Json }): VNode {
     <>
       <ActionButtons actions={[attach, floatingIp, group]} row={server} nameOf={(row) => row.name} done={reload} />
       <Table
-        label={t("Interfaces")} rows={data.interfaces} idOf={(row) => row.port_id} nameOf={(row) => row.fixed_ips?.[0]?.ip_address ?? row.port_id} actions={[detach]} done={reload}
+        label={t("Interfaces")}
+        rows={data.interfaces}
+        idOf={(row) => row.port_id}
+        nameOf={(row) => row.fixed_ips?.[0]?.ip_address ?? row.port_id}
+        actions={[detach]}
+        done={reload}
         empty={<p>{t("This server has no interfaces.")}</p>}
         columns={[
-          { name: "network", title: t("Network"), narrow: true, text: (row) => data.networks.get(row.net_id) ?? row.net_id, cell: (row) => <a href={link("networks", row.net_id)}>{data.networks.get(row.net_id) ?? row.net_id}</a> },
-          { name: "address", title: t("Address"), narrow: true, text: (row) => row.fixed_ips.map((ip: Json) => ip.ip_address).join(", ") },
-          { name: "floating", title: t("Floating address"), text: (row) => data.floating.filter((ip) => ip.port_id === row.port_id).map((ip) => ip.floating_ip_address).join(", ") },
+          {
+            name: "network",
+            title: t("Network"),
+            narrow: true,
+            text: (row) => data.networks.get(row.net_id) ?? row.net_id,
+            cell: (row) => <a href={link("networks", row.net_id)}>{data.networks.get(row.net_id) ?? row.net_id}</a>,
+          },
+          {
+            name: "address",
+            title: t("Address"),
+            narrow: true,
+            text: (row) => row.fixed_ips.map((ip) => ip.ip_address).join(", "),
+          },
+          {
+            name: "floating",
+            title: t("Floating address"),
+            text: (row) =>
+              data.floating
+                .filter((ip) => ip.port_id === row.port_id)
+                .map((ip) => ip.floating_ip_address)
+                .join(", "),
+          },
           { name: "mac", title: "MAC", text: (row) => row.mac_addr },
-          { name: "state", title: t("State"), text: (row) => row.port_state, cell: (row) => <Status value={row.port_state} /> },
+          {
+            name: "state",
+            title: t("State"),
+            text: (row) => row.port_state,
+            cell: (row) => <Status value={row.port_state} />,
+          },
         ]}
       />
       <h2>{t("Security groups")}</h2>
       <Table
-        scope="group-" label={t("Security groups")} rows={data.groups} idOf={(row) => row.id} nameOf={(row) => row.name} actions={[leave]} done={reload} empty={<p>{t("This server is in no security group.")}</p>}
+        scope="group-"
+        label={t("Security groups")}
+        rows={data.groups}
+        idOf={(row) => row.id}
+        nameOf={(row) => row.name}
+        actions={[leave]}
+        done={reload}
+        empty={<p>{t("This server is in no security group.")}</p>}
         columns={[
-          { name: "name", title: t("Name"), narrow: true, text: (row) => row.name, cell: (row) => <Name to={["security-groups", row.id]}>{row.name}</Name> },
+          {
+            name: "name",
+            title: t("Name"),
+            narrow: true,
+            text: (row) => row.name,
+            cell: (row) => <Name to={["security-groups", row.id]}>{row.name}</Name>,
+          },
           { name: "rules", title: t("Rules"), number: true, text: (row) => row.rules.length },
         ]}
       />
@@ -309,7 +598,7 @@ function Interfaces({ server }: { server: Json }): VNode {
   );
 }
 
-export async function freeAddresses(floating: Json[]) {
+export async function freeAddresses(floating: FloatingIp[]) {
   const pools = await list("network", "/networks?router:external=true", "networks");
   return [
     ...floating.filter((ip) => !ip.port_id).map((ip) => ({ value: ip.id, label: ip.floating_ip_address })),
@@ -319,34 +608,85 @@ export async function freeAddresses(floating: Json[]) {
 
 // --- disks
 
-function Disks({ server }: { server: Json }): VNode {
-  const { data, error, reload } = useData<Json[]>(async () => {
-    const attached = await list("compute", `/servers/${server.id}/os-volume_attachments`, "volumeAttachments");
-    return Promise.all(attached.map(async (item) => ({ ...item, volume: await call("volume", "GET", `/volumes/${item.volumeId}`).then((found) => found.volume).catch(() => null) })));
-  }, ["disks", server.id, server.updated, taskOf(server)], 10, of(server.id));
-  const attach: Action = {
-    name: "attach", label: t("Attach a volume"), rule: "os_compute_api:os-volumes-attachments:create",
+type Attached = Attachment & { volume: Volume | null };
+
+function Disks({ server }: { server: Instance }): VNode {
+  const { data, error, reload } = useData<Attached[]>(
+    async () => {
+      const attached = await list("compute", `/servers/${server.id}/os-volume_attachments`, "volumeAttachments");
+      return Promise.all(
+        attached.map(async (item) => ({
+          ...item,
+          volume: await call("volume", "GET", `/volumes/${item.volumeId}`)
+            .then((found) => found.volume)
+            .catch(() => null),
+        })),
+      );
+    },
+    ["disks", server.id, server.updated, taskOf(server)],
+    10,
+    of(server.id),
+  );
+  const attach: Action<Instance> = {
+    name: "attach",
+    label: t("Attach a volume"),
+    rule: "os_compute_api:os-volumes-attachments:create",
     fields: [{ name: "volume", label: t("Volume"), kind: "select", required: true, choices: names.volumes }],
-    run: (_, values) => call("compute", "POST", `/servers/${server.id}/os-volume_attachments`, { volumeAttachment: { volumeId: values.volume } }),
+    run: (_, values) =>
+      call("compute", "POST", `/servers/${server.id}/os-volume_attachments`, {
+        volumeAttachment: { volumeId: values.volume },
+      }),
     command: (_, values) => command("openstack server add volume", server.id, values.volume),
   };
-  const detach: Action = {
-    name: "detach", label: t("Detach"), rule: "os_compute_api:os-volumes-attachments:delete", confirm: t("Unmount the volume in the guest first."),
+  const detach: Action<Attached> = {
+    name: "detach",
+    label: t("Detach"),
+    rule: "os_compute_api:os-volumes-attachments:delete",
+    confirm: t("Unmount the volume in the guest first."),
     run: (row) => call("compute", "DELETE", `/servers/${server.id}/os-volume_attachments/${row.volumeId}`),
     command: (row) => command("openstack server remove volume", server.id, row.volumeId),
   };
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   return (
     <>
-      <Facts items={[[t("Own disk"), server.image ? `${server.flavor.disk} GB` : t("none: it boots from a volume")], [t("Ephemeral"), server.flavor.ephemeral ? `${server.flavor.ephemeral} GB` : ""], [t("Swap"), server.flavor.swap ? `${server.flavor.swap} MB` : ""]]} />
+      <Facts
+        items={[
+          [t("Own disk"), server.image ? `${server.flavor.disk} GB` : t("none: it boots from a volume")],
+          [t("Ephemeral"), server.flavor.ephemeral ? `${server.flavor.ephemeral} GB` : ""],
+          [t("Swap"), server.flavor.swap ? `${server.flavor.swap} MB` : ""],
+        ]}
+      />
       <ActionButtons actions={[attach]} row={server} nameOf={(row) => row.name} done={reload} />
       <Table
-        label={t("Volumes")} rows={data} idOf={(row) => row.volumeId} nameOf={(row) => row.volume?.name || row.volumeId} actions={[detach]} done={reload} empty={<p>{t("No volumes are attached.")}</p>}
+        label={t("Volumes")}
+        rows={data}
+        idOf={(row) => row.volumeId}
+        nameOf={(row) => row.volume?.name || row.volumeId}
+        actions={[detach]}
+        done={reload}
+        empty={<p>{t("No volumes are attached.")}</p>}
         columns={[
-          { name: "name", title: t("Volume"), narrow: true, text: (row) => row.volume?.name || row.volumeId, cell: (row) => <Name to={["volumes", row.volumeId]}>{row.volume?.name || row.volumeId}</Name> },
-          { name: "size", title: t("Size"), narrow: true, number: true, text: (row) => row.volume?.size ?? 0, cell: (row) => (row.volume ? `${row.volume.size} GB` : "") },
+          {
+            name: "name",
+            title: t("Volume"),
+            narrow: true,
+            text: (row) => row.volume?.name || row.volumeId,
+            cell: (row) => <Name to={["volumes", row.volumeId]}>{row.volume?.name || row.volumeId}</Name>,
+          },
+          {
+            name: "size",
+            title: t("Size"),
+            narrow: true,
+            number: true,
+            text: (row) => row.volume?.size ?? 0,
+            cell: (row) => (row.volume ? `${row.volume.size} GB` : ""),
+          },
           { name: "device", title: t("Device"), text: (row) => row.device ?? "" },
-          { name: "gone", title: t("Deleted with the server"), text: (row) => (row.delete_on_termination ? t("yes") : t("no")) },
+          {
+            name: "gone",
+            title: t("Deleted with the server"),
+            text: (row) => (row.delete_on_termination ? t("yes") : t("no")),
+          },
         ]}
       />
     </>
@@ -356,27 +696,72 @@ function Disks({ server }: { server: Json }): VNode {
 // --- snapshots
 
 /** Images that were made of this server, by its users and by backup policies. */
-function Snapshots({ server }: { server: Json }): VNode {
-  const { data, error, reload } = useData<Json[]>(() => all("image", `/images?instance_uuid=${server.id}`, "images"), ["snapshots", server.id, taskOf(server)], 10, of(server.id));
+function Snapshots({ server }: { server: Instance }): VNode {
+  const { data, error, reload } = useData(
+    () => all("image", `/images?instance_uuid=${server.id}`, "images"),
+    ["snapshots", server.id, taskOf(server)],
+    10,
+    of(server.id),
+  );
   const make = serverActions().filter((action) => action.name === "snapshot");
-  const rebuild: Action = {
-    name: "rebuild", label: t("Go back to it"), rule: "os_compute_api:servers:rebuild", danger: true, when: (row) => row.status === "active" && accepts("rebuild", server),
+  const rebuild: Action<Image> = {
+    name: "rebuild",
+    label: t("Go back to it"),
+    rule: "os_compute_api:servers:rebuild",
+    danger: true,
+    when: (row) => row.status === "active" && accepts("rebuild", server),
     confirm: t("The disk is replaced by a new one from the image. What is on it is lost."),
     run: (row) => call("compute", "POST", `/servers/${server.id}/action`, { rebuild: { imageRef: row.id } }),
     command: (row) => command("openstack server rebuild --image", row.id, server.id),
   };
-  const remove: Action = { name: "delete", label: t("Delete"), rule: "image:delete_image", danger: true, run: (row) => call("image", "DELETE", `/images/${row.id}`), command: (row) => command("openstack image delete", row.id) };
+  const remove: Action<Image> = {
+    name: "delete",
+    label: t("Delete"),
+    rule: "image:delete_image",
+    danger: true,
+    run: (row) => call("image", "DELETE", `/images/${row.id}`),
+    command: (row) => command("openstack image delete", row.id),
+  };
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   return (
     <>
       <ActionButtons actions={make} row={server} nameOf={(row) => row.name} done={reload} />
       <Table
-        label={t("Snapshots")} rows={data} idOf={(row) => row.id} nameOf={(row) => row.name || row.id} actions={[rebuild, remove]} done={reload} empty={<p>{t("This server has no snapshots. One is an image of its disk.")}</p>}
+        label={t("Snapshots")}
+        rows={data}
+        idOf={(row) => row.id}
+        nameOf={(row) => row.name || row.id}
+        actions={[rebuild, remove]}
+        done={reload}
+        empty={<p>{t("This server has no snapshots. One is an image of its disk.")}</p>}
         columns={[
-          { name: "name", title: t("Name"), narrow: true, text: (row) => row.name || row.id, cell: (row) => <Name to={["images", row.id]}>{row.name || row.id}</Name> },
-          { name: "status", title: t("Status"), narrow: true, text: (row) => row.status, cell: (row) => <Status value={row.status} /> },
-          { name: "size", title: t("Size"), number: true, text: (row) => row.size ?? 0, cell: (row) => (row.size ? size(row.size / 1048576) : "") },
-          { name: "created", title: t("Created"), text: (row) => row.created_at, cell: (row) => <Time at={row.created_at} /> },
+          {
+            name: "name",
+            title: t("Name"),
+            narrow: true,
+            text: (row) => row.name || row.id,
+            cell: (row) => <Name to={["images", row.id]}>{row.name || row.id}</Name>,
+          },
+          {
+            name: "status",
+            title: t("Status"),
+            narrow: true,
+            text: (row) => row.status,
+            cell: (row) => <Status value={row.status} />,
+          },
+          {
+            name: "size",
+            title: t("Size"),
+            number: true,
+            text: (row) => row.size ?? 0,
+            cell: (row) => (row.size ? size(row.size / 1048576) : ""),
+          },
+          {
+            name: "created",
+            title: t("Created"),
+            text: (row) => row.created_at,
+            cell: (row) => <Time at={row.created_at} />,
+          },
         ]}
       />
       <Command text={command("openstack image list --property", `instance_uuid=${server.id}`)} />
@@ -386,10 +771,15 @@ function Snapshots({ server }: { server: Json }): VNode {
 
 // --- consoles
 
-function Consoles({ server }: { server: Json }): VNode {
+function Consoles({ server }: { server: Instance }): VNode {
   const [lines, setLines] = useState(100);
   const { data, error, reload } = useData<string>(
-    async () => (await call("compute", "POST", `/servers/${server.id}/action`, { "os-getConsoleOutput": { length: lines } })).output, ["log", server.id, lines, server.updated], 5);
+    async () =>
+      (await call("compute", "POST", `/servers/${server.id}/action`, { "os-getConsoleOutput": { length: lines } }))
+        .output,
+    ["log", server.id, lines, server.updated],
+    5,
+  );
   const [failure, setFailure] = useState<Error | null>(null);
   const [serial, setSerial] = useState("");
   const [opened, setOpened] = useState<{ kind: Kind; url: string } | null>(null);
@@ -419,25 +809,65 @@ function Consoles({ server }: { server: Json }): VNode {
       <div class="buttons">
         {may("os_compute_api:os-remote-consoles") && active && (
           <>
-            <button type="button" class="primary" onClick={() => void open("screen")}>{t("Open the screen")}</button>
-            <button type="button" onClick={() => void open("serial")}>{t("Open the serial port")}</button>
+            <button type="button" class="primary" onClick={() => void open("screen")}>
+              {t("Open the screen")}
+            </button>
+            <button type="button" onClick={() => void open("serial")}>
+              {t("Open the serial port")}
+            </button>
           </>
         )}
         {!active && <p>{t("A console needs a guest that runs.")}</p>}
       </div>
       <Failure error={failure} />
-      {opened && <ConsoleView key={opened.url} server={server} kind={opened.kind} url={opened.url} close={() => setOpened(null)} />}
-      {serial && <div class="command"><span>{t("For a terminal that speaks WebSocket; it is valid for minutes")}</span><code tabIndex={0}>{serial}</code></div>}
+      {opened && (
+        <ConsoleView
+          key={opened.url}
+          server={server}
+          kind={opened.kind}
+          url={opened.url}
+          close={() => setOpened(null)}
+        />
+      )}
+      {serial && (
+        <div class="command">
+          <span>{t("For a terminal that speaks WebSocket; it is valid for minutes")}</span>
+          <code tabIndex={0}>{serial}</code>
+        </div>
+      )}
       <div class="tools">
         <h2>{t("Console log")}</h2>
-        <select aria-label={t("Lines")} value={String(lines)} onChange={(event) => setLines(Number(event.currentTarget.value))}>
-          {[100, 1000, 10000].map((count) => <option key={count} value={count}>{count} {t("lines")}</option>)}
+        <select
+          aria-label={t("Lines")}
+          value={String(lines)}
+          onChange={(event) => setLines(Number(event.currentTarget.value))}
+        >
+          {[100, 1000, 10000].map((count) => (
+            <option key={count} value={count}>
+              {count} {t("lines")}
+            </option>
+          ))}
         </select>
-        <button type="button" onClick={reload}>{t("Reload")}</button>
-        {data && <button type="button" onClick={download}>{t("Download")}</button>}
+        <button type="button" onClick={reload}>
+          {t("Reload")}
+        </button>
+        {data && (
+          <button type="button" onClick={download}>
+            {t("Download")}
+          </button>
+        )}
       </div>
       <Failure error={error} />
-      {data !== null && (data ? <pre class="log" tabIndex={0} aria-label={t("Console log")}>{data}</pre> : <Empty><p>{t("The guest has written nothing yet.")}</p></Empty>)}
+      {data !== null &&
+        (data ? (
+          <pre class="log" tabIndex={0} role="region" aria-label={t("Console log")}>
+            {data}
+          </pre>
+        ) : (
+          <Empty>
+            <p>{t("The guest has written nothing yet.")}</p>
+          </Empty>
+        ))}
       <Command text={command("openstack console log show", server.id)} />
     </>
   );
@@ -445,22 +875,34 @@ function Consoles({ server }: { server: Json }): VNode {
 
 // --- metadata
 
-function Metadata({ server, reload }: { server: Json; reload: () => void }): VNode {
+function Metadata({ server, reload }: { server: Instance; reload: () => void }): VNode {
   const rows = Object.entries(server.metadata as Record<string, string>).map(([key, value]) => ({ key, value }));
-  const set: Action = {
-    name: "set", label: t("Set a value"), rule: "os_compute_api:server-metadata:create",
-    fields: [{ name: "key", label: t("Key"), required: true }, { name: "value", label: t("Value") }],
-    run: (_, values) => call("compute", "POST", `/servers/${server.id}/metadata`, { metadata: { [values.key]: values.value } }),
+  const set: Action<Instance> = {
+    name: "set",
+    label: t("Set a value"),
+    rule: "os_compute_api:server-metadata:create",
+    fields: [
+      { name: "key", label: t("Key"), required: true },
+      { name: "value", label: t("Value") },
+    ],
+    run: (_, values) =>
+      call("compute", "POST", `/servers/${server.id}/metadata`, { metadata: { [values.key]: values.value } }),
     command: (_, values) => command("openstack server set --property", `${values.key}=${values.value}`, server.id),
   };
   const change: Action<{ key: string; value: string }> = {
-    name: "change", label: t("Change"), rule: "os_compute_api:server-metadata:update",
-    fields: (row) => [{ name: "value", label: t("Value"), initial: row.value }],
-    run: (row, values) => call("compute", "POST", `/servers/${server.id}/metadata`, { metadata: { [row.key]: values.value } }),
+    name: "change",
+    label: t("Change"),
+    rule: "os_compute_api:server-metadata:update",
+    fieldsOf: (row) => [{ name: "value", label: t("Value"), initial: row.value }],
+    run: (row, values) =>
+      call("compute", "POST", `/servers/${server.id}/metadata`, { metadata: { [row.key]: values.value } }),
     command: (row, values) => command("openstack server set --property", `${row.key}=${values.value}`, server.id),
   };
   const remove: Action<{ key: string; value: string }> = {
-    name: "remove", label: t("Remove"), rule: "os_compute_api:server-metadata:delete", danger: true,
+    name: "remove",
+    label: t("Remove"),
+    rule: "os_compute_api:server-metadata:delete",
+    danger: true,
     run: (row) => call("compute", "DELETE", `/servers/${server.id}/metadata/${encodeURIComponent(row.key)}`),
     command: (row) => command("openstack server unset --property", row.key, server.id),
   };
@@ -468,9 +910,17 @@ function Metadata({ server, reload }: { server: Json; reload: () => void }): VNo
     <>
       <ActionButtons actions={[set]} row={server} nameOf={() => server.name} done={reload} />
       <Table
-        label={t("Metadata")} rows={rows} idOf={(row) => row.key} nameOf={(row) => row.key} actions={[change, remove]} done={reload}
+        label={t("Metadata")}
+        rows={rows}
+        idOf={(row) => row.key}
+        nameOf={(row) => row.key}
+        actions={[change, remove]}
+        done={reload}
         empty={<p>{t("This server has no metadata. Programs in the guest read it from the metadata service.")}</p>}
-        columns={[{ name: "key", title: t("Key"), narrow: true, text: (row) => row.key }, { name: "value", title: t("Value"), narrow: true, text: (row) => row.value }]}
+        columns={[
+          { name: "key", title: t("Key"), narrow: true, text: (row) => row.key },
+          { name: "value", title: t("Value"), narrow: true, text: (row) => row.value },
+        ]}
       />
     </>
   );
@@ -478,31 +928,52 @@ function Metadata({ server, reload }: { server: Json; reload: () => void }): VNo
 
 // --- metrics
 
-function Diagnostics({ server }: { server: Json }): VNode {
-  const { data, error, reload } = useData<{ now: Json; before: Json; seconds: number; at: number }>(
+function Diagnostics({ server }: { server: Instance }): VNode {
+  const { data, error, reload } = useData<{ now: Measures; before: Measures | null; seconds: number; at: number }>(
     async (previous) => {
       const now = await call("compute", "GET", `/servers/${server.id}/diagnostics`);
       const at = performance.now();
       return { now, before: previous?.now ?? null, seconds: previous ? (at - previous.at) / 1000 : 0, at };
     },
-    ["diagnostics", server.id, server.updated], 3);
+    ["diagnostics", server.id, server.updated],
+    3,
+  );
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   const { now, before, seconds } = data;
-  const sum = (sample: Json, part: string, field: string): number => (sample?.[part] ?? []).reduce((total: number, item: Json) => total + (item[field] ?? 0), 0);
-  const rate = (part: string, field: string): string => {
-    if (!before || !seconds) return "…";
-    const bytes = (sum(now, part, field) - sum(before, part, field)) / seconds;
+  /** The sum of a counter of all devices, for each second between the two samples. */
+  const change = (counters: (sample: Measures) => (number | null)[]): number | null => {
+    const sum = (sample: Measures) => counters(sample).reduce<number>((total, counter) => total + (counter ?? 0), 0);
+    return before && seconds ? (sum(now) - sum(before)) / seconds : null;
+  };
+  const rate = (counters: (sample: Measures) => (number | null)[]): string => {
+    const bytes = change(counters);
+    if (bytes === null) return "…";
     return `${bytes < 1024 ? Math.round(bytes) : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} K` : `${(bytes / 1048576).toFixed(1)} M`}B/s`;
   };
-  const cpu = before && seconds ? `${Math.round(((sum(now, "cpu_details", "time") - sum(before, "cpu_details", "time")) / 1e9 / seconds) * 100)} %` : "…";
+  const nanoseconds = change((sample) => sample.cpu_details.map((cpu) => cpu.time));
   return (
     <Facts
       items={[
-        [t("State"), words(now.state ?? "")], [t("Uptime"), now.uptime != null ? `${Math.floor(now.uptime / 3600)} h ${Math.floor((now.uptime % 3600) / 60)} min` : ""],
-        ["CPU", cpu], [t("Memory"), now.memory_details?.maximum != null ? `${now.memory_details.used ?? "?"} / ${size(now.memory_details.maximum)}` : ""],
-        [t("Received"), rate("nic_details", "rx_octets")], [t("Sent"), rate("nic_details", "tx_octets")],
-        [t("Disk reads"), rate("disk_details", "read_bytes")], [t("Disk writes"), rate("disk_details", "write_bytes")],
-        [t("Driver"), now.driver], [t("CPUs"), now.num_cpus], [t("Disks"), now.num_disks], [t("Interfaces"), now.num_nics],
+        [t("State"), words(now.state ?? "")],
+        [
+          t("Uptime"),
+          now.uptime != null ? `${Math.floor(now.uptime / 3600)} h ${Math.floor((now.uptime % 3600) / 60)} min` : "",
+        ],
+        ["CPU", nanoseconds === null ? "…" : `${Math.round(nanoseconds / 1e7)} %`],
+        [
+          t("Memory"),
+          now.memory_details?.maximum != null
+            ? `${now.memory_details.used ?? "?"} / ${size(now.memory_details.maximum)}`
+            : "",
+        ],
+        [t("Received"), rate((sample) => sample.nic_details.map((nic) => nic.rx_octets))],
+        [t("Sent"), rate((sample) => sample.nic_details.map((nic) => nic.tx_octets))],
+        [t("Disk reads"), rate((sample) => sample.disk_details.map((disk) => disk.read_bytes))],
+        [t("Disk writes"), rate((sample) => sample.disk_details.map((disk) => disk.write_bytes))],
+        [t("Driver"), now.driver],
+        [t("CPUs"), now.num_cpus],
+        [t("Disks"), now.num_disks],
+        [t("Interfaces"), now.num_nics],
       ]}
     />
   );

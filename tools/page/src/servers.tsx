@@ -1,137 +1,295 @@
 // Servers: the list, and what can be done with one.
 import type { VNode } from "preact";
-import { type Json, call, list, pages } from "./api";
+import { call, list, pages } from "./api";
+import type { ComputeReply, PlainAction, Server, ServerAction } from "./compute.types";
+import type { Image } from "./image.types";
 import { t } from "./messages";
 import { accepts, has, link, may, useData, useParameter } from "./state";
-import { type Action, type Choice, type Column, Command, Empty, Failure, Head, Name, Status, Table, Time, Waiting, command, size } from "./ui";
+import {
+  type Action,
+  type Choice,
+  type Column,
+  Command,
+  command,
+  Empty,
+  Failure,
+  Head,
+  Name,
+  resulting,
+  Status,
+  size,
+  Table,
+  Time,
+  Waiting,
+} from "./ui";
 
-export const taskOf = (server: Json): string | null => server["OS-EXT-STS:task_state"];
-export const hostOf = (server: Json): string => server["OS-EXT-SRV-ATTR:host"] ?? "";
-export const addressesOf = (server: Json): string[] => Object.values(server.addresses as Record<string, Json[]>).flat().map((address) => address.addr);
-const act = (server: Json, name: string, value: Json = null, version?: string) =>
-  call("compute", "POST", `/servers/${server.id}/action`, { [name]: value }, version ? { version: `compute ${version}` } : {});
+export const taskOf = (server: Server): string | null => server["OS-EXT-STS:task_state"];
+export const hostOf = (server: Server): string => server["OS-EXT-SRV-ATTR:host"] ?? "";
+export const addressesOf = (server: Server): string[] =>
+  Object.values(server.addresses)
+    .flat()
+    .map((address) => address.addr);
+const act = (server: Server, action: ServerAction) => call("compute", "POST", `/servers/${server.id}/action`, action);
 
 // --- names of other things
 
 /** Images that a server can have: kernels and ramdisks belong to others. */
-export const bootable = async (): Promise<Json[]> => (await list("image", "/images?status=active&limit=500", "images")).filter((image) => !["aki", "ari"].includes(image.disk_format));
+export const bootable = async (): Promise<Image[]> =>
+  (await list("image", "/images?status=active&limit=500", "images")).filter(
+    (image) => !["aki", "ari"].includes(image.disk_format ?? ""),
+  );
 export const names = {
   flavors: async (): Promise<Choice[]> =>
-    (await list("compute", "/flavors/detail?sort_key=memory_mb", "flavors")).map((flavor) => ({ value: flavor.id, label: `${flavor.name} – ${flavor.vcpus} CPU, ${size(flavor.ram)}, ${t("disk")} ${flavor.disk} GB` })),
-  images: async (): Promise<Choice[]> => (await bootable()).map((image) => ({ value: image.id, label: image.name || image.id })),
+    (await list("compute", "/flavors/detail?sort_key=memory_mb", "flavors")).map((flavor) => ({
+      value: flavor.id,
+      label: `${flavor.name} – ${flavor.vcpus} CPU, ${size(flavor.ram)}, ${t("disk")} ${flavor.disk} GB`,
+    })),
+  images: async (): Promise<Choice[]> =>
+    (await bootable()).map((image) => ({ value: image.id, label: image.name || image.id })),
   networks: async (): Promise<Choice[]> =>
-    (await list("network", "/networks", "networks")).filter((network) => !network["router:external"]).map((network) => ({ value: network.id, label: network.name || network.id })),
-  groups: async (): Promise<Choice[]> => (await list("network", "/security-groups", "security_groups")).map((group) => ({ value: group.name, label: group.name })),
+    (await list("network", "/networks", "networks"))
+      .filter((network) => !network["router:external"])
+      .map((network) => ({ value: network.id, label: network.name || network.id })),
+  groups: async (): Promise<Choice[]> =>
+    (await list("network", "/security-groups", "security_groups")).map((group) => ({
+      value: group.name,
+      label: group.name,
+    })),
   hosts: async (): Promise<Choice[]> =>
-    (await list("compute", "/os-services?binary=nova-compute", "services")).filter((service) => service.state === "up" && service.status === "enabled").map((service) => ({ value: service.host, label: service.host })),
+    (await list("compute", "/os-services?binary=nova-compute", "services"))
+      .filter((service) => service.state === "up" && service.status === "enabled")
+      .map((service) => ({ value: service.host, label: service.host })),
   volumes: async (): Promise<Choice[]> =>
-    (await list("volume", "/volumes/detail?status=available", "volumes")).map((volume) => ({ value: volume.id, label: `${volume.name || volume.id} – ${volume.size} GB` })),
+    (await list("volume", "/volumes/detail?status=available", "volumes")).map((volume) => ({
+      value: volume.id,
+      label: `${volume.name || volume.id} – ${volume.size} GB`,
+    })),
 };
-const anyHost = async (): Promise<Choice[]> => [{ value: "", label: t("The scheduler chooses") }, ...(await names.hosts())];
+const anyHost = async (): Promise<Choice[]> => [
+  { value: "", label: t("The scheduler chooses") },
+  ...(await names.hosts()),
+];
 
 // --- actions
 
-const simple = (name: string, kind: string, label: string, rule: string, verb: string, more: Partial<Action> = {}): Action => ({
-  name, label, rule,
+const simple = (
+  name: PlainAction,
+  kind: string,
+  label: string,
+  rule: string,
+  verb: string,
+  more: Partial<Action<Server>> = {},
+): Action<Server> => ({
+  name,
+  label,
+  rule,
   when: (server) => accepts(kind, server),
-  run: (server) => act(server, name),
+  run: (server) => act(server, { [name]: null } as ServerAction),
   command: (server) => command("openstack server", verb, server.name && uniqueName(server)),
   ...more,
 });
-const uniqueName = (server: Json): string => server.id;
-const status = (...wanted: string[]) => (server: Json): boolean => wanted.includes(server.status);
+const uniqueName = (server: Server): string => server.id;
+const status =
+  (...wanted: string[]) =>
+  (server: Server): boolean =>
+    wanted.includes(server.status);
 
-export const serverActions = (): Action[] => [
+export const serverActions = (): Action<Server>[] => [
   simple("os-start", "start", t("Start"), "os_compute_api:servers:start", "start"),
-  simple("confirmResize", "confirmResize", t("Confirm the resize"), "os_compute_api:servers:confirm_resize", "resize confirm", { when: status("VERIFY_RESIZE") }),
-  simple("revertResize", "revertResize", t("Revert the resize"), "os_compute_api:servers:revert_resize", "resize revert", { when: status("VERIFY_RESIZE") }),
-  simple("os-stop", "stop", t("Stop"), "os_compute_api:servers:stop", "stop", { when: (server) => accepts("stop", server) && server.status !== "ERROR", confirm: t("The guest is asked to shut down, and is turned off if it does not.") }),
+  simple(
+    "confirmResize",
+    "confirmResize",
+    t("Confirm the resize"),
+    "os_compute_api:servers:confirm_resize",
+    "resize confirm",
+    { when: status("VERIFY_RESIZE") },
+  ),
+  simple(
+    "revertResize",
+    "revertResize",
+    t("Revert the resize"),
+    "os_compute_api:servers:revert_resize",
+    "resize revert",
+    { when: status("VERIFY_RESIZE") },
+  ),
+  simple("os-stop", "stop", t("Stop"), "os_compute_api:servers:stop", "stop", {
+    when: (server) => accepts("stop", server) && server.status !== "ERROR",
+    confirm: t("The guest is asked to shut down, and is turned off if it does not."),
+  }),
   {
-    name: "reboot", label: t("Reboot"), rule: "os_compute_api:servers:reboot",
+    name: "reboot",
+    label: t("Reboot"),
+    rule: "os_compute_api:servers:reboot",
     when: (server) => accepts("reboot", server),
-    fields: [{ name: "type", label: t("How"), kind: "select", required: true, choices: [{ value: "SOFT", label: t("Soft: the guest restarts itself") }, { value: "HARD", label: t("Hard: power off and on") }] }],
-    run: (server, values) => act(server, "reboot", { type: values.type }),
+    fields: [
+      {
+        name: "type",
+        label: t("How"),
+        kind: "select",
+        required: true,
+        choices: [
+          { value: "SOFT", label: t("Soft: the guest restarts itself") },
+          { value: "HARD", label: t("Hard: power off and on") },
+        ],
+      },
+    ],
+    run: (server, values) => act(server, { reboot: { type: values.type as "SOFT" | "HARD" } }),
     command: (server, values) => command("openstack server reboot", values.type === "HARD" && "--hard", server.id),
   },
   simple("unpause", "unpause", t("Unpause"), "os_compute_api:os-pause-server:unpause", "unpause"),
   simple("resume", "resume", t("Resume"), "os_compute_api:os-suspend-server:resume", "resume"),
   simple("unrescue", "unrescue", t("Leave rescue"), "os_compute_api:os-unrescue", "unrescue"),
-  simple("unshelve", "unshelve", t("Unshelve"), "os_compute_api:os-shelve:unshelve", "unshelve", { when: status("SHELVED", "SHELVED_OFFLOADED") }),
-  simple("restore", "restore", t("Restore"), "os_compute_api:os-deferred-delete:restore", "restore", { when: status("SOFT_DELETED") }),
+  simple("unshelve", "unshelve", t("Unshelve"), "os_compute_api:os-shelve:unshelve", "unshelve", {
+    when: status("SHELVED", "SHELVED_OFFLOADED"),
+  }),
+  simple("restore", "restore", t("Restore"), "os_compute_api:os-deferred-delete:restore", "restore", {
+    when: status("SOFT_DELETED"),
+  }),
   {
-    name: "snapshot", label: t("Make a snapshot"), rule: "os_compute_api:servers:create_image", single: true,
+    name: "snapshot",
+    label: t("Make a snapshot"),
+    rule: "os_compute_api:servers:create_image",
+    single: true,
     when: (server) => accepts("createImage", server),
-    fields: (server) => [{ name: "name", label: t("Name of the image"), required: true, initial: `${server.name}-${new Date().toISOString().slice(0, 10)}` }],
-    run: (server, values) => act(server, "createImage", { name: values.name }),
+    fieldsOf: (server) => [
+      {
+        name: "name",
+        label: t("Name of the image"),
+        required: true,
+        initial: `${server.name}-${new Date().toISOString().slice(0, 10)}`,
+      },
+    ],
+    run: (server, values) => act(server, { createImage: { name: values.name } }),
     command: (server, values) => command("openstack server image create --name", values.name, server.id),
   },
   {
-    name: "resize", label: t("Resize"), rule: "os_compute_api:servers:resize",
+    name: "resize",
+    label: t("Resize"),
+    rule: "os_compute_api:servers:resize",
     when: (server) => accepts("resize", server),
-    fields: [{ name: "flavor", label: t("New flavor"), kind: "select", required: true, choices: names.flavors, help: t("The server restarts on a host with room. Confirm or revert it afterwards.") }],
-    run: (server, values) => act(server, "resize", { flavorRef: values.flavor }),
+    fields: [
+      {
+        name: "flavor",
+        label: t("New flavor"),
+        kind: "select",
+        required: true,
+        choices: names.flavors,
+        help: t("The server restarts on a host with room. Confirm or revert it afterwards."),
+      },
+    ],
+    run: (server, values) => act(server, { resize: { flavorRef: values.flavor } }),
     command: (server, values) => command("openstack server resize --flavor", values.flavor, server.id),
   },
   simple("pause", "pause", t("Pause"), "os_compute_api:os-pause-server:pause", "pause"),
   simple("suspend", "suspend", t("Suspend"), "os_compute_api:os-suspend-server:suspend", "suspend"),
-  simple("shelve", "shelve", t("Shelve"), "os_compute_api:os-shelve:shelve", "shelve", { when: (server) => accepts("shelve", server) && !server.status.startsWith("SHELVED"), confirm: t("The server is stored as an image and leaves its host. Its addresses and volumes stay.") }),
-  {
-    name: "rescue", label: t("Rescue"), rule: "os_compute_api:os-rescue", when: (server) => accepts("rescue", server),
+  simple("shelve", "shelve", t("Shelve"), "os_compute_api:os-shelve:shelve", "shelve", {
+    when: (server) => accepts("shelve", server) && !server.status.startsWith("SHELVED"),
+    confirm: t("The server is stored as an image and leaves its host. Its addresses and volumes stay."),
+  }),
+  resulting<Server, ComputeReply | null>({
+    name: "rescue",
+    label: t("Rescue"),
+    rule: "os_compute_api:os-rescue",
+    when: (server) => accepts("rescue", server),
     confirm: t("The server boots from its image with its own disk attached as the second one."),
-    run: (server) => act(server, "rescue"),
+    run: (server) => act(server, { rescue: null }),
     command: (server) => command("openstack server rescue", server.id),
     result: (value) => <Secret label={t("Password of the rescue system")} value={value?.adminPass} />,
-  },
-  {
-    name: "rebuild", label: t("Rebuild"), rule: "os_compute_api:servers:rebuild", danger: true,
+  }),
+  resulting<Server, ComputeReply | null>({
+    name: "rebuild",
+    label: t("Rebuild"),
+    rule: "os_compute_api:servers:rebuild",
+    danger: true,
     when: (server) => accepts("rebuild", server),
     confirm: t("The disk is replaced by a new one from the image. What is on it is lost."),
     fields: [{ name: "image", label: t("Image"), kind: "select", required: true, choices: names.images }],
-    run: (server, values) => act(server, "rebuild", { imageRef: values.image }),
+    run: (server, values) => act(server, { rebuild: { imageRef: values.image } }),
     command: (server, values) => command("openstack server rebuild --image", values.image, server.id),
     result: (value) => <Secret label={t("Password of the server")} value={value?.server?.adminPass} />,
-  },
+  }),
   {
-    name: "rename", label: t("Rename"), rule: "os_compute_api:servers:update", single: true,
-    fields: (server) => [
+    name: "rename",
+    label: t("Rename"),
+    rule: "os_compute_api:servers:update",
+    single: true,
+    fieldsOf: (server) => [
       { name: "name", label: t("Name"), required: true, initial: server.name },
       { name: "description", label: t("Description"), initial: server.description ?? "" },
     ],
-    run: (server, values) => call("compute", "PUT", `/servers/${server.id}`, { server: { name: values.name, description: values.description || null } }),
-    command: (server, values) => command("openstack server set --name", values.name, values.description && ["--description", values.description], server.id),
+    run: (server, values) =>
+      call("compute", "PUT", `/servers/${server.id}`, {
+        server: { name: values.name, description: values.description || null },
+      }),
+    command: (server, values) =>
+      command(
+        "openstack server set --name",
+        values.name,
+        values.description && ["--description", values.description],
+        server.id,
+      ),
   },
-  simple("lock", "lock", t("Lock"), "os_compute_api:os-lock-server:lock", "lock", { when: (server) => !server.locked, confirm: t("A locked server refuses changes until it is unlocked.") }),
-  simple("unlock", "unlock", t("Unlock"), "os_compute_api:os-lock-server:unlock", "unlock", { when: (server) => server.locked }),
+  simple("lock", "lock", t("Lock"), "os_compute_api:os-lock-server:lock", "lock", {
+    when: (server) => !server.locked,
+    confirm: t("A locked server refuses changes until it is unlocked."),
+  }),
+  simple("unlock", "unlock", t("Unlock"), "os_compute_api:os-lock-server:unlock", "unlock", {
+    when: (server) => server.locked,
+  }),
   {
-    name: "live", label: t("Live-migrate"), rule: "os_compute_api:os-migrate-server:migrate_live",
+    name: "live",
+    label: t("Live-migrate"),
+    rule: "os_compute_api:os-migrate-server:migrate_live",
     when: (server) => accepts("live-migration", server),
     fields: [{ name: "host", label: t("To host"), kind: "select", choices: anyHost }],
-    run: (server, values) => act(server, "os-migrateLive", { host: values.host || null, block_migration: "auto" }),
-    command: (server, values) => command("openstack server migrate --live-migration", values.host && ["--host", values.host], server.id),
+    run: (server, values) => act(server, { "os-migrateLive": { host: values.host || null, block_migration: "auto" } }),
+    command: (server, values) =>
+      command("openstack server migrate --live-migration", values.host && ["--host", values.host], server.id),
   },
   {
-    name: "migrate", label: t("Migrate (with a stop)"), rule: "os_compute_api:os-migrate-server:migrate",
+    name: "migrate",
+    label: t("Migrate (with a stop)"),
+    rule: "os_compute_api:os-migrate-server:migrate",
     when: (server) => accepts("migrate", server),
     fields: [{ name: "host", label: t("To host"), kind: "select", choices: anyHost }],
-    run: (server, values) => act(server, "migrate", values.host ? { host: values.host } : null),
+    run: (server, values) => act(server, { migrate: values.host ? { host: values.host } : null }),
     command: (server, values) => command("openstack server migrate", values.host && ["--host", values.host], server.id),
   },
   {
-    name: "evacuate", label: t("Evacuate"), rule: "os_compute_api:os-evacuate", danger: true,
-    when: (server) => accepts("evacuate", server) && server["OS-EXT-SRV-ATTR:host"] && server.host_status === "DOWN",
+    name: "evacuate",
+    label: t("Evacuate"),
+    rule: "os_compute_api:os-evacuate",
+    danger: true,
+    when: (server) => accepts("evacuate", server) && !!hostOf(server) && server.host_status === "DOWN",
     confirm: t("The server gets a new disk on another host. Do this only if its host is really down."),
-    run: (server) => act(server, "evacuate", {}),
+    run: (server) => act(server, { evacuate: {} }),
     command: (server) => command("openstack server evacuate", server.id),
   },
   {
-    name: "reset", label: t("Reset the state"), rule: "os_compute_api:os-admin-actions:reset_state",
-    fields: [{ name: "state", label: t("State"), kind: "select", required: true, choices: [{ value: "active", label: "active" }, { value: "error", label: "error" }] }],
+    name: "reset",
+    label: t("Reset the state"),
+    rule: "os_compute_api:os-admin-actions:reset_state",
+    fields: [
+      {
+        name: "state",
+        label: t("State"),
+        kind: "select",
+        required: true,
+        choices: [
+          { value: "active", label: "active" },
+          { value: "error", label: "error" },
+        ],
+      },
+    ],
     confirm: t("This changes what the cloud believes, and nothing of the guest."),
-    run: (server, values) => act(server, "os-resetState", { state: values.state }),
+    run: (server, values) => act(server, { "os-resetState": { state: values.state as "active" | "error" } }),
     command: (server, values) => command("openstack server set --state", values.state, server.id),
   },
   {
-    name: "delete", label: t("Delete"), rule: "os_compute_api:servers:delete", danger: true,
+    name: "delete",
+    label: t("Delete"),
+    rule: "os_compute_api:servers:delete",
+    danger: true,
     confirm: t("The server and its own disks are deleted. Volumes stay, unless they were to be deleted with it."),
     run: (server) => call("compute", "DELETE", `/servers/${server.id}`),
     command: (server) => command("openstack server delete", server.id),
@@ -142,8 +300,12 @@ export function Secret({ label, value }: { label: string; value: string | undefi
   if (!value) return null;
   return (
     <div>
-      <p>{label}. {t("It is shown only now.")}</p>
-      <pre class="secret" tabIndex={0}>{value}</pre>
+      <p>
+        {label}. {t("It is shown only now.")}
+      </p>
+      <pre class="secret" tabIndex={0}>
+        {value}
+      </pre>
     </div>
   );
 }
@@ -151,27 +313,87 @@ export function Secret({ label, value }: { label: string; value: string | undefi
 // --- the list
 
 interface Found {
-  servers: Map<string, Json>;
+  servers: Map<string, Server>;
   complete: boolean;
   asked: string;
 }
 
-export const statusOf = (server: Json): VNode => {
+export const statusOf = (server: Server): VNode => {
   const task = taskOf(server);
-  return <><Status value={server.status} busy={!!task} />{task && <small class="task">{t(task.replaceAll("_", " "))}</small>}</>;
+  return (
+    <>
+      <Status value={server.status} busy={!!task} />
+      {task && <small class="task">{t(task.replaceAll("_", " "))}</small>}
+    </>
+  );
 };
 
-const listColumns = (everyone: boolean, projects: Map<string, string>): Column[] => [
-  { name: "name", title: t("Name"), narrow: true, text: (server) => server.name, cell: (server) => <><Name to={["servers", server.id]}>{server.name}</Name>{server.locked && <small class="tag">{t("locked")}</small>}</> },
-  { name: "status", title: t("Status"), narrow: true, text: (server) => server.status, cell: (server) => <>{statusOf(server)}{server.fault && <small class="reason">{server.fault.message}</small>}</> },
+const listColumns = (everyone: boolean, projects: Map<string, string>): Column<Server>[] => [
+  {
+    name: "name",
+    title: t("Name"),
+    narrow: true,
+    text: (server) => server.name,
+    cell: (server) => (
+      <>
+        <Name to={["servers", server.id]}>{server.name}</Name>
+        {server.locked && <small class="tag">{t("locked")}</small>}
+      </>
+    ),
+  },
+  {
+    name: "status",
+    title: t("Status"),
+    narrow: true,
+    text: (server) => server.status,
+    cell: (server) => (
+      <>
+        {statusOf(server)}
+        {server.fault && <small class="reason">{server.fault.message}</small>}
+      </>
+    ),
+  },
   { name: "address", title: t("Addresses"), text: (server) => addressesOf(server).join(" ") },
   { name: "flavor", title: t("Flavor"), text: (server) => server.flavor.original_name },
-  ...(may("os_compute_api:os-hypervisors:list-detail") ? [{ name: "host", title: t("Host"), text: hostOf, cell: (server: Json) => hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a> }] : []),
-  ...(everyone ? [{ name: "project", title: t("Project"), text: (server: Json) => projects.get(server.tenant_id) ?? server.tenant_id.slice(0, 8) }] : []),
-  { name: "created", title: t("Created"), text: (server) => server.created, cell: (server) => <Time at={server.created} /> },
+  ...(may("os_compute_api:os-hypervisors:list-detail")
+    ? [
+        {
+          name: "host",
+          title: t("Host"),
+          text: hostOf,
+          cell: (server: Server) => hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a>,
+        },
+      ]
+    : []),
+  ...(everyone
+    ? [
+        {
+          name: "project",
+          title: t("Project"),
+          text: (server: Server) => projects.get(server.tenant_id) ?? server.tenant_id.slice(0, 8),
+        },
+      ]
+    : []),
+  {
+    name: "created",
+    title: t("Created"),
+    text: (server) => server.created,
+    cell: (server) => <Time at={server.created} />,
+  },
 ];
 
-const BULK = ["os-start", "os-stop", "reboot", "shelve", "unshelve", "lock", "unlock", "delete", "live", "confirmResize"];
+const BULK = [
+  "os-start",
+  "os-stop",
+  "reboot",
+  "shelve",
+  "unshelve",
+  "lock",
+  "unlock",
+  "delete",
+  "live",
+  "confirmResize",
+];
 
 export function Servers(): VNode {
   const [everyone, setEveryone] = useParameter("all");
@@ -181,7 +403,11 @@ export function Servers(): VNode {
     async (previous) => {
       const asked = new Date(Date.now() - 5000).toISOString();
       if (previous?.complete) {
-        const since = await list("compute", `/servers/detail?changes-since=${encodeURIComponent(previous.asked)}${query}`, "servers");
+        const since = await list(
+          "compute",
+          `/servers/detail?changes-since=${encodeURIComponent(previous.asked)}${query}`,
+          "servers",
+        );
         if (!since.length) return { ...previous, asked };
         const servers = new Map(previous.servers);
         for (const server of since) {
@@ -190,7 +416,7 @@ export function Servers(): VNode {
         }
         return { servers, complete: true, asked };
       }
-      const servers = new Map<string, Json>(previous?.servers ?? []);
+      const servers = new Map<string, Server>(previous?.servers ?? []);
       const steps = pages("compute", `/servers/detail?sort_key=created_at${query}`, "servers", 60);
       let count = 0;
       for await (const page of steps) {
@@ -204,16 +430,33 @@ export function Servers(): VNode {
     (found) => (!found.complete ? 0.01 : [...found.servers.values()].some(taskOf) ? 1.5 : 5),
     (change) => change.own || !!everyone || !!host,
   );
-  const projects = useData(async () => (may("identity:list_projects") ? new Map((await list("identity", "/projects", "projects")).map((row) => [row.id, row.name])) : new Map<string, string>()), ["project-names", everyone]);
+  const projects = useData(
+    async () =>
+      may("identity:list_projects")
+        ? new Map((await list("identity", "/projects", "projects")).map((row) => [row.id, row.name]))
+        : new Map<string, string>(),
+    ["project-names", everyone],
+  );
   const actions = serverActions();
   const rows = data ? [...data.servers.values()].sort((left, right) => right.created.localeCompare(left.created)) : [];
   return (
     <>
       <Head title={host ? `${t("Servers")}: ${host}` : t("Servers")}>
         {may("os_compute_api:servers:detail:get_all_tenants") && !host && (
-          <label class="check"><input type="checkbox" checked={!!everyone} onChange={(event) => setEveryone(event.currentTarget.checked ? "1" : "")} /> {t("All projects")}</label>
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={!!everyone}
+              onChange={(event) => setEveryone(event.currentTarget.checked ? "1" : "")}
+            />{" "}
+            {t("All projects")}
+          </label>
         )}
-        {may("os_compute_api:servers:create") && <a class="button primary" href={link("servers", "new")}>{t("Create a server")}</a>}
+        {may("os_compute_api:servers:create") && (
+          <a class="button primary" href={link("servers", "new")}>
+            {t("Create a server")}
+          </a>
+        )}
       </Head>
       <Failure error={error} retry={reload} />
       {!data && !error && <Waiting />}
@@ -232,8 +475,26 @@ export function Servers(): VNode {
           empty={
             <>
               <p>{t("There are no servers in this project yet.")}</p>
-              {may("os_compute_api:servers:create") && <ol class="steps"><li><a href={link("keys")}>{t("Add a key, to log in with SSH.")}</a></li>{has("network") && <li><a href={link("networks")}>{t("Look at the networks: a server needs one, and a router to reach the outside.")}</a></li>}<li>{t("Create the server. Its page says how to log in.")}</li></ol>}
-              {may("os_compute_api:servers:create") && <a class="button primary" href={link("servers", "new")}>{t("Create the first server")}</a>}
+              {may("os_compute_api:servers:create") && (
+                <ol class="steps">
+                  <li>
+                    <a href={link("keys")}>{t("Add a key, to log in with SSH.")}</a>
+                  </li>
+                  {has("network") && (
+                    <li>
+                      <a href={link("networks")}>
+                        {t("Look at the networks: a server needs one, and a router to reach the outside.")}
+                      </a>
+                    </li>
+                  )}
+                  <li>{t("Create the server. Its page says how to log in.")}</li>
+                </ol>
+              )}
+              {may("os_compute_api:servers:create") && (
+                <a class="button primary" href={link("servers", "new")}>
+                  {t("Create the first server")}
+                </a>
+              )}
               <Command text="openstack server list" />
             </>
           }
@@ -243,4 +504,9 @@ export function Servers(): VNode {
   );
 }
 
-export const noService = (name: string): VNode | null => (has(name) ? null : <Empty><p>{t("This cloud has no such service.")}</p></Empty>);
+export const noService = (name: string): VNode | null =>
+  has(name) ? null : (
+    <Empty>
+      <p>{t("This cloud has no such service.")}</p>
+    </Empty>
+  );

@@ -1,7 +1,10 @@
 // What the whole page shares: session, rights, address, and preferences of this browser.
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { type Json, call, connection, send, show } from "./api";
+import { call, connection, send, show } from "./api";
+import type { Server } from "./compute.types";
+import type { Named, TokenReply } from "./identity.types";
 import { type Change, isLive, RESTING, watch } from "./live";
+import type { OperationView, Rights } from "./page.types";
 
 export interface Session {
   user: { id: string; name: string };
@@ -9,13 +12,6 @@ export interface Session {
   roles: string[];
   expires: string;
   services: Set<string>;
-}
-
-interface OperationView {
-  action: string | null;
-  rule: string | null;
-  allowed: string[] | null;
-  during: string[] | null;
 }
 
 interface Shared {
@@ -32,25 +28,25 @@ export const may = (...rules: string[]): boolean => rules.every((rule) => shared
 export const has = (service: string): boolean => shared.session?.services.has(service) ?? false;
 
 /** Whether a server in its state accepts an operation, by the cloud's own table. */
-export function accepts(kind: string, server: Json): boolean {
+export function accepts(kind: string, server: Server): boolean {
   const operation = shared.operations[kind];
   if (!operation) return true;
-  const vm: string = server["OS-EXT-STS:vm_state"];
-  const task: string | null = server["OS-EXT-STS:task_state"];
+  const vm = server["OS-EXT-STS:vm_state"];
+  const task = server["OS-EXT-STS:task_state"];
   const fitsTask = !task || operation.during === null || operation.during.includes(task);
   return fitsTask && (operation.allowed === null || operation.allowed.includes(vm));
 }
 
 const SERVICE_TYPES: Record<string, string> = { volumev3: "volume", "block-storage": "volume" };
 
-export function sessionOf(body: Json): Session {
+export function sessionOf(body: TokenReply): Session {
   const token = body.token;
   return {
     user: token.user,
     project: token.project ?? null,
-    roles: (token.roles ?? []).map((role: Json) => role.name),
+    roles: (token.roles ?? []).map((role) => role.name),
     expires: token.expires_at,
-    services: new Set((token.catalog ?? []).map((entry: Json) => SERVICE_TYPES[entry.type] ?? entry.type)),
+    services: new Set((token.catalog ?? []).map((entry) => SERVICE_TYPES[entry.type] ?? entry.type)),
   };
 }
 
@@ -58,7 +54,8 @@ export function sessionOf(body: Json): Session {
 export const addressed = (): string => new URLSearchParams(location.search).get("project") ?? "";
 
 /** The page in a project, at a view. Another project is another document, in which nothing of the first one is left. */
-export const inProject = (project: string, ...path: string[]): string => `${location.pathname}?project=${encodeURIComponent(project)}${link(...path)}`;
+export const inProject = (project: string, ...path: string[]): string =>
+  `${location.pathname}?project=${encodeURIComponent(project)}${link(...path)}`;
 
 /** The project of the address is none of the user's. `session`: the one that the user has. */
 export class ForeignProjectError extends Error {
@@ -71,32 +68,43 @@ export class ForeignProjectError extends Error {
 }
 
 /** Take a session: in the project of the address, or in the session's own, or in the first one. */
-export async function enter(body: Json): Promise<void> {
+export async function enter(body: TokenReply): Promise<void> {
   let session = sessionOf(body);
   show(session.user.id, session.project?.id ?? "");
   const wanted = addressed();
   if (!session.project || (wanted && wanted !== session.project.id)) {
-    const projects: Json[] = (await call("identity", "GET", "/auth/projects", undefined, { quiet: true })).projects;
+    const projects: Named[] = (await call("identity", "GET", "/auth/projects", undefined, { quiet: true })).projects;
     const found = wanted ? projects.find((project) => project.id === wanted) : projects[0];
-    if (!found && session.project) throw new ForeignProjectError("You have no role in the project of this address, or there is none.", session);
+    if (!found && session.project)
+      throw new ForeignProjectError("You have no role in the project of this address, or there is none.", session);
     if (!found) throw new Error("This user has no role in any project. An administrator can add one.");
     session = sessionOf(await scope(found.id));
     show(session.user.id, found.id);
   }
-  const rights = await send("GET", "rights", undefined, { quiet: true });
+  const rights = await send<Rights>("GET", "rights", undefined, { quiet: true });
   shared.session = session;
   shared.rules = new Set(rights.rules);
   shared.operations = rights.operations;
   shared.consoles = new Set(rights.consoles ?? []);
   forget(`${PREFIX}${session.user.id}.`);
-  history.replaceState(null, "", `${location.pathname}?project=${encodeURIComponent(session.project!.id)}${location.hash}`);
+  history.replaceState(
+    null,
+    "",
+    `${location.pathname}?project=${encodeURIComponent(session.project!.id)}${location.hash}`,
+  );
 }
 
 /** Whether a description of the browser's session is of the user and the project of this tab. */
-export const isShown = (session: Session): boolean => session.user.id === shared.session?.user.id && session.project?.id === shared.session.project?.id;
+export const isShown = (session: Session): boolean =>
+  session.user.id === shared.session?.user.id && session.project?.id === shared.session.project?.id;
 
-export const scope = (project: string): Promise<Json> =>
-  send("POST", "session", { auth: { identity: { methods: ["token"] }, scope: { project: { id: project } } } }, { quiet: true });
+export const scope = (project: string): Promise<TokenReply> =>
+  send(
+    "POST",
+    "session",
+    { auth: { identity: { methods: ["token"] }, scope: { project: { id: project } } } },
+    { quiet: true },
+  );
 
 // --- preferences: of the browser, and known to all of its users
 
@@ -141,8 +149,11 @@ export function keep(name: string, value: string): void {
 /** Forget what was begun, but not what has a prefix. Earlier versions kept drafts, names and uploads of users longer. */
 export function forget(except = ""): void {
   try {
-    for (const name of Object.keys(sessionStorage)) if (name.startsWith(PREFIX) && !(except && name.startsWith(except))) sessionStorage.removeItem(name);
-    for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX) && !["theme", "language"].includes(name.slice(PREFIX.length))) localStorage.removeItem(name);
+    for (const name of Object.keys(sessionStorage))
+      if (name.startsWith(PREFIX) && !(except && name.startsWith(except))) sessionStorage.removeItem(name);
+    for (const name of Object.keys(localStorage))
+      if (name.startsWith(PREFIX) && !["theme", "language"].includes(name.slice(PREFIX.length)))
+        localStorage.removeItem(name);
   } catch {
     // A browser without storage has nothing.
   }
@@ -208,12 +219,18 @@ export interface Loaded<T> {
  * Load data now, when `keys` change, and every `seconds` while the page is visible. `concerns`: whether a change of servers
  * is one of these data. With it, data at rest are loaded when they change, and seldom besides.
  */
-export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unknown[], seconds: number | ((data: T) => number) = 0, concerns?: (change: Change) => boolean): Loaded<T> {
+export function useData<T>(
+  load: (previous: T | null) => Promise<T>,
+  keys: unknown[],
+  seconds: number | ((data: T) => number) = 0,
+  concerns?: (change: Change) => boolean,
+): Loaded<T> {
   const [state, set] = useState<{ data: T | null; error: Error | null }>({ data: null, error: null });
   const [turn, again] = useReducer((count: number) => count + 1, 0);
   const latest = useRef<T | null>(null);
   const seen = useRef<string>("");
   const identity = JSON.stringify(keys);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the keys say when data are others, and a reload counts the turns.
   useEffect(() => {
     if (seen.current !== identity) {
       seen.current = identity;
@@ -248,9 +265,11 @@ export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unkno
       if (live && wait) timer = window.setTimeout(run, stale ? 0 : wait * 1000);
     };
     void run();
-    const stop = concerns && watch((change) => {
-      if (change === null || concerns(change)) void run();
-    });
+    const stop =
+      concerns &&
+      watch((change) => {
+        if (change === null || concerns(change)) void run();
+      });
     return () => {
       live = false;
       clearTimeout(timer);

@@ -35,7 +35,14 @@ function documentWithin(sheets: CSSStyleSheet[]): Document {
 export function open(target: HTMLElement, url: string, ready: () => void, ended: Ended): Console {
   const sheets: CSSStyleSheet[] = [];
   const own = documentWithin(sheets);
-  const terminal = new Terminal({ documentOverride: own, cursorBlink: true, screenReaderMode: true, scrollback: 5000, fontSize: 14, theme: { background: "#101418" } });
+  const terminal = new Terminal({
+    documentOverride: own,
+    cursorBlink: true,
+    screenReaderMode: true,
+    scrollback: 5000,
+    fontSize: 14,
+    theme: { background: "#101418" },
+  });
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   // One part of xterm.js 6.0 takes the real document in spite of `documentOverride`, while it opens.

@@ -1,7 +1,7 @@
 // Parts of which every view is made: tables, forms in dialogs, states, times, and errors.
-import { type ComponentChildren, Component, createContext, type VNode } from "preact";
+import { Component, type ComponentChildren, createContext, type VNode } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, type Json } from "./api";
+import { ApiError } from "./api";
 import { t } from "./messages";
 import { link, may, useParameter } from "./state";
 
@@ -28,7 +28,10 @@ export function ago(text: string | null | undefined): string {
     [60, "minute"],
   ];
   const [length, unit] = steps.find(([length]) => seconds >= length)!;
-  return new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" }).format(-Math.floor(seconds / length), unit);
+  return new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" }).format(
+    -Math.floor(seconds / length),
+    unit,
+  );
 }
 
 export function Time({ at }: { at: string | null | undefined }): VNode | null {
@@ -49,10 +52,38 @@ export function duration(from: string, to: string): string {
 }
 
 const TONES: Record<string, string[]> = {
-  good: ["active", "available", "up", "enabled", "success", "in-use", "completed", "complete", "confirmed", "done", "yes"],
+  good: [
+    "active",
+    "available",
+    "up",
+    "enabled",
+    "success",
+    "in-use",
+    "completed",
+    "complete",
+    "confirmed",
+    "done",
+    "yes",
+  ],
   bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no", "critical"],
-  busy: ["build", "queued", "saving", "importing", "creating", "deleting", "attaching", "detaching", "resize", "migrating", "running", "reboot",
-    "hard_reboot", "rebuild", "pending", "uploading"],
+  busy: [
+    "build",
+    "queued",
+    "saving",
+    "importing",
+    "creating",
+    "deleting",
+    "attaching",
+    "detaching",
+    "resize",
+    "migrating",
+    "running",
+    "reboot",
+    "hard_reboot",
+    "rebuild",
+    "pending",
+    "uploading",
+  ],
   warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down", "warning"],
 };
 
@@ -75,8 +106,16 @@ export function Failure({ error, retry }: { error: Error | null | undefined; ret
   return (
     <div class="failure" role="alert">
       <strong>{t(error.message)}</strong>
-      {request && <small>{t("Request")} {request}</small>}
-      {retry && <button type="button" onClick={retry}>{t("Try again")}</button>}
+      {request && (
+        <small>
+          {t("Request")} {request}
+        </small>
+      )}
+      {retry && (
+        <button type="button" onClick={retry}>
+          {t("Try again")}
+        </button>
+      )}
     </div>
   );
 }
@@ -91,11 +130,19 @@ export class Guard extends Component<{ children: ComponentChildren; place: strin
     if (previous.place !== this.props.place && this.state.error) this.setState({ error: null });
   }
   override render() {
-    return this.state.error ? <Failure error={this.state.error} retry={() => this.setState({ error: null })} /> : this.props.children;
+    return this.state.error ? (
+      <Failure error={this.state.error} retry={() => this.setState({ error: null })} />
+    ) : (
+      this.props.children
+    );
   }
 }
 
-export const Waiting = (): VNode => <p class="waiting" role="status">{t("Loading…")}</p>;
+export const Waiting = (): VNode => (
+  <p class="waiting" role="status">
+    {t("Loading…")}
+  </p>
+);
 
 export function Empty({ children }: { children: ComponentChildren }): VNode {
   return <div class="empty">{children}</div>;
@@ -103,9 +150,14 @@ export function Empty({ children }: { children: ComponentChildren }): VNode {
 
 // --- the equivalent command
 
-export const quote = (text: unknown): string => (/^[\w@%+=:,./-]+$/.test(String(text)) ? String(text) : `'${String(text).replaceAll("'", `'\\''`)}'`);
+export const quote = (text: unknown): string =>
+  /^[\w@%+=:,./-]+$/.test(String(text)) ? String(text) : `'${String(text).replaceAll("'", `'\\''`)}'`;
 export const command = (...parts: (string | number | false | null | undefined | (string | number)[])[]): string =>
-  parts.filter((part) => part !== false && part !== null && part !== undefined && part !== "").flat().map((part, at) => (at ? quote(part) : part)).join(" ");
+  parts
+    .filter((part) => part !== false && part !== null && part !== undefined && part !== "")
+    .flat()
+    .map((part, at) => (at ? quote(part) : part))
+    .join(" ");
 
 export function Command({ text, label = t("The same as a command") }: { text: string; label?: string }): VNode {
   const [copied, set] = useState(false);
@@ -115,15 +167,33 @@ export function Command({ text, label = t("The same as a command") }: { text: st
   return (
     <div class="command">
       <span>{label}</span>
-      <code tabIndex={0} aria-label={label}>{text}</code>
-      {navigator.clipboard && <button type="button" onClick={copy}>{copied ? t("Copied") : t("Copy")}</button>}
+      <code tabIndex={0} role="group" aria-label={label}>
+        {text}
+      </code>
+      {navigator.clipboard && (
+        <button type="button" onClick={copy}>
+          {copied ? t("Copied") : t("Copy")}
+        </button>
+      )}
     </div>
   );
 }
 
 // --- dialogs
 
-export function Dialog({ title, close, children, wide, locked }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean; locked?: boolean }): VNode {
+export function Dialog({
+  title,
+  close,
+  children,
+  wide,
+  locked,
+}: {
+  title: string;
+  close: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+  locked?: boolean;
+}): VNode {
   const element = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     const dialog = element.current!;
@@ -142,7 +212,11 @@ export function Dialog({ title, close, children, wide, locked }: { title: string
     >
       <header>
         <h2>{title}</h2>
-        {!locked && <button type="button" class="plain" aria-label={t("Close")} onClick={close}>×</button>}
+        {!locked && (
+          <button type="button" class="plain" aria-label={t("Close")} onClick={close}>
+            ×
+          </button>
+        )}
       </header>
       {children}
     </dialog>
@@ -156,7 +230,7 @@ export interface Choice {
   label: string;
 }
 export interface Field {
-  name: string;
+  name: keyof Values;
   label: string;
   kind?: "text" | "password" | "number" | "select" | "checkbox" | "area" | "file" | "many";
   choices?: Choice[] | (() => Promise<Choice[]>);
@@ -168,13 +242,80 @@ export interface Field {
   pattern?: string;
   when?: (values: Values) => boolean;
 }
-export type Values = Record<string, Json>;
+type TextName =
+  | "address"
+  | "after"
+  | "before"
+  | "cidr"
+  | "cores"
+  | "daily"
+  | "days"
+  | "description"
+  | "direction"
+  | "disk"
+  | "dns"
+  | "every"
+  | "flavor"
+  | "format"
+  | "group"
+  | "high"
+  | "host"
+  | "hour"
+  | "hourly"
+  | "image"
+  | "instances"
+  | "key"
+  | "low"
+  | "minute"
+  | "name"
+  | "network"
+  | "outside"
+  | "password"
+  | "policy"
+  | "pool"
+  | "port"
+  | "project"
+  | "protocol"
+  | "ram"
+  | "reason"
+  | "remote"
+  | "role"
+  | "server"
+  | "size"
+  | "state"
+  | "subnet"
+  | "tags"
+  | "type"
+  | "value"
+  | "vcpus"
+  | "visibility"
+  | "volume"
+  | "weekday"
+  | "weekly"
+  | "what"
+  | "zone";
+/** What a user has entered, by the names of all fields. A form has some of them. */
+export interface Values
+  extends Record<TextName, string>,
+    Record<"all" | "back" | "public", boolean>,
+    Record<"servers" | "subnets", string[]> {
+  file: File | null;
+}
+type Value = Values[keyof Values];
 
 /** Changes the newest values: two changes may come before the next render. */
 type Change = (update: (values: Values) => Values) => void;
 
 export function Fields({ fields, values, change }: { fields: Field[]; values: Values; change: Change }): VNode {
-  return <>{fields.filter((field) => !field.when || field.when(values)).map((field) => <Input key={field.name} field={field} values={values} change={change} />)}</>;
+  return (
+    <>
+      {fields
+        .filter((field) => !field.when || field.when(values))
+        .map((field) => (
+          <Input key={field.name} field={field} values={values} change={change} />
+        ))}
+    </>
+  );
 }
 
 export function Input({ field, values, change }: { field: Field; values: Values; change: Change }): VNode {
@@ -182,22 +323,39 @@ export function Input({ field, values, change }: { field: Field; values: Values;
   const [error, setError] = useState<Error | null>(null);
   const kind = field.kind ?? "text";
   const id = `field-${field.name}`;
-  const set = (value: Json) => change((old) => ({ ...old, [field.name]: value }));
+  const set = (value: Value) => change((old) => ({ ...old, [field.name]: value }));
+  // biome-ignore lint/correctness/useExhaustiveDependencies: choices that are given may be other ones, and a function of them stays.
   useEffect(() => {
     const use = (found: Choice[]) => {
       setChoices(found);
-      if (kind === "select") change((old) => (found.some((choice) => choice.value === old[field.name]) ? old : { ...old, [field.name]: found[0]?.value ?? "" }));
+      if (kind === "select")
+        change((old) =>
+          found.some((choice) => choice.value === old[field.name])
+            ? old
+            : { ...old, [field.name]: found[0]?.value ?? "" },
+        );
     };
     if (typeof field.choices === "function") field.choices().then(use, setError);
     else if (field.choices) use(field.choices);
   }, [Array.isArray(field.choices) ? JSON.stringify(field.choices) : ""]);
   const value = values[field.name];
-  const common = { id, name: field.name, required: field.required ?? false, "aria-describedby": field.help ? `${id}-help` : undefined };
+  const text = typeof value === "string" ? value : "";
+  const many = Array.isArray(value) ? value : [];
+  const common = {
+    id,
+    name: field.name,
+    required: field.required ?? false,
+    "aria-describedby": field.help ? `${id}-help` : undefined,
+  };
   let control: VNode;
   if (kind === "select")
     control = (
-      <select {...common} value={value ?? ""} onChange={(event) => set(event.currentTarget.value)}>
-        {choices.map((choice) => <option key={choice.value} value={choice.value}>{choice.label}</option>)}
+      <select {...common} value={text} onChange={(event) => set(event.currentTarget.value)}>
+        {choices.map((choice) => (
+          <option key={choice.value} value={choice.value}>
+            {choice.label}
+          </option>
+        ))}
       </select>
     );
   else if (kind === "many")
@@ -207,8 +365,12 @@ export function Input({ field, values, change }: { field: Field; values: Values;
           <label key={choice.value}>
             <input
               type="checkbox"
-              checked={(value ?? []).includes(choice.value)}
-              onChange={(event) => set(event.currentTarget.checked ? [...(value ?? []), choice.value] : (value ?? []).filter((item: string) => item !== choice.value))}
+              checked={many.includes(choice.value)}
+              onChange={(event) =>
+                set(
+                  event.currentTarget.checked ? [...many, choice.value] : many.filter((item) => item !== choice.value),
+                )
+              }
             />
             {choice.label}
           </label>
@@ -216,22 +378,49 @@ export function Input({ field, values, change }: { field: Field; values: Values;
         {choices.length === 0 && <small>{t("There is nothing to choose.")}</small>}
       </div>
     );
-  else if (kind === "area") control = <textarea {...common} rows={6} spellcheck={false} value={value ?? ""} onInput={(event) => set(event.currentTarget.value)} />;
-  else if (kind === "file") control = <input {...common} type="file" onChange={(event) => set(event.currentTarget.files?.[0] ?? null)} />;
+  else if (kind === "area")
+    control = (
+      <textarea
+        {...common}
+        rows={6}
+        spellcheck={false}
+        value={text}
+        onInput={(event) => set(event.currentTarget.value)}
+      />
+    );
+  else if (kind === "file")
+    control = <input {...common} type="file" onChange={(event) => set(event.currentTarget.files?.[0] ?? null)} />;
   else if (kind === "checkbox")
     return (
       <label class="check" for={id}>
-        <input id={id} type="checkbox" checked={!!value} onChange={(event) => set(event.currentTarget.checked)} /> {field.label}
+        <input id={id} type="checkbox" checked={!!value} onChange={(event) => set(event.currentTarget.checked)} />{" "}
+        {field.label}
         {field.help && <small>{field.help}</small>}
       </label>
     );
   else
     control = (
-      <input {...common} type={kind as "text"} autocomplete={kind === "password" ? "new-password" : "off"} min={field.min} max={field.max} pattern={field.pattern} value={value ?? ""} onInput={(event) => set(event.currentTarget.value)} />
+      <input
+        {...common}
+        type={kind as "text"}
+        autocomplete={kind === "password" ? "new-password" : "off"}
+        min={field.min}
+        max={field.max}
+        pattern={field.pattern}
+        value={text}
+        onInput={(event) => set(event.currentTarget.value)}
+      />
     );
   return (
     <div class="field">
-      {kind === "many" ? <span class="label">{field.label}</span> : <label for={id}>{field.label}{field.required ? "" : <i> {t("optional")}</i>}</label>}
+      {kind === "many" ? (
+        <span class="label">{field.label}</span>
+      ) : (
+        <label for={id}>
+          {field.label}
+          {field.required ? "" : <i> {t("optional")}</i>}
+        </label>
+      )}
       {control}
       {field.help && <small id={`${id}-help`}>{field.help}</small>}
       <Failure error={error} />
@@ -240,32 +429,57 @@ export function Input({ field, values, change }: { field: Field; values: Values;
 }
 
 export const initials = (fields: Field[]): Values =>
-  Object.fromEntries(fields.map((field) => [field.name, field.initial ?? (field.kind === "checkbox" ? false : field.kind === "many" ? [] : "")]));
+  Object.fromEntries(
+    fields.map((field) => [
+      field.name,
+      field.initial ?? (field.kind === "checkbox" ? false : field.kind === "many" ? [] : ""),
+    ]),
+  ) as unknown as Values;
 
 // --- actions
 
-export interface Action<T = Json> {
+/** An action on a thing, and what comes of it. Members are methods, so that a list can have actions with other results. */
+export interface Action<T, R = unknown> {
   name: string;
   label: string;
   rule?: string | string[];
-  when?: (row: T) => boolean;
+  when?(row: T): boolean;
   danger?: boolean;
   confirm?: string;
-  above?: (row: T) => VNode; // what the user sees before the click; for one row
-  fields?: Field[] | ((row: T) => Field[]);
-  run: (row: T, values: Values, progress: (text: string) => void) => Promise<unknown>;
-  command?: (row: T, values: Values) => string;
-  result?: (value: Json) => VNode | null;
+  above?(row: T): VNode; // what the user sees before the click; for one row
+  fields?: Field[];
+  fieldsOf?(row: T): Field[]; // of an action on one row
+  run(row: T, values: Values, progress: (text: string) => void): Promise<R>;
+  command?(row: T, values: Values): string;
+  result?(value: R): VNode | null;
   single?: boolean; // not for several rows
-  after?: (value: Json) => void;
+  after?(value: R): void;
 }
 
-export const allowed = (action: Action<any>): boolean => may(...(action.rule === undefined ? [] : [action.rule].flat()));
-export const usable = <T,>(actions: Action<T>[], row: T): Action<T>[] => actions.filter((action) => allowed(action) && (!action.when || action.when(row)));
+/** An action whose result is of a type of its own. */
+export const resulting = <T, R>(action: Action<T, R>): Action<T> => action as Action<T>;
+
+export const allowed = <T,>(action: Action<T>): boolean =>
+  may(...(action.rule === undefined ? [] : [action.rule].flat()));
+export const usable = <T,>(actions: Action<T>[], row: T): Action<T>[] =>
+  actions.filter((action) => allowed(action) && (!action.when || action.when(row)));
 
 /** The dialog of an action: its fields, what it means as a command, and what the API says to it. */
-export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action: Action<T>; rows: T[]; nameOf: (row: T) => string; close: () => void; done: () => void }): VNode {
-  const fields = useMemo(() => (typeof action.fields === "function" ? action.fields(rows[0]!) : (action.fields ?? [])), []);
+export function ActionDialog<T>({
+  action,
+  rows,
+  nameOf,
+  close,
+  done,
+}: {
+  action: Action<T>;
+  rows: T[];
+  nameOf: (row: T) => string;
+  close: () => void;
+  done: () => void;
+}): VNode {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a form keeps its fields while it is open.
+  const fields = useMemo(() => action.fields ?? action.fieldsOf?.(rows[0]!) ?? [], []);
   const [values, change] = useState<Values>(() => initials(fields));
   const [busy, setBusy] = useState("");
   const [failures, setFailures] = useState<{ name: string; error: Error }[]>([]);
@@ -275,7 +489,7 @@ export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action:
     event.preventDefault();
     setFailures([]);
     const failed: { name: string; error: Error; row: T }[] = [];
-    let value: Json = null;
+    let value: unknown = null;
     let count = 0;
     setBusy(t("Working…"));
     const queue = [...left];
@@ -304,12 +518,21 @@ export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action:
     }
   };
   const names = left.map(nameOf);
-  const title = rows.length === 1 && names[0] ? `${action.label}: ${names[0]}` : rows.length === 1 ? action.label : `${action.label} (${left.length})`;
+  const title =
+    rows.length === 1 && names[0]
+      ? `${action.label}: ${names[0]}`
+      : rows.length === 1
+        ? action.label
+        : `${action.label} (${left.length})`;
   if (result)
     return (
       <Dialog title={title} close={close} wide>
         <div class="body">{result}</div>
-        <footer><button type="button" class="primary" onClick={close}>{t("Close")}</button></footer>
+        <footer>
+          <button type="button" class="primary" onClick={close}>
+            {t("Close")}
+          </button>
+        </footer>
       </Dialog>
     );
   return (
@@ -318,17 +541,36 @@ export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action:
         <div class="body">
           {action.confirm && <p>{action.confirm}</p>}
           {action.above?.(rows[0]!)}
-          {rows.length > 1 && <p class="names">{names.slice(0, 20).join(", ")}{names.length > 20 ? ` … (${names.length})` : ""}</p>}
+          {rows.length > 1 && (
+            <p class="names">
+              {names.slice(0, 20).join(", ")}
+              {names.length > 20 ? ` … (${names.length})` : ""}
+            </p>
+          )}
           <Fields fields={fields} values={values} change={change} />
           {failures.slice(0, 10).map(({ name, error }) => (
-            <div key={name}>{rows.length > 1 && <b>{name}</b>}<Failure error={error} /></div>
+            <div key={name}>
+              {rows.length > 1 && <b>{name}</b>}
+              <Failure error={error} />
+            </div>
           ))}
-          {action.command && left.length > 0 && <Command text={left.slice(0, 3).map((row) => action.command!(row, values)).join("\n")} />}
+          {action.command && left.length > 0 && (
+            <Command
+              text={left
+                .slice(0, 3)
+                .map((row) => action.command!(row, values))
+                .join("\n")}
+            />
+          )}
         </div>
         <footer>
           <span role="status">{busy}</span>
-          <button type="button" onClick={close}>{t("Cancel")}</button>
-          <button type="submit" class={action.danger ? "danger" : "primary"} disabled={!!busy}>{action.label}</button>
+          <button type="button" onClick={close}>
+            {t("Cancel")}
+          </button>
+          <button type="submit" class={action.danger ? "danger" : "primary"} disabled={!!busy}>
+            {action.label}
+          </button>
         </footer>
       </form>
     </Dialog>
@@ -338,7 +580,19 @@ export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action:
 const Reloading = createContext<() => void>(() => undefined);
 export const ReloadContext = Reloading.Provider;
 
-export function ActionButtons<T>({ actions, row, nameOf, done, main = 3 }: { actions: Action<T>[]; row: T; nameOf: (row: T) => string; done?: () => void; main?: number }): VNode {
+export function ActionButtons<T>({
+  actions,
+  row,
+  nameOf,
+  done,
+  main = 3,
+}: {
+  actions: Action<T>[];
+  row: T;
+  nameOf: (row: T) => string;
+  done?: () => void;
+  main?: number;
+}): VNode {
   const reload = useContext(Reloading);
   const [open, setOpen] = useState<Action<T> | null>(null);
   const found = usable(actions, row);
@@ -347,15 +601,39 @@ export function ActionButtons<T>({ actions, row, nameOf, done, main = 3 }: { act
   return (
     <div class="buttons">
       {buttons.map((action) => (
-        <button key={action.name} type="button" class={action.danger ? "danger quiet" : ""} onClick={() => setOpen(action)}>{action.label}</button>
+        <button
+          key={action.name}
+          type="button"
+          class={action.danger ? "danger quiet" : ""}
+          onClick={() => setOpen(action)}
+        >
+          {action.label}
+        </button>
       ))}
       {rest.length > 0 && <Menu label={t("More")} actions={rest} choose={setOpen} />}
-      {open && <ActionDialog key={open.name} action={open} rows={[row]} nameOf={nameOf} close={() => setOpen(null)} done={done ?? reload} />}
+      {open && (
+        <ActionDialog
+          key={open.name}
+          action={open}
+          rows={[row]}
+          nameOf={nameOf}
+          close={() => setOpen(null)}
+          done={done ?? reload}
+        />
+      )}
     </div>
   );
 }
 
-export function Menu<T>({ label, actions, choose }: { label: string; actions: Action<T>[]; choose: (action: Action<T>) => void }): VNode {
+export function Menu<T>({
+  label,
+  actions,
+  choose,
+}: {
+  label: string;
+  actions: Action<T>[];
+  choose: (action: Action<T>) => void;
+}): VNode {
   const [open, setOpen] = useState(false);
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -384,12 +662,27 @@ export function Menu<T>({ label, actions, choose }: { label: string; actions: Ac
     event.stopPropagation();
   };
   return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: the items in it have the focus.
     <div class="menu" ref={element} onKeyDown={open ? move : undefined}>
-      <button type="button" aria-haspopup="menu" aria-expanded={open} onClick={() => setOpen(!open)}>{label} <span aria-hidden="true">▾</span></button>
+      <button type="button" aria-haspopup="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
+        {label} <span aria-hidden="true">▾</span>
+      </button>
       {open && (
         <div role="menu" aria-label={label}>
           {actions.map((action) => (
-            <button key={action.name} type="button" role="menuitem" tabIndex={-1} class={action.danger ? "danger-text" : ""} onClick={() => { setOpen(false); choose(action); }}>{action.label}</button>
+            <button
+              key={action.name}
+              type="button"
+              role="menuitem"
+              tabIndex={-1}
+              class={action.danger ? "danger-text" : ""}
+              onClick={() => {
+                setOpen(false);
+                choose(action);
+              }}
+            >
+              {action.label}
+            </button>
           ))}
         </div>
       )}
@@ -399,11 +692,11 @@ export function Menu<T>({ label, actions, choose }: { label: string; actions: Ac
 
 // --- tables
 
-export interface Column<T = Json> {
+export interface Column<T> {
   name: string;
   title: string;
-  text: (row: T) => string | number;
-  cell?: (row: T) => ComponentChildren;
+  text(row: T): string | number;
+  cell?(row: T): ComponentChildren;
   narrow?: boolean; // also shown on a phone
   number?: boolean;
 }
@@ -422,39 +715,80 @@ interface TableProps<T> {
   done?: () => void;
   empty: ComponentChildren;
   label: string;
-  filter?: { name: string; title: string; of: (row: T) => string };
+  filter?: { name: string; title: string; of(row: T): string };
   more?: boolean;
   scope?: string; // tells the tables of one view apart in the address
 }
 
+/** Whether a text in lower case has all words of a search. */
+export const fits = (text: string, search: string): boolean =>
+  search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((part) => text.includes(part));
+
+/** Rows in the order of a column, which has the sign - if it is descending. Without a column they stay as they are. */
+export function sorted<T>(rows: T[], columns: Column<T>[], sort: string): T[] {
+  const column = columns.find((item) => item.name === sort.replace(/^-/, ""));
+  if (!column) return rows;
+  const sign = sort.startsWith("-") ? -1 : 1;
+  return [...rows].sort((left, right) => sign * compare(column.text(left), column.text(right)));
+}
+
+/** The page that the address names, from 0, and the last one. An address may name a page that is no more. */
+export function pageAt(count: number, page: string): { at: number; last: number } {
+  const last = Math.max(0, Math.ceil(count / PAGE) - 1);
+  return { at: Math.min(last, Math.max(0, Math.floor(Number(page)) || 0)), last };
+}
+
 /** A table with search, sorting, a filter, pages, and actions on one row or several. Its state is in the address. */
-export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [], done, empty, label, filter, more, scope = "" }: TableProps<T>): VNode {
+export function Table<T>({
+  rows,
+  columns,
+  idOf,
+  nameOf,
+  actions = [],
+  bulk = [],
+  done,
+  empty,
+  label,
+  filter,
+  more,
+  scope = "",
+}: TableProps<T>): VNode {
   const [search, setSearch] = useParameter(`${scope}q`);
   const [sort, setSort] = useParameter(`${scope}sort`);
   const [page, setPage] = useParameter(`${scope}page`);
   const [only, setOnly] = useParameter(scope + (filter?.name ?? "only"));
   const [chosen, setChosen] = useState<Set<string>>(new Set());
   const [open, setOpen] = useState<{ action: Action<T>; rows: T[] } | null>(null);
-  const index = useMemo(() => new Map(rows.map((row) => [row, columns.map((column) => String(column.text(row) ?? "")).join("\n").toLowerCase() + `\n${idOf(row)}`])), [rows]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: columns and names change with the rows.
+  const index = useMemo(
+    () =>
+      new Map(
+        rows.map((row) => [
+          row,
+          [...columns.map((column) => String(column.text(row) ?? "").toLowerCase()), idOf(row)].join("\n"),
+        ]),
+      ),
+    [rows],
+  );
+  // biome-ignore lint/correctness/useExhaustiveDependencies: as above.
   const kinds = useMemo(() => (filter ? [...new Set(rows.map(filter.of))].sort() : []), [rows]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: as above.
   const shown = useMemo(() => {
-    const parts = search.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = rows.filter((row) => parts.every((part) => index.get(row)!.includes(part)) && (!filter || !only || filter.of(row) === only));
-    const column = columns.find((item) => item.name === sort.replace(/^-/, ""));
-    if (column) {
-      const sign = sort.startsWith("-") ? -1 : 1;
-      found.sort((left, right) => sign * compare(column.text(left), column.text(right)));
-    }
-    return found;
+    const found = rows.filter((row) => fits(index.get(row)!, search) && (!filter || !only || filter.of(row) === only));
+    return sorted(found, columns, sort);
   }, [rows, search, sort, only]);
-  const last = Math.max(0, Math.ceil(shown.length / PAGE) - 1);
-  const at = Math.min(last, Math.max(0, Number(page) || 0));
+  const { at, last } = pageAt(shown.length, page);
   const visible = shown.slice(at * PAGE, at * PAGE + PAGE);
   const offered = bulk.filter(allowed);
   const selected = rows.filter((row) => chosen.has(idOf(row)));
   const toggle = (ids: string[], on: boolean) => {
     const next = new Set(chosen);
-    for (const id of ids) if (on) next.add(id); else next.delete(id);
+    for (const id of ids)
+      if (on) next.add(id);
+      else next.delete(id);
     setChosen(next);
   };
   const usableBulk = offered.filter((action) => selected.some((row) => !action.when || action.when(row)));
@@ -463,41 +797,120 @@ export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [],
     <div class="table">
       {(rows.length > SEARCHED || search || (rows.length > 0 && (kinds.length > 1 || offered.length > 0))) && (
         <div class="tools">
-          {(rows.length > SEARCHED || search) && <input type="search" placeholder={t("Search")} aria-label={t("Search in this list")} value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(""); }} />}
+          {(rows.length > SEARCHED || search) && (
+            <input
+              type="search"
+              placeholder={t("Search")}
+              aria-label={t("Search in this list")}
+              value={search}
+              onInput={(event) => {
+                setSearch(event.currentTarget.value);
+                setPage("");
+              }}
+            />
+          )}
           {filter && kinds.length > 1 && (
-            <select aria-label={filter.title} value={only} onChange={(event) => { setOnly(event.currentTarget.value); setPage(""); }}>
-              <option value="">{filter.title}: {t("all")}</option>
-              {kinds.map((kind) => <option key={kind} value={kind}>{words(kind)}</option>)}
+            <select
+              aria-label={filter.title}
+              value={only}
+              onChange={(event) => {
+                setOnly(event.currentTarget.value);
+                setPage("");
+              }}
+            >
+              <option value="">
+                {filter.title}: {t("all")}
+              </option>
+              {kinds.map((kind) => (
+                <option key={kind} value={kind}>
+                  {words(kind)}
+                </option>
+              ))}
             </select>
           )}
           {selected.length > 0 && (
             <div class="bulk" role="group" aria-label={t("Actions on the chosen rows")}>
-              <span>{selected.length} {t("chosen")}</span>
+              <span>
+                {selected.length} {t("chosen")}
+              </span>
               {usableBulk.map((action) => (
-                <button key={action.name} type="button" class={action.danger ? "danger quiet" : ""} onClick={() => setOpen({ action, rows: selected.filter((row) => !action.when || action.when(row)) })}>{action.label}</button>
+                <button
+                  key={action.name}
+                  type="button"
+                  class={action.danger ? "danger quiet" : ""}
+                  onClick={() => setOpen({ action, rows: selected.filter((row) => !action.when || action.when(row)) })}
+                >
+                  {action.label}
+                </button>
               ))}
-              <button type="button" class="plain" onClick={() => setChosen(new Set())}>{t("Choose none")}</button>
+              <button type="button" class="plain" onClick={() => setChosen(new Set())}>
+                {t("Choose none")}
+              </button>
             </div>
           )}
-          <span class="count" role="status">{shown.length === rows.length ? rows.length : `${shown.length} / ${rows.length}`}{more ? " …" : ""}</span>
+          <span class="count" role="status">
+            {shown.length === rows.length ? rows.length : `${shown.length} / ${rows.length}`}
+            {more ? " …" : ""}
+          </span>
         </div>
       )}
-      {rows.length === 0 ? <Empty>{empty}</Empty> : shown.length === 0 ? <Empty><p>{t("Nothing fits this search.")}</p><button type="button" onClick={() => { setSearch(""); setOnly(""); }}>{t("Show all")}</button></Empty> : (
+      {rows.length === 0 ? (
+        <Empty>{empty}</Empty>
+      ) : shown.length === 0 ? (
+        <Empty>
+          <p>{t("Nothing fits this search.")}</p>
+          <button
+            type="button"
+            onClick={() => {
+              setSearch("");
+              setOnly("");
+            }}
+          >
+            {t("Show all")}
+          </button>
+        </Empty>
+      ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label={label}>
           <table>
             <thead>
               <tr>
                 {offered.length > 0 && (
-                  <th class="tick"><input type="checkbox" aria-label={t("Choose all")} checked={visible.every((row) => chosen.has(idOf(row)))} onChange={(event) => toggle(shown.map(idOf), event.currentTarget.checked)} /></th>
+                  <th class="tick">
+                    <input
+                      type="checkbox"
+                      aria-label={t("Choose all")}
+                      checked={visible.every((row) => chosen.has(idOf(row)))}
+                      onChange={(event) => toggle(shown.map(idOf), event.currentTarget.checked)}
+                    />
+                  </th>
                 )}
                 {columns.map((column) => (
-                  <th key={column.name} class={classes(column)} aria-sort={sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : "none"}>
-                    <button type="button" class="sort" onClick={() => setSort(sort === column.name ? `-${column.name}` : sort === `-${column.name}` ? "" : column.name)}>
-                      {column.title}<span aria-hidden="true">{sort === column.name ? " ↑" : sort === `-${column.name}` ? " ↓" : ""}</span>
+                  <th
+                    key={column.name}
+                    class={classes(column)}
+                    aria-sort={sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : "none"}
+                  >
+                    <button
+                      type="button"
+                      class="sort"
+                      onClick={() =>
+                        setSort(
+                          sort === column.name ? `-${column.name}` : sort === `-${column.name}` ? "" : column.name,
+                        )
+                      }
+                    >
+                      {column.title}
+                      <span aria-hidden="true">
+                        {sort === column.name ? " ↑" : sort === `-${column.name}` ? " ↓" : ""}
+                      </span>
                     </button>
                   </th>
                 ))}
-                {hasActions && <th class="end"><span class="hidden">{t("Actions")}</span></th>}
+                {hasActions && (
+                  <th class="end">
+                    <span class="hidden">{t("Actions")}</span>
+                  </th>
+                )}
               </tr>
             </thead>
             <tbody>
@@ -506,9 +919,32 @@ export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [],
                 const found = hasActions ? usable(actions, row) : [];
                 return (
                   <tr key={id} class={chosen.has(id) ? "chosen" : ""}>
-                    {offered.length > 0 && <td class="tick"><input type="checkbox" aria-label={`${t("Choose")} ${nameOf(row)}`} checked={chosen.has(id)} onChange={(event) => toggle([id], event.currentTarget.checked)} /></td>}
-                    {columns.map((column) => <td key={column.name} class={classes(column)}>{column.cell ? column.cell(row) : column.text(row)}</td>)}
-                    {hasActions && <td class="end">{found.length > 0 && <Menu label={t("Actions")} actions={found} choose={(action) => setOpen({ action, rows: [row] })} />}</td>}
+                    {offered.length > 0 && (
+                      <td class="tick">
+                        <input
+                          type="checkbox"
+                          aria-label={`${t("Choose")} ${nameOf(row)}`}
+                          checked={chosen.has(id)}
+                          onChange={(event) => toggle([id], event.currentTarget.checked)}
+                        />
+                      </td>
+                    )}
+                    {columns.map((column) => (
+                      <td key={column.name} class={classes(column)}>
+                        {column.cell ? column.cell(row) : column.text(row)}
+                      </td>
+                    ))}
+                    {hasActions && (
+                      <td class="end">
+                        {found.length > 0 && (
+                          <Menu
+                            label={t("Actions")}
+                            actions={found}
+                            choose={(action) => setOpen({ action, rows: [row] })}
+                          />
+                        )}
+                      </td>
+                    )}
                   </tr>
                 );
               })}
@@ -518,28 +954,52 @@ export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [],
       )}
       {last > 0 && (
         <nav class="pager" aria-label={t("Pages")}>
-          <button type="button" disabled={at === 0} onClick={() => setPage(String(at - 1))}>{t("Previous")}</button>
-          <span>{at * PAGE + 1}–{Math.min(shown.length, at * PAGE + PAGE)} / {shown.length}</span>
-          <button type="button" disabled={at === last} onClick={() => setPage(String(at + 1))}>{t("Next")}</button>
+          <button type="button" disabled={at === 0} onClick={() => setPage(String(at - 1))}>
+            {t("Previous")}
+          </button>
+          <span>
+            {at * PAGE + 1}–{Math.min(shown.length, at * PAGE + PAGE)} / {shown.length}
+          </span>
+          <button type="button" disabled={at === last} onClick={() => setPage(String(at + 1))}>
+            {t("Next")}
+          </button>
         </nav>
       )}
-      {open && <ActionDialog key={open.action.name} action={open.action} rows={open.rows} nameOf={nameOf} close={() => setOpen(null)} done={() => done?.()} />}
+      {open && (
+        <ActionDialog
+          key={open.action.name}
+          action={open.action}
+          rows={open.rows}
+          nameOf={nameOf}
+          close={() => setOpen(null)}
+          done={() => done?.()}
+        />
+      )}
     </div>
   );
 }
 
-const classes = (column: Column<any>): string => [column.narrow ? "" : "wide-only", column.number ? "number" : ""].join(" ");
-const compare = (left: string | number, right: string | number): number =>
-  typeof left === "number" && typeof right === "number" ? left - right : String(left).localeCompare(String(right), undefined, { numeric: true });
+const classes = <T,>(column: Column<T>): string =>
+  [column.narrow ? "" : "wide-only", column.number ? "number" : ""].join(" ");
+/** Compare texts and numbers as a user expects: host9 before host10. */
+export const compare = (left: string | number, right: string | number): number =>
+  typeof left === "number" && typeof right === "number"
+    ? left - right
+    : String(left).localeCompare(String(right), undefined, { numeric: true });
 
 // --- details
 
 export function Facts({ items }: { items: [string, ComponentChildren][] }): VNode {
   return (
     <dl class="facts">
-      {items.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false).map(([name, value]) => (
-        <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
-      ))}
+      {items
+        .filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
     </dl>
   );
 }
@@ -548,18 +1008,43 @@ export function Share({ used, total, label }: { used: number; total: number; lab
   const has = total > 0;
   return (
     <span class="share">
-      {has && <meter min={0} max={total} low={total * 0.8} high={total * 0.95} optimum={0} value={Math.min(used, total)} aria-label={label} />}
+      {has && (
+        <meter
+          min={0}
+          max={total}
+          low={total * 0.8}
+          high={total * 0.95}
+          optimum={0}
+          value={Math.min(used, total)}
+          aria-label={label}
+        />
+      )}
       <span>{label}</span>
     </span>
   );
 }
 
-export const Name = ({ to, children }: { to: string[]; children: string }): VNode => <a class="name" href={link(...to)}>{children || t("(without a name)")}</a>;
+export const Name = ({ to, children }: { to: string[]; children: string }): VNode => (
+  <a class="name" href={link(...to)}>
+    {children || t("(without a name)")}
+  </a>
+);
 
-export function Head({ title, children, note }: { title: ComponentChildren; children?: ComponentChildren; note?: ComponentChildren }): VNode {
+export function Head({
+  title,
+  children,
+  note,
+}: {
+  title: ComponentChildren;
+  children?: ComponentChildren;
+  note?: ComponentChildren;
+}): VNode {
   return (
     <header class="head">
-      <div><h1 tabIndex={-1}>{title}</h1>{note && <p class="note">{note}</p>}</div>
+      <div>
+        <h1 tabIndex={-1}>{title}</h1>
+        {note && <p class="note">{note}</p>}
+      </div>
       <div class="buttons">{children}</div>
     </header>
   );

@@ -1,0 +1,35 @@
+// What the page's own paths answer, and fields of the placement API that the page reads.
+export interface OperationView {
+  action: string | null;
+  rule: string | null;
+  allowed: string[] | null;
+  during: string[] | null;
+}
+
+export interface Rights {
+  rules: string[];
+  operations: Record<string, OperationView>;
+  consoles?: string[];
+}
+
+export interface Version {
+  id: string;
+  version: string | null;
+  since: string | null;
+}
+
+export interface Versions {
+  version: string;
+  daemons: Version[];
+}
+
+export interface Configuration {
+  problems: string[] | null;
+  files: string[];
+  at: string;
+}
+
+export interface PlacementReply {
+  resource_providers: { uuid: string; name: string }[];
+  provider_summaries: Record<string, { resources: Record<string, { capacity: number; used: number }> }>;
+}

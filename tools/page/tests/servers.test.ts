@@ -1,0 +1,205 @@
+// Servers: what happened to one, what a form sends, how hosts are drained, and when backups run.
+import { beforeEach, expect, test } from "vitest";
+import { aimed, kept, bodyOf as policyBody, timing } from "../src/backups";
+import type { Flavor, Server } from "../src/compute.types";
+import { bodyOf, EMPTY, metadataOf, problems } from "../src/create";
+import { example } from "../src/explorer";
+import type { Image } from "../src/image.types";
+import { planned } from "../src/plan";
+import { outcome, stages } from "../src/server";
+import { accepts, sessionOf, shared } from "../src/state";
+import type { Values } from "../src/ui";
+
+const FLAVOR = { id: "f", name: "m1", vcpus: 2, ram: 2048, disk: 20 } as Flavor;
+const IMAGE = { id: "i", name: "debian", min_disk: 0, min_ram: 0 } as Image;
+const LIMITS = {
+  maxTotalInstances: 10,
+  totalInstancesUsed: 9,
+  maxTotalCores: -1,
+  totalCoresUsed: 500,
+  maxTotalRAMSize: 8192,
+  totalRAMUsed: 4096,
+  maxServerGroups: 1,
+  totalServerGroupsUsed: 0,
+};
+const server = (id: string, ram: number, change: Partial<Server> = {}): Server =>
+  ({
+    id,
+    name: id,
+    image: null,
+    flavor: { original_name: "m1", vcpus: 1, ram, disk: 20 },
+    "OS-EXT-STS:vm_state": "active",
+    "OS-EXT-STS:task_state": null,
+    ...change,
+  }) as Server;
+
+beforeEach(() => {
+  shared.operations = {};
+});
+
+test("stages reads what each filter took out", () => {
+  const text =
+    "Hosts: 3. RamFilter took out 2 of 3 hosts: h1 (has 5 MB, needs 9), h2 (full). DiskFilter took out 1 of 1 host: h3 (1.5 GB).";
+  expect(stages(text)).toEqual([
+    { filter: "RamFilter", out: 2, of: 3, hosts: ["h1 (has 5 MB, needs 9)", "h2 (full)"] },
+    { filter: "DiskFilter", out: 1, of: 1, hosts: ["h3 (1.5 GB)"] },
+  ]);
+  expect(stages("No reason.")).toEqual([]);
+});
+
+const BEGUN = { event: "compute_stop_instance", start_time: "2030-01-01T00:00:00", finish_time: null, result: null };
+const FAILED = { ...BEGUN, finish_time: "2030-01-01T00:00:01", result: "Error", details: "The disk is full." };
+const ACTION = { action: "stop", request_id: "r", message: null, start_time: "", updated_at: null };
+
+test.each([
+  [
+    "the last failed step has the reason",
+    { message: "Error", events: [{ ...FAILED, details: "first" }, FAILED] },
+    true,
+    "failed",
+    "The disk is full.",
+  ],
+  ["the latest failure without one has the fault's", { message: "Error", events: [] }, true, "failed", "No host."],
+  ["an older failure has its message", { message: "Error", events: [] }, false, "failed", "Error"],
+  ["a message of an action that did not fail is none", { message: "Note", events: [BEGUN] }, false, "done", ""],
+  ["a step of the latest action has not ended", { events: [BEGUN] }, true, "running", ""],
+  ["a step of an older action says nothing", { events: [BEGUN] }, false, "done", ""],
+] as const)("outcome: %s", (_, action, latest, state, reason) => {
+  const failed = server("s", 1, { fault: { message: "No host.", created: "" } });
+  expect(outcome({ ...ACTION, ...action, events: [...action.events] }, failed, latest)).toEqual({ state, reason });
+});
+
+test("accepts compares state and task with the cloud's table", () => {
+  shared.operations = {
+    stop: { action: null, rule: null, allowed: ["active"], during: [] },
+    delete: { action: null, rule: null, allowed: null, during: null },
+  };
+  expect(accepts("stop", server("s", 1))).toBe(true);
+  expect(accepts("stop", server("s", 1, { "OS-EXT-STS:vm_state": "stopped" }))).toBe(false);
+  expect(accepts("stop", server("s", 1, { "OS-EXT-STS:task_state": "rebooting" }))).toBe(false);
+  expect(accepts("delete", server("s", 1, { "OS-EXT-STS:task_state": "rebooting" }))).toBe(true);
+});
+
+test("planned moves the largest server first, and counts it for the next ones", () => {
+  const room = [
+    { host: "small", free: { VCPU: 9, MEMORY_MB: 2000 } },
+    { host: "large", free: { VCPU: 9, MEMORY_MB: 3000 } },
+  ];
+  const servers = [server("a", 1500), server("b", 1900), server("c", 1200), server("d", 1)];
+  const steps = planned(servers, (item) => (item.id === "d" ? ["stay", "locked"] : ["live", ""]), room);
+  expect(steps.map(({ server, way, to, note }) => [server.id, way, to, note])).toEqual([
+    ["b", "live", "large", ""],
+    ["a", "live", "small", ""],
+    ["c", "live", "", "No host has room for it now."],
+    ["d", "stay", "", "locked"],
+  ]);
+});
+
+const DRAFT = { ...EMPTY, name: "web", image: "i", flavor: "f", network: "n" };
+
+test("bodyOf a form has what is chosen, and nothing else", () => {
+  expect(bodyOf(DRAFT, 20)).toEqual({ name: "web", flavorRef: "f", networks: [{ uuid: "n" }], imageRef: "i" });
+  const body = bodyOf({ ...DRAFT, network: "auto", volume: true, count: 3, key: "k", groups: ["g"] }, 0);
+  expect(body).toMatchObject({
+    networks: "auto",
+    key_name: "k",
+    min_count: 3,
+    max_count: 3,
+    security_groups: [{ name: "g" }],
+  });
+  expect(body).not.toHaveProperty("imageRef");
+  expect(body.block_device_mapping_v2).toMatchObject([{ uuid: "i", source_type: "image", volume_size: 1 }]);
+});
+
+test.each([
+  [{}, FLAVOR, IMAGE, []],
+  [{ count: 2 }, FLAVOR, IMAGE, ["This is more than the project's quota has left."]],
+  [{}, { ...FLAVOR, ram: 4097 }, IMAGE, ["This is more than the project's quota has left."]],
+  [{}, FLAVOR, { ...IMAGE, min_disk: 21 }, ["The image needs a larger disk: 21 GB."]],
+  [{ volume: true }, FLAVOR, { ...IMAGE, min_disk: 21 }, []],
+  [{}, FLAVOR, { ...IMAGE, min_ram: 4096 }, ["The image needs more memory: 4096 MB."]],
+  [
+    { data: "echo" },
+    FLAVOR,
+    IMAGE,
+    ["The user data start with nothing that cloud-init knows: #!, #cloud-config, or a MIME header."],
+  ],
+  [{ data: "#cloud-config\n\ta: 1" }, FLAVOR, IMAGE, ["YAML does not allow tabs at the start of a line."]],
+  [{ data: `#!${"é".repeat(24574)}` }, FLAVOR, IMAGE, ["The user data are longer than 48 KiB."]],
+  [{ network: "none" }, FLAVOR, IMAGE, ["Without a network nobody reaches the server."]],
+])("problems of %o", (change, flavor, image, notes) => {
+  expect(problems({ ...DRAFT, ...change }, flavor, image, LIMITS)).toEqual(notes);
+});
+
+test("metadataOf splits lines at their first sign of equality", () => {
+  expect(metadataOf(" a = b=c \n\nd\n")).toEqual({ a: "b=c", d: "" });
+});
+
+test("example has what a schema requires", () => {
+  expect(
+    example({
+      type: "object",
+      required: ["name", "count", "kind", "tags", "size"],
+      properties: {
+        name: { type: ["string", "null"] },
+        count: { type: "integer", minimum: 1 },
+        kind: { enum: ["x", "y"] },
+        tags: { type: "array", minItems: 1, items: { type: "boolean" } },
+        size: { oneOf: [{ type: "string" }, { type: "number" }] },
+        other: { type: "string" },
+      },
+    }),
+  ).toEqual({ name: "", count: 1, kind: "x", tags: [false], size: 0 });
+  const endless: Parameters<typeof example>[0] = { type: "object", required: ["a"], properties: {} };
+  endless.properties!.a = endless;
+  expect(JSON.stringify(example(endless))).toContain("null");
+});
+
+test("sessionOf knows a service by each of its types", () => {
+  const user = { id: "u", name: "alice" };
+  const catalog = [{ type: "volumev3" }, { type: "compute" }];
+  const session = sessionOf({ token: { user, roles: [{ id: "r", name: "member" }], expires_at: "", catalog } });
+  expect(session).toEqual({
+    user,
+    project: null,
+    roles: ["member"],
+    expires: "",
+    services: new Set(["volume", "compute"]),
+  });
+});
+
+test.each([
+  [{ every: "hour", minute: 5 }, "each hour, at minute 05"],
+  [{ every: "day", hour: 2, minute: 30 }, "Each day, 02:30 UTC"],
+  [{ every: "week", weekday: "sunday", hour: 0, minute: 0 }, "Sunday, 00:00 UTC"],
+])("timing of %o is %s", (schedule, text) => {
+  expect(timing(schedule)).toBe(text);
+});
+
+test("a policy in words", () => {
+  expect(kept({ hourly: 0, daily: 7, weekly: 4 })).toBe("7 days, 4 weeks");
+  expect(kept({})).toBe("none");
+  expect(aimed({ servers: ["a"], tags: ["x", "y"], all: false })).toBe("1 chosen servers; servers with a tag of x, y");
+  expect(aimed({ servers: [], tags: [], all: true })).toBe("all servers");
+});
+
+test("the body of a policy has the parts of its schedule", () => {
+  const values = {
+    ...{ name: "nightly", every: "day", minute: "30", hour: "2", weekday: "sunday", hourly: "0", daily: "7" },
+    ...{ weekly: "", after: "", before: "06:00", all: false, tags: "a, b  c", servers: ["s"] },
+  } as Values;
+  expect(policyBody(values)).toEqual({
+    backup_policy: {
+      name: "nightly",
+      schedule: { every: "day", minute: 30, hour: 2 },
+      retention: { hourly: 0, daily: 7, weekly: 0 },
+      window: { not_after: "06:00" },
+      targets: { tags: ["a", "b", "c"], servers: ["s"] },
+    },
+  });
+  expect(policyBody({ ...values, every: "hour", all: true }).backup_policy).toMatchObject({
+    schedule: { every: "hour", minute: 30 },
+    targets: { all: true },
+  });
+  expect(policyBody({ ...values, every: "week" }).backup_policy.schedule).toHaveProperty("weekday", "sunday");
+});

@@ -1,0 +1,88 @@
+// Search, order and pages of tables, and pages of the APIs.
+import { afterEach, expect, test, vi } from "vitest";
+import { all, pages, reasonOf } from "../src/api";
+import { fits, PAGE, pageAt, sorted } from "../src/ui";
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("fits needs all words, in any order and case", () => {
+  expect(fits("web-1\nactive\n10.0.0.5", "ACTIVE web")).toBe(true);
+  expect(fits("web-1\nactive\n10.0.0.5", "web error")).toBe(false);
+  expect(fits("web-1", "  ")).toBe(true);
+});
+
+interface Row {
+  name: string;
+  size: number;
+}
+const ROWS: Row[] = [
+  { name: "host10", size: 9 },
+  { name: "host9", size: 10 },
+  { name: "host1", size: 9 },
+];
+const COLUMNS = [
+  { name: "name", title: "Name", text: (row: Row) => row.name },
+  { name: "size", title: "Size", text: (row: Row) => row.size },
+];
+const names = (sort: string): string[] => sorted(ROWS, COLUMNS, sort).map((row) => row.name);
+
+test("sorted compares numbers in texts, and leaves its rows as they are", () => {
+  expect(names("name")).toEqual(["host1", "host9", "host10"]);
+  expect(names("-name")).toEqual(["host10", "host9", "host1"]);
+  expect(names("size")).toEqual(["host10", "host1", "host9"]);
+  expect(names("-size")).toEqual(["host9", "host10", "host1"]);
+  expect(names("")).toEqual(["host10", "host9", "host1"]);
+  expect(names("unknown")).toEqual(["host10", "host9", "host1"]);
+  expect(ROWS[0]!.name).toBe("host10");
+});
+
+test.each([
+  [0, "", { at: 0, last: 0 }],
+  [PAGE, "1", { at: 0, last: 0 }],
+  [PAGE + 1, "1", { at: 1, last: 1 }],
+  [3 * PAGE, "7", { at: 2, last: 2 }],
+  [3 * PAGE, "-1", { at: 0, last: 2 }],
+  [3 * PAGE, "x", { at: 0, last: 2 }],
+  [3 * PAGE, "1.5", { at: 1, last: 2 }],
+])("pageAt of %d rows and %o", (count, page, expected) => {
+  expect(pageAt(count, page)).toEqual(expected);
+});
+
+/** Answer requests of lists from so many rows, as the APIs do, and return the requests. */
+function serve(count: number): string[] {
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", async (url: string) => {
+    asked.push(url);
+    const query = new URL(url, "http://page/").searchParams;
+    const after = query.get("marker") === null ? 0 : Number(query.get("marker")) + 1;
+    const rows = Array.from({ length: count }, (_, id) => ({ id: String(id) }));
+    return new Response(JSON.stringify({ images: rows.slice(after, after + Number(query.get("limit"))) }));
+  });
+  return asked;
+}
+
+test("pages begins with a small page, and ends with one that is not full", async () => {
+  const asked = serve(1150);
+  const sizes: number[] = [];
+  for await (const page of pages("image", "/images?status=active", "images", 100)) sizes.push(page.length);
+  expect(sizes).toEqual([100, 1000, 50]);
+  expect(asked[0]).toBe("api/image/v2/images?status=active&limit=100");
+  expect(asked[1]).toBe("api/image/v2/images?status=active&limit=1000&marker=99");
+});
+
+test("all asks once more after a page that is full", async () => {
+  const asked = serve(1000);
+  expect(await all("image", "/images", "images")).toHaveLength(1000);
+  expect(asked).toHaveLength(2);
+});
+
+test.each([
+  ['{"itemNotFound": {"code": 404, "message": "Gone."}}', "Gone."],
+  ['{"NeutronError": {"type": "X", "message": "In use.", "detail": ""}}', "In use."],
+  ['{"errors": [{"status": 409, "detail": "Taken."}]}', "Taken."],
+  ["Plain words", "Plain words"],
+  ["<html>proxy</html>", "The API answers 502 and gives no reason."],
+  ["", "The API answers 502 and gives no reason."],
+])("reasonOf %s is the API's own words", (text, reason) => {
+  expect(reasonOf(text, 502)).toBe(reason);
+});

@@ -9,7 +9,8 @@ definitions:
 - the API makes routes, policy rules and ``docs/reference/operations.md`` from them
 - the tests check the fault matrix and the model of the protocol against them
 
-The package has the names of its modules, so callers write ``operations.CREATE``. What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.
+The package has the names of its modules, so callers write ``operations.CREATE``. What only one operation does is in
+``conductor/operations`` and ``compute/operations``, in the file of its name.
 
 - `types`, `notifications`: the classes
 - `table`: the frozen table
@@ -35,14 +36,13 @@ from nova_lite.operations.volumes import *
 #: Every operation by its kind.
 OPERATIONS = OperationTable(
     (
-        *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME),
-        *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
-        *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
-        *(ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME),
-        *(VOLUME_SNAPSHOT_CREATE, VOLUME_SNAPSHOT_DELETE),
-        *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE, CRASH, WATCHDOG),
+        CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME, RESIZE, MIGRATE,
+        CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE, CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE,
+        ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME, VOLUME_SNAPSHOT_CREATE,
+        VOLUME_SNAPSHOT_DELETE, RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE,
+        CRASH, WATCHDOG,
     )
-)
+)  # fmt: skip
 
 
 def get(kind: str, payload: Mapping[str, Any]) -> Operation:

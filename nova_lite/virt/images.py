@@ -104,9 +104,18 @@ class QemuImg:
             os.write(descriptor, passphrase.encode())
             run_checked(
                 check,
-                *("prlimit", f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", "qemu-img", "convert", "-n"),
-                *("--object", f"secret,id=key,file=/proc/self/fd/{descriptor}", "--image-opts", "--target-image-opts"),
-                *(reading, writing),
+                "prlimit",
+                f"--cpu={self._convert_seconds}",
+                f"--as={FLATTEN_MEMORY}",
+                "qemu-img",
+                "convert",
+                "-n",
+                "--object",
+                f"secret,id=key,file=/proc/self/fd/{descriptor}",
+                "--image-opts",
+                "--target-image-opts",
+                reading,
+                writing,
                 pass_fds=(descriptor,),
             )
         finally:

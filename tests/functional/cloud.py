@@ -357,7 +357,11 @@ class Cloud:
     def manage_command(self, *arguments: str) -> list[str]:
         return [
             *self.prefixes.get("conductor", []),
-            *(sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage"),
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "nova_lite.cmd.manage",
             *self.config_arguments("conductor"),
             *arguments,
         ]

@@ -28,9 +28,18 @@ from nova_lite.rpc.trust import JoinClient
 UNIT = "nova-lite-compute"
 
 PACKAGES = (
-    *("libvirt-daemon-system", "libvirt-clients", "qemu-system-x86", "qemu-utils", "dnsmasq-base", "dnsmasq-utils"),
+    "libvirt-daemon-system",
+    "libvirt-clients",
+    "qemu-system-x86",
+    "qemu-utils",
+    "dnsmasq-base",
+    "dnsmasq-utils",
     # netbase: nft looks up the names of protocols in its file.
-    *("netbase", "nftables", "ovmf", "rsync", "openssh-client"),
+    "netbase",
+    "nftables",
+    "ovmf",
+    "rsync",
+    "openssh-client",
 )
 #: MiB that have to be free for images, guests and logs.
 _FREE_MB = 1000

@@ -92,7 +92,13 @@ class VolumeEndpoints:
         if merge:
             changes = volumes.merged_changes(volumes.to_object(row), changes)
         unknown = changes.keys() - {
-            *("name", "description", "metadata", "bootable", "status", "volume_type", "image_metadata")
+            "name",
+            "description",
+            "metadata",
+            "bootable",
+            "status",
+            "volume_type",
+            "image_metadata",
         }
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")

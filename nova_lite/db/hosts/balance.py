@@ -59,10 +59,10 @@ _PAGE = 500
 _ONLY = 1
 
 _COLUMNS = (
-    *(Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state),
-    *(Instance.task_state, Instance.locked, Instance.flavor, Instance.image, Instance.metadata_),
-    *(Instance.system_metadata, Instance.project_id, Instance.block_devices),
-)
+    Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state,
+    Instance.task_state, Instance.locked, Instance.flavor, Instance.image, Instance.metadata_,
+    Instance.system_metadata, Instance.project_id, Instance.block_devices,
+)  # fmt: skip
 
 
 def limits_of(conf: cfg.ConfigOpts) -> Limits:
@@ -249,8 +249,16 @@ def _hosts(
 
 #: Hosts without their servers, which `hosts.states` reads.
 _NODES = sa.select(
-    *(ComputeNode.host, ComputeNode.vcpus, ComputeNode.vcpus_used, ComputeNode.memory_mb, ComputeNode.memory_mb_used),
-    *(ComputeNode.disk_gb, ComputeNode.disk_gb_used, Service.up, Service.forced_down, Service.disabled),
+    ComputeNode.host,
+    ComputeNode.vcpus,
+    ComputeNode.vcpus_used,
+    ComputeNode.memory_mb,
+    ComputeNode.memory_mb_used,
+    ComputeNode.disk_gb,
+    ComputeNode.disk_gb_used,
+    Service.up,
+    Service.forced_down,
+    Service.disabled,
 ).join(Service, Service.id == ComputeNode.service_id)
 
 

@@ -35,10 +35,10 @@ def to_object(row: models.Image) -> Image:
 _FIELDS = {
     name: getattr(models.Image, name)
     for name in (
-        *("id", "name", "status", "container_format", "disk_format", "size", "checksum", "min_disk", "min_ram"),
-        *("visibility", "owner", "created_at", "updated_at"),
+        "id", "name", "status", "container_format", "disk_format", "size", "checksum", "min_disk", "min_ram",
+        "visibility", "owner", "created_at", "updated_at",
     )
-}
+}  # fmt: skip
 
 
 def list_(uow: UnitOfWork, context: RequestContext, query: ImageQuery) -> list[Image]:

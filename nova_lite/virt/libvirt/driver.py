@@ -410,7 +410,14 @@ class LibvirtDriver(ComputeDriver):
         cache = self.conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()
         return guest_xml.guest_xml(
-            *(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners),
+            spec,
+            self.host,
+            directory,
+            disks,
+            self._virt_type,
+            cache,
+            networks,
+            listeners,
             hardware=_hardware(spec),
             given=self._host_properties,
         )

@@ -63,7 +63,7 @@ def test_cached_flavors_are_not_shared_by_projects_or_queries(
 ) -> None:
     client.flavor_list(context(), *LIST)
     client.flavor_list(other, *LIST)
-    client.flavor_list(context(), *(False, *LIST[1:]))
+    client.flavor_list(context(), False, *LIST[1:])
     assert calls(fake) == ["flavor_list"] * 3
 
 

@@ -282,7 +282,12 @@ def test_conductor_killed_at_any_transaction_leaves_complete_backups(tmp_path: P
         assert world.count(models.Image) == 2, passed[-1]
         assert world.open_actions() == [], passed[-1]
     assert {
-        *("plan_backups", "_begin_backup", "complete_backup", "retire_backups", "drop_backup_image", "forget_backup")
+        "plan_backups",
+        "_begin_backup",
+        "complete_backup",
+        "retire_backups",
+        "drop_backup_image",
+        "forget_backup",
     } < set(passed)
 
 

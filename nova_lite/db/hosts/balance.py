@@ -55,6 +55,8 @@ _KEPT = datetime.timedelta(days=7)
 _OUTDATED = 5
 #: Servers or hosts in one query.
 _PAGE = 500
+#: Servers whose transfer would take longer are not moved.
+MAX_MOVE_SECONDS = 300.0
 #: The only row of `BalanceRun`.
 _ONLY = 1
 
@@ -81,7 +83,7 @@ def limits_of(conf: cfg.ConfigOpts) -> Limits:
         moves_out=options.moves_out_per_hour,
         at_once=options.at_once,
         bandwidth=float(options.bandwidth),
-        move_seconds=float(options.max_move_seconds),
+        move_seconds=MAX_MOVE_SECONDS,
     )
 
 

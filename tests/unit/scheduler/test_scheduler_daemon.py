@@ -30,8 +30,7 @@ def closed_port() -> int:
 def test_daemon_without_broker_logs_one_line_per_attempt(mode: str, tmp_path: Path) -> None:
     config = tmp_path / "nova-lite.conf"
     config.write_text(
-        f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\nstartup_retry_interval = 1\n"
-        "[metrics]\nenabled = false\n"
+        f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\n[metrics]\nenabled = false\n"
     )
     output = tmp_path / "output"
     with output.open("w") as stream:

@@ -72,9 +72,10 @@ def mirror() -> Iterator[str]:
 
 
 @pytest.fixture
-def images(tmp_path: Path, mirror: str) -> Iterator[ImageService]:
+def images(tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ImageService]:
+    monkeypatch.setattr(imports, "MAX_DOWNLOADS", 2)
     port = mirror.rpartition(":")[2]
-    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}\nmax_downloads = 2")
+    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}")
     yield made
     made.manager.close()
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pycdlib
 import pytest
-from nova_lite.db.models import Instance
+from nova_lite.db.core.models import Instance
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import checks

@@ -53,7 +53,7 @@ def test_daemon_without_broker_logs_one_line_per_attempt(mode: str, tmp_path: Pa
     assert len(attempts) >= 2
     for line in attempts:
         assert "nova-lite-scheduler cannot start yet: The message broker cannot be reached: 127.0.0.1:" in line
-        assert line.endswith("Trying again in 1 s.")
+        assert line.endswith("Trying again in 2 s.")
     assert last.endswith("nova-lite-scheduler is stopping")
 
 

@@ -74,8 +74,14 @@ def until(what: str, check: Callable[[], Any], pause: float) -> Any:
 
 #: Calls that operations consist of.
 CALLS = {
-    *("defineXMLFlags", "undefineFlags", "createWithFlags", "destroyFlags", "shutdownFlags"),
-    *("suspend", "resume", "managedSave"),
+    "defineXMLFlags",
+    "undefineFlags",
+    "createWithFlags",
+    "destroyFlags",
+    "shutdownFlags",
+    "suspend",
+    "resume",
+    "managedSave",
 }
 _SUM = re.compile(r'^nova_lite_hypervisor_call_seconds_sum\{call="(\w+)"\} (\S+)$', re.MULTILINE)
 

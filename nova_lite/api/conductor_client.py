@@ -69,7 +69,6 @@ class ApiConductorClient(ConductorRPC):
     def __init__(
         self,
         client: ConductorRPC,
-        flavor_cache_seconds: float,
         timing: ApiTiming,
         texts: ConductorTexts | None,
     ) -> None:
@@ -80,7 +79,7 @@ class ApiConductorClient(ConductorRPC):
         self._lists_lock = threading.Lock()
         #: The batcher of each list, and the number of its callers.
         self._lists: dict[Hashable, tuple[Batcher[RequestContext, list[Instance]], list[None]]] = {}
-        self._flavors = FlavorCache(flavor_cache_seconds)
+        self._flavors = FlavorCache(timing.flavor_cache)
 
     # --- batched: reads
 
@@ -230,12 +229,11 @@ _Reader: TypeAlias = ConductorRPC | _SharingReader
 
 def connect(
     client: ConductorRPC,
-    flavor_cache_seconds: float,
     timing: ApiTiming = TIMING.api,
     texts: ConductorTexts | None = None,
 ) -> ApiConductorClient:
     """Return the client of an API process. ``client`` and ``texts`` send the messages."""
-    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, timing, texts)
+    return rpc.wrap(ApiConductorClient, client, timing, texts)
 
 
 def _visible(instance: Instance | None, query: InstanceQuery) -> Instance | Exception:

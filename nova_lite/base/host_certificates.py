@@ -42,7 +42,8 @@ CONSOLES = "consoles"
 CONSOLE_FILES = (CA_CERTIFICATE, SERVER_CERTIFICATE, SERVER_KEY)
 #: Files of a host that `Authority.certify` makes.
 HOST_FILES = (
-    *(CA_CERTIFICATE, *CERTIFICATES),
+    CA_CERTIFICATE,
+    *CERTIFICATES,
     *(f"{CONSOLES}/{name}" for name in (CA_CERTIFICATE, SERVER_CERTIFICATE)),
 )
 

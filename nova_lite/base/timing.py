@@ -43,6 +43,12 @@ class ApiTiming:
     drain: float = 5.0
     drain_end: float = 0.5
     check_age: float = 10.0
+    #: Time in which the data of an image have to arrive, however many they are.
+    upload: float = 6 * 3600.0
+    #: Interval between two questions to the conductor about changes, while a process has streams of pages.
+    stream_interval: float = 1.0
+    #: Time for which a worker caches flavors, and so sees a change through another worker late. 0: no cache.
+    flavor_cache: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,6 +95,17 @@ class ConductorTiming:
     notification_backoff: tuple[float, ...] = (1.0, 2.0, 5.0, 15.0, 60.0, 120.0)
     #: Time limit of a connection to a webhook, and of each read and write on it.
     webhook_timeout: float = 10.0
+    #: Time after which a notification that could not be delivered is dropped.
+    notification_age: float = 86400.0
+    #: Largest number of due actions, volumes and servers that one look of a sweep takes.
+    reconcile_batch: int = 32
+    #: Interval between two purges, and the number of servers, actions or migrations that one transaction purges.
+    purge_interval: float = 3600.0
+    purge_batch: int = 100
+    #: Most servers of a host with a problem that move at a time.
+    health_moves: int = 2
+    #: Days after which records of failed backups are deleted.
+    failed_backup_days: int = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,6 +145,13 @@ class ComputeTiming:
     guard_reply_timeout: float = 5.0
     #: Time that a stopping daemon waits for the conductor to know that its guests continue.
     release_timeout: float = 5.0
+    #: Interval between two attempts to report a result.
+    report_retry: float = 2.0
+    #: Time that a stopping daemon waits for its builds and actions. It sends no heartbeat meanwhile, so the time is
+    #: shorter than `[conductor] lease_seconds`. The rest continues after the next start.
+    stop_wait: float = 25.0
+    #: Time without a sign after which a problem of the machine is over.
+    health_clear_after: float = 900.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,6 +179,14 @@ class LibvirtTiming:
     disk_lock_poll: float = 1.0
     #: Interval between two requests to a guest to release a device. It ignores them while it boots.
     ask_again: float = 5.0
+    #: Time without data after which a connection that fetches disks is replaced.
+    transfer_silence: int = 60
+    #: Time in which the tiny guest of ``virt_type = auto`` has to run under KVM.
+    kvm_probe: float = 2.0
+    #: Time in which a started domain has to run.
+    start_wait: int = 60
+    #: CPU time that qemu-img may use to inspect an image, which may be malicious.
+    image_check_cpu: int = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,11 +201,36 @@ class ClientTiming:
     #: program that was killed after 30 s.
     rbd_watch_wait: float = 40.0
     rbd_watch_poll: float = 1.0
+    #: Time that a connection to a directory, each response on it, and a request to an identity provider may take.
+    identity_timeout: float = 5.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VolumeTiming:
+    """Times of volumes, in seconds."""
+
+    #: Time after which unfinished work on a volume's file fails.
+    task: float = 3600.0
+    #: Time that an attach to a running server waits for Cinder.
+    connect: float = 300.0
+    #: Time in which a running guest has to release a volume.
+    detach: int = 60
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DaemonTiming:
+    """Times of every daemon, in seconds."""
+
+    #: Interval between two attempts to start while the broker, the database or the hypervisor is unreachable.
+    start_retry: float = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatabaseTiming:
     """Times of database connections, in seconds."""
+
+    #: Time for which a transaction waits for a lock before it fails.
+    lock_wait: int = 20
 
     #: A connection that was idle for this time is pinged before use.
     idle_before_ping: float = 1.0
@@ -220,6 +277,8 @@ class Timing:
     compute: ComputeTiming = ComputeTiming()
     libvirt: LibvirtTiming = LibvirtTiming()
     clients: ClientTiming = ClientTiming()
+    volumes: VolumeTiming = VolumeTiming()
+    daemon: DaemonTiming = DaemonTiming()
     database: DatabaseTiming = DatabaseTiming()
     health: HealthTiming = HealthTiming()
     manage: ManageTiming = ManageTiming()

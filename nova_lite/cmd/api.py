@@ -98,7 +98,6 @@ class Worker(service.Daemon):
         throttled = rpc.Throttled(self._transport, ConductorRPC)
         conductor = conductor_client.connect(
             rpc.proxy(ConductorRPC, throttled),
-            self.conf.api.flavor_cache_seconds,
             texts=rpc.proxy(ConductorTexts, throttled),
         )
         compute = rpc.proxy(ComputeRPC, self._transport)
@@ -120,7 +119,7 @@ class Worker(service.Daemon):
         limits = ClientLimits(
             request=options.request_deadline,
             body=max(MAX_BODY, _max_body(self.conf)),
-            upload=options.upload_deadline,
+            upload=TIMING.api.upload,
             connections=options.max_connections_per_client,
             waiting=options.max_waiting,
             wait=options.max_wait,

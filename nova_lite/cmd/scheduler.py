@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.base import concurrency
+from nova_lite.base.timing import TIMING
 
 concurrency.setup(concurrency.THREADING)
 
@@ -56,7 +57,7 @@ class SchedulerDaemon(service.Daemon):
         self.serve_health(transport, hosts=manager.require_hosts)
         metrics.add_gauges(self, lambda: [metrics.sample(metrics.SCHEDULER_HOSTS, manager.known_hosts())])
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(SchedulerRPC, manager), shared=True)
-        self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)
+        self.add_periodic("Loading host states", TIMING.daemon.start_retry, manager.keep_fresh, at_once=True)
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.report, at_once=True)
         self.add_periodic("Full garbage collection", FULL_COLLECTION_INTERVAL, collect_fully)
 

@@ -94,7 +94,7 @@ class ComputeManager:
             fencing=fencing,
             claims=Claims(self.heartbeat.capacity),
             jobs=self.jobs,
-            retrier=Retrier(conf.compute.report_retry_seconds, self._stopping),
+            retrier=Retrier(timing.report_retry, self._stopping),
             images=images,
             snapshot_slots=threading.BoundedSemaphore(conf.compute.max_concurrent_snapshots),
             volumes=volumes or load_volumes(conf, images.fetch),
@@ -117,7 +117,7 @@ class ComputeManager:
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)
         self._executor = CommandExecutor(self.host, self.reconciler.has_to_run_again)
-        self.health_reports = HealthReports(driver, self.registration.attach_health, conf.host_health.clear_after)
+        self.health_reports = HealthReports(driver, self.registration.attach_health, timing.health_clear_after)
         self.load_reports = LoadReports(host, driver, conductor, timing)
         self._volume_worker = VolumeWorker(self.host)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
@@ -251,11 +251,11 @@ class ComputeManager:
         LOG.debug("%d fencing records were settled and are removed", pruned)
 
     def stop(self) -> None:
-        """Wait for running jobs to finish, up to ``[compute] graceful_stop_timeout``. No command may arrive any more.
+        """Wait for running jobs to finish, up to `ComputeTiming.stop_wait`. No command may arrive any more.
 
         Unfinished jobs are found again by the next start of the daemon, or their leases expire.
         """
-        timeout = self.host.conf.compute.graceful_stop_timeout
+        timeout = self.host.timing.stop_wait
         if not self.jobs.wait_idle(timeout):
             LOG.warning(
                 "Stopping with jobs in progress: builds %s, actions %s", self.jobs.building(), self.jobs.acting()

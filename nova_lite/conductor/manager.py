@@ -108,6 +108,7 @@ class ConductorManager:
         timing: Timing = TIMING,
     ) -> None:
         self.conf = conf
+        self._timing = timing.conductor
         self._closing = threading.Event()
         self.db = Database(conf, timing.database, conf.database.read_timeout)
         self.notifications = Notifications(self.db, conf, timing.conductor)
@@ -133,7 +134,7 @@ class ConductorManager:
         self.evacuator = Evacuator(self.engine)
         self.crash_restarter = CrashRestarter(self.engine)
         self.balancer = Balancer(self.engine, scheduler)
-        self.health_keeper = HealthKeeper(self.engine, scheduler)
+        self.health_keeper = HealthKeeper(self.engine, scheduler, timing=timing.conductor)
         self.survival_check = SurvivalCheck(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
@@ -173,7 +174,7 @@ class ConductorManager:
         """Yield the periodic work of a conductor. With several conductors, work that ends in ``_if_first`` is the first
         one's.
         """
-        own = self.conf.conductor
+        own, timing = self.conf.conductor, self._timing
         yield Worker("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
         yield Worker("reconcile", own.reconcile_interval, self.reconciler.sweep)
         yield Worker("fencing", FENCING_INTERVAL, self.fencer.sweep)
@@ -192,8 +193,8 @@ class ConductorManager:
         if own.survive_hosts:
             yield Worker("survival", SURVIVAL_INTERVAL, self.survival_check.run_if_first, jitter=True, at_once=True)
         yield Worker("balance", self.conf.balance.interval, self.balancer.run_if_first, jitter=True)
-        yield Worker("forget_crashes", own.purge_interval, self.crash_restarter.forget_old, jitter=True)
-        yield Worker("purge", own.purge_interval, self.purge, jitter=True)
+        yield Worker("forget_crashes", timing.purge_interval, self.crash_restarter.forget_old, jitter=True)
+        yield Worker("purge", timing.purge_interval, self.purge, jitter=True)
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         """Yield the metrics of open actions, hosts, heartbeats, the database's nodes, and its connection pool."""
@@ -237,7 +238,7 @@ class ConductorManager:
             return
         if days:
             before = self.db.read(purge.days_ago, days)
-            gone = purge.run(self.db, before, self.conf.conductor.purge_batch, wanted=self._is_open)
+            gone = purge.run(self.db, before, self._timing.purge_batch, wanted=self._is_open)
             if gone.total():
                 LOG.info("Purged rows that ended before %s: %s", before, purge.told(gone))
         if audit_days:

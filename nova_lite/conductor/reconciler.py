@@ -18,6 +18,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine import build_reports
 from nova_lite.conductor.engine.clock_guard import ClockGuard
 from nova_lite.conductor.engine.context import build_request, command_of, lock_action
@@ -68,8 +69,14 @@ class Reconciler:
     """Repeats steps, and begins the operations that follow from time alone, such as reclaiming deleted servers."""
 
     def __init__(
-        self, engine: ActionEngine, scheduling: Scheduling, attacher: InterfaceAttacher, cinder: CinderDriver
+        self,
+        engine: ActionEngine,
+        scheduling: Scheduling,
+        attacher: InterfaceAttacher,
+        cinder: CinderDriver,
+        timing: ConductorTiming = TIMING.conductor,
     ) -> None:
+        self.batch = timing.reconcile_batch
         self.engine = engine
         self.attacher = attacher
         self.cinder = cinder
@@ -120,12 +127,12 @@ class Reconciler:
     def _repeat_actions(self) -> int:
         taken = 0
         for _ in range(BATCHES):
-            ids = self.db.read(actions.due, self.conf)
+            ids = self.db.read(actions.due, self.batch)
             owner = actions.new_owner()
             due = self._take(ids, owner) if ids else []
             self._start(due, owner)
             taken += len(due)
-            if len(ids) < self.conf.conductor.reconcile_batch:
+            if len(ids) < self.batch:
                 break
         return taken
 
@@ -182,12 +189,12 @@ class Reconciler:
 
     def _to_offload(self, uow: UnitOfWork) -> list[str]:
         before = uow.now - datetime.timedelta(seconds=self.conf.shelved_offload_time)
-        return instances.to_offload(uow, before, self.conf.conductor.reconcile_batch)
+        return instances.to_offload(uow, before, self.batch)
 
     def _reclaim(self) -> None:
         """Delete servers that were soft-deleted long enough ago, at most one batch in each sweep."""
         seconds = self.conf.reclaim_instance_interval
-        old = self.db.read(instances.to_reclaim, seconds, self.conf.conductor.reconcile_batch)
+        old = self.db.read(instances.to_reclaim, seconds, self.batch)
         if old:
             LOG.info("Reclaiming soft-deleted servers: %s", ", ".join(old))
             self._begin("reclaim", old, operations.DELETE)
@@ -195,7 +202,7 @@ class Reconciler:
     def _confirm(self) -> None:
         """Confirm moves that have waited long enough for their owners, at most one batch in each sweep."""
         seconds = self.conf.resize_confirm_window
-        old = self.db.read(server_migrations.unconfirmed, seconds, self.conf.conductor.reconcile_batch)
+        old = self.db.read(server_migrations.unconfirmed, seconds, self.batch)
         if old:
             LOG.info("Confirming resizes and migrations: %s", ", ".join(old))
             self._begin("confirm", old, operations.CONFIRM_RESIZE)

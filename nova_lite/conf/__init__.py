@@ -1,7 +1,8 @@
 """Configuration options, one group per module. ``nova_lite.conf.opts`` lists them for oslo-config-generator.
 
 Every option has a help text that gives its purpose and when to change it. `docs/reference/configuration.md` is
-generated from these texts. Pure tuning values are constants next to their users.
+generated from these texts. What no operator decides is a field of `nova_lite.base.timing`, or a constant next to its
+user (docs/adr/0050-an-option-is-something-that-an-operator-decides.md).
 
 - `opts`, `config_files`, `libraries`: entry point of oslo-config-generator, checks of files, and defaults of
   libraries

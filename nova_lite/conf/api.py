@@ -6,6 +6,17 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+#: Further APIs: their names in options, ports, and the ends of the options' help texts.
+_FURTHER = (
+    ("identity", 5000, "identity API listens on"),
+    ("image", 9292, "image API listens on"),
+    ("volume", 8776, "volume API listens on"),
+    ("network", 9696, "network API listens on"),
+    ("placement", 8778, "Placement API listens on"),
+    ("join", 8780, "join API listens on. Hosts fetch the list of keys there"),
+    ("page", 8788, "web page listens on. Browsers open it"),
+)
+
 OPTS = [
     cfg.ListOpt(
         "enabled_apis",
@@ -51,15 +62,6 @@ OPTS = [
             "KiB. Raise it for clients on slow links."
         ),
     ),
-    cfg.FloatOpt(
-        "upload_deadline",
-        default=21600.0,
-        min=1.0,
-        help=(
-            "Seconds in which the data of an image have to arrive, however many they are. Raise it if large images "
-            "are uploaded over slow links."
-        ),
-    ),
     cfg.IntOpt(
         "max_connections_per_client",
         default=400,
@@ -96,20 +98,11 @@ OPTS = [
             "conductor restarts, so keep it above the time of a restart, and below the clients' timeout."
         ),
     ),
-    cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
-    cfg.PortOpt("identity_port", default=5000, help="Port the identity API listens on."),
-    cfg.HostAddressOpt("image_listen", default="127.0.0.1", help="Address the image API listens on."),
-    cfg.PortOpt("image_port", default=9292, help="Port the image API listens on."),
-    cfg.HostAddressOpt("volume_listen", default="127.0.0.1", help="Address the volume API listens on."),
-    cfg.PortOpt("volume_port", default=8776, help="Port the volume API listens on."),
-    cfg.HostAddressOpt("network_listen", default="127.0.0.1", help="Address the network API listens on."),
-    cfg.PortOpt("network_port", default=9696, help="Port the network API listens on."),
-    cfg.HostAddressOpt("placement_listen", default="127.0.0.1", help="Address the Placement API listens on."),
-    cfg.PortOpt("placement_port", default=8778, help="Port the Placement API listens on."),
-    cfg.HostAddressOpt("join_listen", default="127.0.0.1", help="Address the join API listens on."),
-    cfg.PortOpt("join_port", default=8780, help="Port the join API listens on. Hosts fetch the list of keys there."),
-    cfg.HostAddressOpt("page_listen", default="127.0.0.1", help="Address the web page listens on."),
-    cfg.PortOpt("page_port", default=8788, help="Port the web page listens on. Browsers open it."),
+    *(
+        cfg.HostAddressOpt(f"{name}_listen", default="127.0.0.1", help=f"Address the {text}.")
+        for name, _, text in _FURTHER
+    ),
+    *(cfg.PortOpt(f"{name}_port", default=port, help=f"Port the {text}.") for name, port, text in _FURTHER),
     cfg.IntOpt(
         "page_streams",
         default=200,
@@ -118,12 +111,6 @@ OPTS = [
             "Largest number of open pages to which a process of this daemon reports changes as they happen, 8 of them "
             "of one user. Further ones ask every few seconds, as all do with 0. A stream has a connection, no thread."
         ),
-    ),
-    cfg.FloatOpt(
-        "page_stream_interval",
-        default=1.0,
-        min=0.1,
-        help="Seconds between two questions to the conductor about changes, while a process has streams of pages.",
     ),
     cfg.ListOpt(
         "page_console_urls",
@@ -170,13 +157,6 @@ OPTS = [
         help="Largest number of servers that one request creates. A larger max_count counts as this one, as it does "
         "with a quota; a larger min_count is refused. Raise it if the database writes so many servers in one "
         "transaction quickly.",
-    ),
-    cfg.FloatOpt(
-        "flavor_cache_seconds",
-        default=1.0,
-        min=0.0,
-        help="Seconds for which a worker caches flavors. A change through the same worker is visible at once, a change "
-        "through another worker or nova-lite-manage after these seconds at the latest. 0 turns the cache off.",
     ),
     cfg.URIOpt(
         "compute_link_prefix",

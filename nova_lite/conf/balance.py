@@ -87,12 +87,6 @@ OPTS = [
         min=1,
         help="Mbit/s of one live migration, to estimate how long it takes. Set it to what your migrations reach.",
     ),
-    cfg.IntOpt(
-        "max_move_seconds",
-        default=300,
-        min=1,
-        help="Servers whose transfer would take longer are not moved. Raise it to move servers with large local disks.",
-    ),
 ]
 
 

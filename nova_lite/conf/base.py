@@ -58,12 +58,6 @@ OPTS = [
             "collect."
         ),
     ),
-    cfg.IntOpt(
-        "startup_retry_interval",
-        default=2,
-        min=1,
-        help=("Seconds between attempts to start while the broker, the database or the hypervisor is unreachable."),
-    ),
 ]
 
 

@@ -20,12 +20,6 @@ OPTS = [
             "large images are slow to copy."
         ),
     ),
-    cfg.IntOpt(
-        "connect_timeout",
-        default=300,
-        min=1,
-        help="Seconds for which an attach to a running server waits for Cinder. Read by compute hosts.",
-    ),
     *client_opts(),
 ]
 cfg.set_defaults(

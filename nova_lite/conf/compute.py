@@ -145,16 +145,6 @@ OPTS = [
             "cannot be ended. Set it if the machine has one and no other program uses it."
         ),
     ),
-    cfg.IntOpt("report_retry_seconds", default=2, min=1, help="Seconds between attempts to report a result."),
-    cfg.IntOpt(
-        "graceful_stop_timeout",
-        default=25,
-        min=0,
-        help=(
-            "Seconds for which a stopping daemon waits for its builds and actions. Keep it below [conductor] "
-            "lease_seconds: no heartbeat is sent meanwhile. The rest continues after the next start."
-        ),
-    ),
     cfg.Opt(
         "cpu_dedicated_set",
         type=CpuSet(),

@@ -137,7 +137,6 @@ OPTS = [
         ),
     ),
     cfg.FloatOpt("reconcile_interval", default=1.0, min=0.05, help="Seconds between two sweeps of the reconciler."),
-    cfg.IntOpt("reconcile_batch", default=32, min=1, help="Largest number of due actions that one sweep takes."),
     cfg.ListOpt(
         "retry_backoff",
         item_type=types.Float(),
@@ -152,10 +151,6 @@ OPTS = [
             "Days after which deleted servers, closed actions and finished migrations are purged. Usage "
             "reports lose their usage. 0: only nova-lite-manage db purge removes them."
         ),
-    ),
-    cfg.IntOpt("purge_interval", default=3600, min=1, help="Seconds between two purges."),
-    cfg.IntOpt(
-        "purge_batch", default=100, min=1, help="Number of servers, actions or migrations that one transaction purges."
     ),
 ]
 

@@ -119,12 +119,6 @@ CONSOLE_OPTS = [
         ),
     ),
     cfg.IntOpt(
-        "handshake_timeout",
-        default=30,
-        min=1,
-        help="Seconds in which a client of a console proxy has to send a request.",
-    ),
-    cfg.IntOpt(
         "max_connections",
         default=400,
         min=1,
@@ -145,12 +139,6 @@ CONSOLE_OPTS = [
 
 AUTH_OPTS = [
     cfg.IntOpt("token_ttl", default=600, min=1, help="Seconds for which the URL of a console can be opened, once."),
-    cfg.IntOpt(
-        "tokens_per_instance",
-        default=20,
-        min=1,
-        help="Largest number of unused console URLs of a server. A further one voids the oldest.",
-    ),
 ]
 
 _GROUPS: dict[str, Sequence[cfg.Opt]] = {

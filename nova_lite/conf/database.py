@@ -26,9 +26,6 @@ OPTS = [
         ),
     ),
     cfg.IntOpt(
-        "busy_timeout", default=20, min=1, help="Seconds for which a transaction waits for a lock before it fails."
-    ),
-    cfg.IntOpt(
         "read_timeout",
         default=15,
         min=0,

@@ -13,9 +13,6 @@ OPTS = [
     cfg.FloatOpt("spawn_delay", default=0.0, min=0, help="Seconds that creating a domain takes."),
     cfg.FloatOpt("destroy_delay", default=0.0, min=0, help="Seconds that destroying a domain takes."),
     cfg.FloatOpt("power_delay", default=0.0, min=0, help="Seconds that power on, power off and reboot take."),
-    cfg.StrOpt(
-        "network_path", help="Directory of the fake network service. Default: a directory in [DEFAULT] state_path."
-    ),
     cfg.FloatOpt("network_delay", default=0.0, min=0, help="Seconds that a call to the fake network service takes."),
     cfg.ListOpt(
         "fail_at",

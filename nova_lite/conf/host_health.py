@@ -27,15 +27,6 @@ OPTS = [
             "wrong on your machines."
         ),
     ),
-    cfg.IntOpt(
-        "corrected_errors_per_day",
-        default=1000,
-        min=0,
-        help=(
-            "Corrected memory errors of one controller within a day that are a problem. 0: only uncorrected ones are. "
-            "Lower it if machines with corrected errors have failed soon."
-        ),
-    ),
     cfg.ListOpt(
         "uplinks",
         item_type=types.String(regex=r"^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}$"),
@@ -44,19 +35,6 @@ OPTS = [
             "Network cards of a compute host that must have a link, in addition to physical cards in bridges and "
             "bonds, which count once they had one."
         ),
-    ),
-    cfg.FloatOpt(
-        "network_error_percent",
-        default=1.0,
-        min=0.01,
-        max=100.0,
-        help="Percentage of a card's packets with errors between two checks that is a problem.",
-    ),
-    cfg.FloatOpt(
-        "clear_after",
-        default=900.0,
-        min=0.0,
-        help="Seconds without a sign after which a problem is over. Raise it if problems come and go.",
     ),
     cfg.StrOpt(
         "action",
@@ -85,12 +63,6 @@ OPTS = [
             "Most hosts that are disabled or drained at a time because of their health. It bounds what a wrong sign "
             "on all hosts does. Raise it in clouds of many hosts."
         ),
-    ),
-    cfg.IntOpt(
-        "moves_at_once",
-        default=2,
-        min=1,
-        help="Most servers of a host that move at a time. Raise it if the network has room for more.",
     ),
 ]
 

@@ -6,6 +6,16 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+#: APIs with an URL in the catalog, and the prefixes of their options in ``[api]``.
+_ENDPOINTS = {
+    "compute": "",
+    "image": "image_",
+    "volume": "volume_",
+    "network": "network_",
+    "placement": "placement_",
+    "identity": "identity_",
+}
+
 OPTS = [
     cfg.StrOpt(
         "users_file",
@@ -45,53 +55,14 @@ OPTS = [
         ),
     ),
     cfg.StrOpt("region", default="RegionOne", help="Name of the region in the catalog."),
-    cfg.URIOpt(
-        "compute_endpoint",
-        schemes=["http", "https"],
-        help=(
-            "URL of the compute API in the catalog. Default: from [api] listen (my_ip, if that is every "
-            "address) and port. Set it behind a proxy."
-        ),
-    ),
-    cfg.URIOpt(
-        "image_endpoint",
-        schemes=["http", "https"],
-        help=(
-            "URL of the image API in the catalog. Default: from [api] image_listen and image_port. Set it "
-            "behind a proxy."
-        ),
-    ),
-    cfg.URIOpt(
-        "volume_endpoint",
-        schemes=["http", "https"],
-        help=(
-            "URL of the volume API in the catalog. Default: from [api] volume_listen and volume_port. Set it "
-            "behind a proxy."
-        ),
-    ),
-    cfg.URIOpt(
-        "network_endpoint",
-        schemes=["http", "https"],
-        help=(
-            "URL of the network API in the catalog. Default: from [api] network_listen and network_port. Set "
-            "it behind a proxy."
-        ),
-    ),
-    cfg.URIOpt(
-        "placement_endpoint",
-        schemes=["http", "https"],
-        help=(
-            "URL of the Placement API in the catalog. Default: from [api] placement_listen and placement_port. Set "
-            "it behind a proxy."
-        ),
-    ),
-    cfg.URIOpt(
-        "identity_endpoint",
-        schemes=["http", "https"],
-        help=(
-            "URL of the identity API in the catalog. Default: from [api] identity_listen and identity_port. "
-            "Set it behind a proxy."
-        ),
+    *(
+        cfg.URIOpt(
+            f"{name}_endpoint",
+            schemes=["http", "https"],
+            help=f"URL of the {name} API in the catalog. Default: from [api] {prefix}listen (my_ip, if that is every "
+            f"address) and {prefix}port. Set it behind a proxy.",
+        )
+        for name, prefix in _ENDPOINTS.items()
     ),
 ]
 

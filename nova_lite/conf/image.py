@@ -53,15 +53,6 @@ OPTS = [
         ),
     ),
     cfg.IntOpt(
-        "max_downloads",
-        default=8,
-        min=1,
-        help=(
-            "Images that one process of the API loads by URL at the same time. Each takes a thread. Further imports "
-            "get 503. Raise it if many users import large images from slow hosts."
-        ),
-    ),
-    cfg.IntOpt(
         "uploads_per_project",
         default=4,
         min=-1,

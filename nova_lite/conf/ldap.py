@@ -112,25 +112,6 @@ OPTS = [
         default=False,
         help="The members of groups are names of users, not DNs. Change it to true for posixGroup.",
     ),
-    cfg.FloatOpt(
-        "timeout",
-        default=5.0,
-        min=0.1,
-        max=60.0,
-        help=(
-            "Seconds that a connection, and each response on it, may take. After that a log-in of the domain is a 503. "
-            "Raise it for a directory that is far away."
-        ),
-    ),
-    cfg.IntOpt(
-        "max_connections",
-        default=4,
-        min=1,
-        help=(
-            "Largest number of connections of each process of the API daemon at a time. Lower it if the directory "
-            "limits connections."
-        ),
-    ),
     cfg.IntOpt(
         "list_limit",
         default=1000,

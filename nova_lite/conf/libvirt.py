@@ -123,12 +123,6 @@ MIGRATION_OPTS = [
         min=1,
         help="Seconds in which a running guest has to release a detached device.",
     ),
-    cfg.IntOpt(
-        "migration_timeout",
-        default=60,
-        min=5,
-        help="Seconds without data after which a connection that fetches disks is replaced.",
-    ),
 ]
 
 OPTS = [
@@ -180,12 +174,6 @@ OPTS = [
             "resize, rebuild)."
         ),
     ),
-    cfg.FloatOpt(
-        "kvm_probe_timeout",
-        default=2.0,
-        min=0.1,
-        help="Seconds in which the tiny guest of virt_type = auto has to run under KVM.",
-    ),
     cfg.IntOpt(
         "tb_cache_mb",
         default=32,
@@ -195,24 +183,11 @@ OPTS = [
             "the host's memory. 0: qemu's default."
         ),
     ),
-    cfg.IntOpt("spawn_timeout", default=60, min=1, help="Seconds in which a started domain has to run."),
-    cfg.IntOpt(
-        "image_check_seconds",
-        default=30,
-        min=1,
-        help="CPU seconds that qemu-img may use to inspect an image, which may be malicious.",
-    ),
     cfg.IntOpt(
         "image_convert_seconds",
         default=1800,
         min=1,
         help="CPU seconds that qemu-img may use to convert an image to a raw disk. Raise it for large images.",
-    ),
-    cfg.IntOpt(
-        "image_check_memory_mb",
-        default=1024,
-        min=128,
-        help="MiB of address space that qemu-img may use to inspect an image.",
     ),
     *MIGRATION_OPTS,
 ]

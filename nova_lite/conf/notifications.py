@@ -119,12 +119,6 @@ OPTS = [
         help="File with the certificates of authorities for webhooks. Empty: those of the system.",
     ),
     cfg.IntOpt(
-        "max_age",
-        default=86400,
-        min=1,
-        help="Seconds after which a notification that could not be delivered is dropped.",
-    ),
-    cfg.IntOpt(
         "max_waiting",
         default=10000,
         min=1,

@@ -86,22 +86,6 @@ OPTS = [
         choices=["access_token", "id_token"],
         help="Token of the provider that the page logs in with. Set id_token if access tokens are no JWT.",
     ),
-    cfg.FloatOpt(
-        "timeout",
-        default=5.0,
-        min=0.1,
-        max=60.0,
-        help=(
-            "Seconds that a request to a provider may take. After that a log-in is a 503. Raise it for a provider that "
-            "is far away."
-        ),
-    ),
-    cfg.IntOpt(
-        "max_connections",
-        default=4,
-        min=1,
-        help="Largest number of requests of each API process to a provider at a time. Lower it if it limits them.",
-    ),
 ]
 
 

@@ -53,13 +53,6 @@ OPTS = [
         ),
     ),
     cfg.IntOpt(
-        "replay_cache_size",
-        default=100_000,
-        min=1000,
-        help="Message ids of each sender that the replay cache holds for signature_lifetime, so that no message is "
-        "accepted twice. When it is full, it drops the oldest ids and refuses messages of their age.",
-    ),
-    cfg.IntOpt(
         "self_check_interval",
         default=20,
         min=0,

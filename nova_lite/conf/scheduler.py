@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 _MULTIPLIERS = (
+    ("ram", 1.0, "Multiplier of free memory. Positive spreads servers, negative packs them."),
+    ("cpu", 1.0, "Multiplier of free vCPUs. Positive spreads servers, negative packs them."),
+    ("disk", 1.0, "Multiplier of free disk space. Positive spreads servers, negative packs them."),
     ("io_ops", -1.0, "Multiplier of running tasks. Negative prefers hosts with few tasks."),
     ("build_failure", 1000000.0, "Multiplier of recent failed builds, which count against a host. 0 ignores them."),
     ("soft_affinity", 1.0, "Multiplier of a soft-affinity group's members on the host."),
@@ -56,21 +59,6 @@ OPTS = [
             "ServerGroupSoftAntiAffinityWeigher",
         ],
         help="Weighers that rank the remaining hosts, by their names in nova_lite.scheduler.weights.",
-    ),
-    cfg.FloatOpt(
-        "ram_weight_multiplier",
-        default=1.0,
-        help="Multiplier of free memory. Positive spreads servers, negative packs them.",
-    ),
-    cfg.FloatOpt(
-        "cpu_weight_multiplier",
-        default=1.0,
-        help="Multiplier of free vCPUs. Positive spreads servers, negative packs them.",
-    ),
-    cfg.FloatOpt(
-        "disk_weight_multiplier",
-        default=1.0,
-        help="Multiplier of free disk space. Positive spreads servers, negative packs them.",
     ),
     *(cfg.FloatOpt(f"{name}_weight_multiplier", default=default, help=text) for name, default, text in _MULTIPLIERS),
     cfg.IntOpt(

@@ -96,12 +96,6 @@ OPTS = [
         min=-1,
         help="Largest number of backup policies of a project. -1: unlimited. Raise it for projects that need more.",
     ),
-    cfg.IntOpt(
-        "keep_failed_days",
-        default=30,
-        min=1,
-        help="Days after which records of failed backups are deleted. Raise it if reports need them for longer.",
-    ),
 ]
 
 

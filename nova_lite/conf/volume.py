@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+_QUOTAS = {
+    "volumes": (10, "Number of volumes of a project"),
+    "gigabytes": (1000, "GB of a project's volumes and snapshots together"),
+    "snapshots": (10, "Number of snapshots of a project's volumes"),
+    "per_volume_gigabytes": (-1, "GB of one volume"),
+    "backups": (10, "Number of backups of a project"),
+    "backup_gigabytes": (1000, "GB of a project's backups"),
+}
+
 OPTS = [
     cfg.StrOpt(
         "backend",
@@ -72,41 +81,9 @@ OPTS = [
         ),
     ),
     cfg.StrOpt("default_type", default="local", help="Name of the only volume type of the built-in service."),
-    cfg.IntOpt("quota_volumes", default=10, min=-1, help="Number of volumes of a project; -1: unlimited."),
-    cfg.IntOpt(
-        "quota_gigabytes",
-        default=1000,
-        min=-1,
-        help="GB of a project's volumes and snapshots together; -1: unlimited.",
-    ),
-    cfg.IntOpt(
-        "quota_snapshots", default=10, min=-1, help="Number of snapshots of a project's volumes; -1: unlimited."
-    ),
-    cfg.IntOpt(
-        "quota_per_volume_gigabytes",
-        default=-1,
-        min=-1,
-        help="GB of one volume; -1: unlimited. Set it if a volume must fit into what is free on the shared disk.",
-    ),
-    cfg.IntOpt("quota_backups", default=10, min=-1, help="Number of backups of a project; -1: unlimited."),
-    cfg.IntOpt("quota_backup_gigabytes", default=1000, min=-1, help="GB of a project's backups; -1: unlimited."),
-    cfg.IntOpt(
-        "quota_groups",
-        default=10,
-        min=-1,
-        help="Number of volume groups in quota sets. Clients read it; this cloud has no groups.",
-    ),
-    cfg.IntOpt(
-        "task_deadline",
-        default=3600,
-        min=1,
-        help="Seconds after which unfinished work on a volume's file fails.",
-    ),
-    cfg.IntOpt(
-        "detach_timeout",
-        default=60,
-        min=1,
-        help=("Seconds in which a running guest has to release a volume. The request is repeated every few seconds."),
+    *(
+        cfg.IntOpt(f"quota_{name}", default=default, min=-1, help=f"{text}; -1: unlimited.")
+        for name, (default, text) in _QUOTAS.items()
     ),
 ]
 

@@ -36,6 +36,9 @@ class ConsoleKind(NamedTuple):
     page: str | None = None
 
 
+#: Seconds in which a client of a console proxy has to send a request.
+HANDSHAKE_SECONDS = 30
+
 NOVNC = ConsoleKind("nova-lite-novncproxy", ("novnc",), "vnc", "novncproxy_host", "novncproxy_port", page="vnc.html")
 SERIAL = ConsoleKind("nova-lite-serialproxy", ("serial",), "serial_console", "serialproxy_host", "serialproxy_port")
 
@@ -65,7 +68,7 @@ class ConsoleProxy(service.Daemon):
             to_hosts,
         )
         options = conf.console
-        limits = options.handshake_timeout, options.max_connections, options.max_connections_per_client
+        limits = HANDSHAKE_SECONDS, options.max_connections, options.max_connections_per_client
         self._server = ProxyServer(sock, opener, web, tls, *limits, self.watchdog.watch("console proxy"))
         self.serve_health(transport)
         if conf.console.tls_directory is not None or conf.cert:

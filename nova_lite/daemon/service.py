@@ -141,7 +141,7 @@ class Daemon:
                 return
             except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
                 problem = error.message
-            interval = self.conf.startup_retry_interval
+            interval = TIMING.daemon.start_retry
             LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, problem, interval)
             self._turn()
             self._stop_parts()

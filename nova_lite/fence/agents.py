@@ -80,8 +80,8 @@ class Ipmi(FenceAgent):
 
     def command(self, *words: str) -> list[str]:
         settings = self.settings
-        options = [*("-I", settings.get("interface", "lanplus")), *("-H", settings["address"])]
-        options += [*("-p", settings.get("port", "623")), *("-U", settings["username"])]
+        options = ["-I", settings.get("interface", "lanplus"), "-H", settings["address"]]
+        options += ["-p", settings.get("port", "623"), "-U", settings["username"]]
         options += ["-L", settings.get("level", "OPERATOR"), "-f", settings["password_file"]]
         options += ["-C", settings["cipher"]] if "cipher" in settings else []
         return ["ipmitool", *options, "chassis", "power", *words]

@@ -30,10 +30,10 @@ _FEATURES = {
     **{
         name: name.upper()
         for name in (
-            *("3dnow", "abm", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512er", "avx512f", "avx512pf"),
-            *("avx512vl", "avx512vnni", "avx512vbmi", "avx512ifma", "avx512vbmi2", "avx512bitalg"),
-            *("bmi2", "f16c", "fma4", "mmx", "mpx", "pcid", "pdpe1gb", "rtm", "sgx", "sse", "sse2", "sse3", "ssse3"),
-            *("ssbd", "stibp", "svm", "tbm", "vmx", "xop"),
+            "3dnow", "abm", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512er", "avx512f", "avx512pf",
+            "avx512vl", "avx512vnni", "avx512vbmi", "avx512ifma", "avx512vbmi2", "avx512bitalg", "bmi2", "f16c",
+            "fma4", "mmx", "mpx", "pcid", "pdpe1gb", "rtm", "sgx", "sse", "sse2", "sse3", "ssse3", "ssbd", "stibp",
+            "svm", "tbm", "vmx", "xop",
         )
     },
     "aes": "AESNI",
@@ -55,7 +55,7 @@ _FEATURES = {
     "virt-ssbd": "AMD_VIRT_SSBD",
     "ibpb": "AMD_IBPB",
     "spec-ctrl": "INTEL_SPEC_CTRL",
-}
+}  # fmt: skip
 
 
 def of_features(features: Iterable[str]) -> set[str]:

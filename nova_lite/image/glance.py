@@ -37,11 +37,11 @@ PAGE = 1000
 #: Fields of an image in Glance's responses. All other keys are properties.
 FIELDS = frozenset(
     {
-        *("id", "name", "status", "visibility", "protected", "owner", "tags", "locations", "direct_url", "stores"),
-        *("checksum", "os_hash_algo", "os_hash_value", "os_hidden", "size", "virtual_size", "min_disk", "min_ram"),
-        *("disk_format", "container_format", "created_at", "updated_at", "self", "file", "schema"),
+        "id", "name", "status", "visibility", "protected", "owner", "tags", "locations", "direct_url", "stores",
+        "checksum", "os_hash_algo", "os_hash_value", "os_hidden", "size", "virtual_size", "min_disk", "min_ram",
+        "disk_format", "container_format", "created_at", "updated_at", "self", "file", "schema",
     }
-)
+)  # fmt: skip
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

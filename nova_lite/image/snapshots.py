@@ -24,12 +24,11 @@ DEVICES = "block_device_mapping"
 #: Properties of the server's image that its snapshot does not inherit: they describe the data or another image.
 NOT_INHERITED = frozenset(
     {
-        *("cache_in_nova", "bittorrent", "cinder_encryption_key_id", "cinder_encryption_key_deletion_policy"),
-        *("img_signature", "img_signature_hash_method", "img_signature_key_type", "img_signature_certificate_uuid"),
-        *("backup_type", "instance_uuid", "image_type"),
-        *(DEVICES, "bdm_v2", "root_device_name"),
+        "cache_in_nova", "bittorrent", "cinder_encryption_key_id", "cinder_encryption_key_deletion_policy",
+        "img_signature", "img_signature_hash_method", "img_signature_key_type", "img_signature_certificate_uuid",
+        "backup_type", "instance_uuid", "image_type", DEVICES, "bdm_v2", "root_device_name",
     }
-)
+)  # fmt: skip
 
 
 #: Format of an image without data. Services that check formats accept it.
@@ -102,6 +101,13 @@ def _device(device: BlockDevice, snapshot_id: str | None) -> dict[str, Any]:
 
 
 _DEVICE_FIELDS = (
-    *("boot_index", "device_name", "device_type", "disk_bus", "guest_format"),
-    *("volume_size", "volume_type", "delete_on_termination", "tag"),
+    "boot_index",
+    "device_name",
+    "device_type",
+    "disk_bus",
+    "guest_format",
+    "volume_size",
+    "volume_type",
+    "delete_on_termination",
+    "tag",
 )

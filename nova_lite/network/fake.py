@@ -1,7 +1,8 @@
 """Backend ``fake``, for tests of faults: built-in networks with a slow service in between.
 
-The service is a directory, ``[fake] network_path``. A file in it, named after an instance, has the ports of
-it. At the failpoints of its calls (`nova_lite.network.driver.load_backend`) it fails, waits, or does not return.
+The service is the directory ``network-service`` in ``[DEFAULT] state_path``. A file in it has the name of an instance,
+and holds what the service has for it. At the failpoints of its calls (`nova_lite.network.driver.load_backend`) it
+fails, waits, or does not return.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class FakeNetworks(LocalNetworks):
     remote = True
 
     def call(self, call: NetworkCall) -> Any:
-        directory = self.conf.fake.network_path or os.path.join(self.conf.state_path, "network-service")
+        directory = os.path.join(self.conf.state_path, "network-service")
         time.sleep(self.conf.fake.network_delay)
         if call.method != NetworkMethod.RESOLVE:
             path = os.path.join(files.private_directory(directory), os.path.basename(call.instance_uuid))

@@ -9,7 +9,8 @@ definitions:
 - the API makes routes, policy rules and ``docs/reference/operations.md`` from them
 - the tests check the fault matrix and the model of the protocol against them
 
-What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.
+The package has the names of its modules, so callers write ``operations.CREATE``. What only one operation does is in
+``conductor/operations`` and ``compute/operations``, in the file of its name.
 
 - `types`, `notifications`: the classes
 - `table`: the frozen table
@@ -22,224 +23,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.operations.images import (
-    CREATE_BACKUP,
-    CREATE_BACKUP_OF_DISK,
-    CREATE_IMAGE,
-    CREATE_IMAGE_OF_VOLUMES,
-    SHELVE,
-    SHELVE_OFFLOAD,
-    SHELVE_VOLUME_BACKED,
-    UNSHELVE,
-    UNSHELVE_OFFLOADED,
-)
-from nova_lite.operations.interfaces import ATTACH_INTERFACE, DETACH_INTERFACE
-from nova_lite.operations.lifecycle import (
-    CHANGE_PASSWORD,
-    CRASH,
-    CRASH_DUMP,
-    CREATE,
-    DELETE,
-    HARD_REBOOT,
-    LOCK,
-    PAUSE,
-    REBOOT,
-    REBUILD,
-    RESCUE,
-    RESET_STATE,
-    RESTORE,
-    RESUME,
-    SOFT_DELETE,
-    START,
-    STOP,
-    SUSPEND,
-    UNLOCK,
-    UNPAUSE,
-    UNRESCUE,
-    WATCHDOG,
-)
-from nova_lite.operations.moves import (
-    CONFIRM_RESIZE,
-    EVACUATE,
-    LIVE_MIGRATE,
-    MIGRATE,
-    RESIZE,
-    RESIZE_SAME_HOST,
-    REVERT_RESIZE,
-)
-from nova_lite.operations.notifications import SILENT, Notification, Payload, Phase, Source
-from nova_lite.operations.steps import (
-    ARRIVE,
-    CHECK,
-    CLEANUP,
-    CLEAR,
-    DEALLOCATE,
-    DETACH,
-    DISCARD,
-    DISCONNECT,
-    DROP,
-    FIND,
-    HAND_OVER,
-    LEAVE,
-    PERFORM,
-    PREPARE,
-    PUBLISH,
-    RELEASE,
-    RELEASE_SOURCE,
-    REPORT,
-    REPORT_ERROR,
-    RETURN,
-    ROLL_BACK,
-    ROTATE,
-    SCHEDULE,
-    SETTLE,
-    TAKE_BACK,
-    TURN_OFF,
-)
-from nova_lite.operations.table import OperationTable
-from nova_lite.operations.types import (
-    ANY,
-    BUILD,
-    COMPENSATE,
-    LOST_SOURCE,
-    MAKES_IMAGE,
-    MOVE_ROLES,
-    UNDONE_FROM,
-    HostRole,
-    HostStep,
-    ImageStep,
-    ImageVerb,
-    NetworkStep,
-    Operation,
-    ReleaseStep,
-    ScheduleStep,
-    ServiceStep,
-    SnapshotStep,
-    Step,
-    first_applicable,
-)
-from nova_lite.operations.volumes import (
-    ATTACH_VOLUME,
-    DETACH_VOLUME,
-    SWAP_VOLUME,
-    VOLUME_SNAPSHOT_CREATE,
-    VOLUME_SNAPSHOT_DELETE,
-)
-
-__all__ = [
-    "ANY",
-    "ARRIVE",
-    "ATTACH_INTERFACE",
-    "ATTACH_VOLUME",
-    "BUILD",
-    "CHANGE_PASSWORD",
-    "CHECK",
-    "CLEANUP",
-    "CLEAR",
-    "COMPENSATE",
-    "CONFIRM_RESIZE",
-    "CRASH",
-    "CRASH_DUMP",
-    "CREATE",
-    "CREATE_BACKUP",
-    "CREATE_BACKUP_OF_DISK",
-    "CREATE_IMAGE",
-    "CREATE_IMAGE_OF_VOLUMES",
-    "DEALLOCATE",
-    "DELETE",
-    "DETACH",
-    "DETACH_INTERFACE",
-    "DETACH_VOLUME",
-    "DISCARD",
-    "DISCONNECT",
-    "DROP",
-    "EVACUATE",
-    "FIND",
-    "HAND_OVER",
-    "HARD_REBOOT",
-    "LEAVE",
-    "LIVE_MIGRATE",
-    "LOCK",
-    "LOST_SOURCE",
-    "MAKES_IMAGE",
-    "MIGRATE",
-    "MOVE_ROLES",
-    "OPERATIONS",
-    "PAUSE",
-    "PERFORM",
-    "PREPARE",
-    "PUBLISH",
-    "REBOOT",
-    "REBUILD",
-    "RELEASE",
-    "RELEASE_SOURCE",
-    "REPORT",
-    "REPORT_ERROR",
-    "RESCUE",
-    "RESET_STATE",
-    "RESIZE",
-    "RESIZE_SAME_HOST",
-    "RESTORE",
-    "RESUME",
-    "RETURN",
-    "REVERT_RESIZE",
-    "ROLL_BACK",
-    "ROTATE",
-    "SCHEDULE",
-    "SETTLE",
-    "SHELVE",
-    "SHELVE_OFFLOAD",
-    "SHELVE_VOLUME_BACKED",
-    "SILENT",
-    "SOFT_DELETE",
-    "START",
-    "STOP",
-    "SUSPEND",
-    "SWAP_VOLUME",
-    "TAKE_BACK",
-    "TURN_OFF",
-    "UNDONE_FROM",
-    "UNLOCK",
-    "UNPAUSE",
-    "UNRESCUE",
-    "UNSHELVE",
-    "UNSHELVE_OFFLOADED",
-    "VOLUME_SNAPSHOT_CREATE",
-    "VOLUME_SNAPSHOT_DELETE",
-    "WATCHDOG",
-    "HostRole",
-    "HostStep",
-    "ImageStep",
-    "ImageVerb",
-    "NetworkStep",
-    "Notification",
-    "Operation",
-    "Payload",
-    "Phase",
-    "ReleaseStep",
-    "ScheduleStep",
-    "ServiceStep",
-    "SnapshotStep",
-    "Source",
-    "Step",
-    "command_methods",
-    "compute_version",
-    "first_applicable",
-    "get",
-    "notification_of",
-]
+from nova_lite.operations.images import *
+from nova_lite.operations.interfaces import *
+from nova_lite.operations.lifecycle import *
+from nova_lite.operations.moves import *
+from nova_lite.operations.notifications import *
+from nova_lite.operations.steps import *
+from nova_lite.operations.table import *
+from nova_lite.operations.types import *
+from nova_lite.operations.volumes import *
 
 #: Every operation by its kind.
 OPERATIONS = OperationTable(
     (
-        *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME),
-        *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
-        *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
-        *(ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME),
-        *(VOLUME_SNAPSHOT_CREATE, VOLUME_SNAPSHOT_DELETE),
-        *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE, CRASH, WATCHDOG),
+        CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME, RESIZE, MIGRATE,
+        CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE, CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE,
+        ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME, VOLUME_SNAPSHOT_CREATE,
+        VOLUME_SNAPSHOT_DELETE, RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE,
+        CRASH, WATCHDOG,
     )
-)
+)  # fmt: skip
 
 
 def get(kind: str, payload: Mapping[str, Any]) -> Operation:

@@ -52,7 +52,9 @@ CREATE_IMAGE = Operation(
         snapshot_step(
             "snapshot_instance",
             states.IMAGE_SNAPSHOT_PENDING,
-            *(states.IMAGE_SNAPSHOT, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
+            states.IMAGE_SNAPSHOT,
+            states.IMAGE_PENDING_UPLOAD,
+            states.IMAGE_UPLOADING,
         ),
         PUBLISH_STEP,
     ),
@@ -111,7 +113,8 @@ SHELVE = Operation(
         snapshot_step(
             "shelve_instance",
             states.SHELVING,
-            *(states.SHELVING_IMAGE_PENDING_UPLOAD, states.SHELVING_IMAGE_UPLOADING),
+            states.SHELVING_IMAGE_PENDING_UPLOAD,
+            states.SHELVING_IMAGE_UPLOADING,
         ),
         dataclasses.replace(PUBLISH_STEP, becomes=states.SHELVED),
     ),

@@ -35,11 +35,10 @@ EVACUATE = Operation(
     preempts=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR, states.RESIZED),
     during=(
-        *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD),
-        *(states.REBUILDING, states.REBUILD_SPAWNING),
-        *(states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING),
-        *(states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME),
-        *(states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME),
+        states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.REBUILDING,
+        states.REBUILD_SPAWNING, states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING,
+        states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME,
+        states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME,
     ),
     needs_host=False,
     failed=states.ERROR,
@@ -48,7 +47,7 @@ EVACUATE = Operation(
         dataclasses.replace(BUILD_STEP, begun=states.REBUILD_SPAWNING),
         by_host("stop", states.POWERING_OFF, states.STOPPED, only_if="stop", deadline="action_deadline"),
     ),
-)
+)  # fmt: skip
 
 #: Removes the instance from the destination and makes sure that it never appears there at that generation.
 _DROP = HostStep(

@@ -92,10 +92,18 @@ def _on_file(method: str, task: str, deadline: str | None, well: str, badly: str
 
 #: The guest gets a new file of Cinder's on top of the present one, which is the snapshot from then on.
 VOLUME_SNAPSHOT_CREATE = _on_file(
-    *("volume_snapshot_create", states.SNAPSHOTTING_VOLUME, None, "creating", "error"),
+    "volume_snapshot_create",
+    states.SNAPSHOTTING_VOLUME,
+    None,
+    "creating",
+    "error",
 )
 
 #: Two files of the volume become one, while the guest uses them.
 VOLUME_SNAPSHOT_DELETE = _on_file(
-    *("volume_snapshot_delete", states.MERGING_VOLUME, "snapshot_deadline", "deleting", "error_deleting"),
+    "volume_snapshot_delete",
+    states.MERGING_VOLUME,
+    "snapshot_deadline",
+    "deleting",
+    "error_deleting",
 )

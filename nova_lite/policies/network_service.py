@@ -105,7 +105,8 @@ GROUP_GET = rule(
     "get_security_group",
     READER,
     "List and show the security groups of the caller's project",
-    *("GET /v2.0/security-groups", f"GET {_GROUP}"),
+    "GET /v2.0/security-groups",
+    f"GET {_GROUP}",
 )
 GROUP_CREATE = rule("create_security_group", MEMBER, "Create a security group", "POST /v2.0/security-groups")
 GROUP_UPDATE = rule("update_security_group", MEMBER, "Change a security group of the caller's project", f"PUT {_GROUP}")
@@ -116,7 +117,8 @@ RULE_GET = rule(
     "get_security_group_rule",
     READER,
     "List and show the security group rules of the caller's project",
-    *("GET /v2.0/security-group-rules", f"GET {_RULE}"),
+    "GET /v2.0/security-group-rules",
+    f"GET {_RULE}",
 )
 RULE_CREATE = rule(
     "create_security_group_rule", MEMBER, "Add a rule to a security group", "POST /v2.0/security-group-rules"
@@ -126,7 +128,8 @@ FLOATING_GET = rule(
     "get_floatingip",
     READER,
     "List and show the floating addresses of the caller's project",
-    *("GET /v2.0/floatingips", f"GET {_FLOATING}"),
+    "GET /v2.0/floatingips",
+    f"GET {_FLOATING}",
 )
 FLOATING_CREATE = rule("create_floatingip", MEMBER, "Allocate a floating address", "POST /v2.0/floatingips")
 FLOATING_UPDATE = rule("update_floatingip", MEMBER, "Associate or disassociate a floating address", f"PUT {_FLOATING}")
@@ -167,7 +170,9 @@ def _tags(plural: str, path: str) -> tuple[str, str, str]:
             f"update_{plural}_tags",
             MEMBER,
             f"Set and add tags of {text}",
-            *(f"POST {tags}", f"PUT {tags}", f"PUT {tags}/{{tag_id}}"),
+            f"POST {tags}",
+            f"PUT {tags}",
+            f"PUT {tags}/{{tag_id}}",
         ),
         rule(f"delete_{plural}_tags", MEMBER, f"Delete tags of {text}", f"DELETE {tags}", f"DELETE {tags}/{{tag_id}}"),
     )
@@ -198,7 +203,8 @@ def _objects(name: str, path: str, *update: str) -> tuple[str, str, str, str]:
             f"update_{name}",
             MEMBER,
             f"Change the own project's resources of the kind {text}",
-            *(f"PUT {one}", *(f"PUT {one}/{action}" for action in update)),
+            f"PUT {one}",
+            *(f"PUT {one}/{action}" for action in update),
         ),
         rule(f"delete_{name}", MEMBER, f"Delete the own project's resources of the kind {text}", f"DELETE {one}"),
     )
@@ -248,23 +254,24 @@ QUOTA_GET = rule(
     "get_quota",
     _QUOTA,
     "Show a project's network quota",
-    *(
-        "GET /v2.0/quotas/{project_id}",
-        "GET /v2.0/quotas/{project_id}/details.json",
-        "GET /v2.0/quotas/{project_id}/default",
-    ),
+    "GET /v2.0/quotas/{project_id}",
+    "GET /v2.0/quotas/{project_id}/details.json",
+    "GET /v2.0/quotas/{project_id}/default",
 )
 QUOTA_LIST = rule(
     "get_quotas",
     READER,
     "List projects with network quotas of their own (an admin: all of them), and name the caller's project",
-    *("GET /v2.0/quotas", "GET /v2.0/quotas/tenant", "GET /v2.0/quotas/project"),
+    "GET /v2.0/quotas",
+    "GET /v2.0/quotas/tenant",
+    "GET /v2.0/quotas/project",
 )
 QUOTA_UPDATE = rule(
     "update_quota",
     ADMIN,
     "Set a project's network quota",
-    *("PUT /v2.0/quotas/{project_id}", "DELETE /v2.0/quotas/{project_id}"),
+    "PUT /v2.0/quotas/{project_id}",
+    "DELETE /v2.0/quotas/{project_id}",
 )
 ZONES_GET = rule("get_availability_zone", ANYONE, "List availability zones", "GET /v2.0/availability_zones")
 PROVIDERS_GET = rule("get_service_provider", READER, "List providers of routers", "GET /v2.0/service-providers")
@@ -272,11 +279,13 @@ IP_AVAILABILITY_GET = rule(
     "get_network_ip_availability",
     ADMIN,
     "Show how many addresses of networks are in use",
-    *("GET /v2.0/network-ip-availabilities", "GET /v2.0/network-ip-availabilities/{network_id}"),
+    "GET /v2.0/network-ip-availabilities",
+    "GET /v2.0/network-ip-availabilities/{network_id}",
 )
 EXTENSIONS_GET = rule(
     "get_extension",
     ANYONE,
     "List the available extensions of Neutron's API",
-    *("GET /v2.0/extensions", "GET /v2.0/extensions/{alias}"),
+    "GET /v2.0/extensions",
+    "GET /v2.0/extensions/{alias}",
 )

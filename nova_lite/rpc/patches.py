@@ -703,12 +703,27 @@ def _read_buffered(self: Any, count: int, initial: bool = False) -> bytes:
 
 _RABBIT, _TCP, _TLS = impl_rabbit.Connection, transport.TCPTransport, transport.SSLTransport
 _PUBLISH = (
-    *("self", "msg", "exchange", "routing_key", "mandatory", "immediate", "timeout", "confirm_timeout", "argsig"),
+    "self",
+    "msg",
+    "exchange",
+    "routing_key",
+    "mandatory",
+    "immediate",
+    "timeout",
+    "confirm_timeout",
+    "argsig",
 )
 _READ = ("self", "n", "initial", "_errnos")
 _SEND = (
-    *("self", "target", "ctxt", "message", "wait_for_reply", "timeout"),
-    *("call_monitor_timeout", "retry", "transport_options"),
+    "self",
+    "target",
+    "ctxt",
+    "message",
+    "wait_for_reply",
+    "timeout",
+    "call_monitor_timeout",
+    "retry",
+    "transport_options",
 )
 
 #: All patches, in the order in which they wrap each other's functions.

@@ -64,6 +64,9 @@ _TEXT = "text"
 
 #: Number of parts of a replay cache's lifetime, bytes of an id, and the largest number of ids in one string.
 _PARTS = 8
+#: Message ids of each sender that the replay cache holds. When it is full, it drops the oldest ones, and refuses
+#: messages of their age.
+REPLAY_CACHE_SIZE = 100_000
 _ID_BYTES = 16
 _FEW = 512
 
@@ -212,7 +215,7 @@ class Signing:
         self.mode = options.signing or (REQUIRED if options.keys_directory else OFF)
         self.clock: Clock = shared.clock if shared else Clock()
         self._lifetime, self._skew = float(options.signature_lifetime), float(options.clock_skew)
-        self._limit = options.replay_cache_size
+        self._limit = REPLAY_CACHE_SIZE
         self._seen: dict[tuple[str, str, str], ReplayCache] = {}
         self._unsigned: set[str] = set()
         self._lock = threading.Lock()

@@ -136,8 +136,13 @@ _MIB = 1024 * 1024
 #: Counters of a guest that does nothing.
 _IDLE = dict.fromkeys(
     (
-        *("disk_read_bytes", "disk_written_bytes", "disk_reads", "disk_writes"),
-        *("network_received_bytes", "network_sent_bytes", "network_dropped"),
+        "disk_read_bytes",
+        "disk_written_bytes",
+        "disk_reads",
+        "disk_writes",
+        "network_received_bytes",
+        "network_sent_bytes",
+        "network_dropped",
     ),
     0,
 )

@@ -42,6 +42,10 @@ _DEVICE_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+,/_.-]{0,60}")
 #: Bit of smartctl's exit status: the device could not be opened.
 _NOT_OPENED = 2
 
+#: Corrected memory errors of one controller within a day that are a problem.
+CORRECTED_ERRORS = 1000
+#: Percentage of a card's packets with errors between two looks that is a problem.
+ERROR_PERCENT = 1.0
 #: Least number of packets with errors between two looks that counts.
 LEAST_ERRORS = 10
 
@@ -60,9 +64,9 @@ class HostChecks:
         options = conf.host_health
         smart, raid = Smart(), Raid()
         checks: dict[str, tuple[Callable[[], Iterable[HostProblem]], ...]] = {
-            ProblemKind.MEMORY: (MemoryErrors(options.corrected_errors_per_day).check,),
+            ProblemKind.MEMORY: (MemoryErrors(CORRECTED_ERRORS).check,),
             ProblemKind.DISK: (smart.check, raid.check),
-            ProblemKind.NETWORK: (Uplinks(options.uplinks, options.network_error_percent).check,),
+            ProblemKind.NETWORK: (Uplinks(options.uplinks, ERROR_PERCENT).check,),
             ProblemKind.STORAGE: (Storage(instances_path).check,),
         }
         self._checks = [check for kind in options.checks for check in checks[kind]]

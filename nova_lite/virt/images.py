@@ -17,6 +17,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING
 from nova_lite.image import qcow2
 from nova_lite.objects import Image
 
@@ -35,6 +36,8 @@ QEMU_FORMATS = {
     "vhdx": "vhdx",
 }
 
+#: Address space, in bytes, that qemu-img may use to inspect an image, which may be malicious.
+CHECK_MEMORY = GIB
 #: Address space, in bytes, that flattening a disk may use.
 FLATTEN_MEMORY = 2 * GIB
 
@@ -59,8 +62,8 @@ class QemuImg:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._limits = [
             "prlimit",
-            f"--cpu={conf.libvirt.image_check_seconds}",
-            f"--as={conf.libvirt.image_check_memory_mb * 1024**2}",
+            f"--cpu={TIMING.libvirt.image_check_cpu}",
+            f"--as={CHECK_MEMORY}",
         ]
         self._convert_seconds = conf.libvirt.image_convert_seconds
 
@@ -104,9 +107,18 @@ class QemuImg:
             os.write(descriptor, passphrase.encode())
             run_checked(
                 check,
-                *("prlimit", f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", "qemu-img", "convert", "-n"),
-                *("--object", f"secret,id=key,file=/proc/self/fd/{descriptor}", "--image-opts", "--target-image-opts"),
-                *(reading, writing),
+                "prlimit",
+                f"--cpu={self._convert_seconds}",
+                f"--as={FLATTEN_MEMORY}",
+                "qemu-img",
+                "convert",
+                "-n",
+                "--object",
+                f"secret,id=key,file=/proc/self/fd/{descriptor}",
+                "--image-opts",
+                "--target-image-opts",
+                reading,
+                writing,
                 pass_fds=(descriptor,),
             )
         finally:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from oslo_config import cfg
 
 from nova_lite.base import disk_room, exceptions, files, trees
+from nova_lite.base.timing import TIMING
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
@@ -56,7 +57,7 @@ class BuiltInVolumes(VolumeBackend):
         super().__init__(conf, fetch_image)
         self.room = disk_room.of_host(conf)
         #: Seconds in which a copy has to end.
-        self.copy_seconds = float(conf.volume.task_deadline)
+        self.copy_seconds = TIMING.volumes.task
 
     @abc.abstractmethod
     def has(self, volume_id: str) -> bool:

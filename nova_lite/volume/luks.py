@@ -52,8 +52,17 @@ def new_header(passphrase: bytes, key_size: int = 256) -> bytes:
     digest_salt, slot_salt = os.urandom(_SALT), os.urandom(_SALT)
     cipher, mode = CIPHER.split("-", 1)
     header = _HEADER.pack(
-        *(MAGIC, _VERSION, cipher.encode(), mode.encode(), _DIGEST.encode(), payload, len(key)),
-        *(_derive(key, digest_salt, _DIGEST_BYTES), digest_salt, _ROUNDS, str(uuid.uuid4()).encode()),
+        MAGIC,
+        _VERSION,
+        cipher.encode(),
+        mode.encode(),
+        _DIGEST.encode(),
+        payload,
+        len(key),
+        _derive(key, digest_salt, _DIGEST_BYTES),
+        digest_salt,
+        _ROUNDS,
+        str(uuid.uuid4()).encode(),
     )
     for slot in range(_SLOTS):
         state, rounds, salt = (_UNUSED, 0, bytes(_SALT)) if slot else (_USED, _ROUNDS, slot_salt)

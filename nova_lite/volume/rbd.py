@@ -79,7 +79,7 @@ class RbdVolumes(BuiltInVolumes):
         self._pool = str(conf.volume.rbd_pool)
         self._user = str(conf.volume.rbd_user) or None
         self._rbd = Rbd(conf.volume.rbd_ceph_conf, self._user)
-        self._long = float(conf.volume.task_deadline)
+        self._long = TIMING.volumes.task
         self._timing = timing
 
     # --- names

@@ -189,8 +189,12 @@ def commits(*names: str) -> Points:
 
 STORED: Points = {
     CONDUCTOR: around(
-        *("commit/begin_backup", "send/backup_disk", "handle/finish_action", f"commit/{points.FINISH}"),
-        *("commit/store_backup", "commit/image_dropped"),
+        "commit/begin_backup",
+        "send/backup_disk",
+        "handle/finish_action",
+        f"commit/{points.FINISH}",
+        "commit/store_backup",
+        "commit/image_dropped",
     ),
     COMPUTE: around("handle/backup_disk", "send/finish_action"),
 }

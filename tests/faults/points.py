@@ -39,7 +39,10 @@ RESTART = "restart_crashed"
 #: Transactions around a call to a network service: for interfaces, and to release them at the end of a server, which
 #: may fail, or during a build that was deleted.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
-    *("plan_networks", "network_call", "network_done", "network_failed"),
+    "plan_networks",
+    "network_call",
+    "network_done",
+    "network_failed",
     "taken_back",
 )
 #: Transactions of a further task state of a host, and around a call to the image backend.
@@ -50,7 +53,10 @@ SNAPSHOT_ASK, SNAPSHOT_TOLD = "snapshot_call", "snapshot_reported"
 VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
 #: Other requests for a volume are accepted: a larger size, an image of it, its deletion, and a change of its row alone.
 VOLUME_EXTEND, VOLUME_UPLOAD, VOLUME_DELETE, VOLUME_UPDATE = (
-    *("extend_volume", "upload_volume", "delete_volume", "update_volume"),
+    "extend_volume",
+    "upload_volume",
+    "delete_volume",
+    "update_volume",
 )
 #: A snapshot is accepted, and its deletion.
 SNAPSHOT_CREATE, SNAPSHOT_DELETE = "create_snapshot", "delete_snapshot"
@@ -65,45 +71,136 @@ ATTACH_ASK, ACCEPT_MADE = "plan", "accept_in"
 #: Transaction that stores Neutron's ports.
 PORTS = "record"
 TRANSACTIONS = (
-    *(CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET, CINDER_MADE, CINDER_IS_MADE),
-    *(ATTACH_ASK, ACCEPT_MADE, PORTS),
-    *(VOLUME_CREATE, VOLUME_TAKE, VOLUME_END, BACKUP_CREATE, BACKUP_RESTORE),
-    *(VOLUME_EXTEND, VOLUME_UPLOAD, VOLUME_DELETE, VOLUME_UPDATE, SNAPSHOT_CREATE, SNAPSHOT_DELETE),
-    *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
-    *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST, RESTART),
-    *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
-    *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED, SNAPSHOT_ASK, SNAPSHOT_TOLD),
+    CINDER_TAKE,
+    CINDER_NOTE,
+    CINDER_GIVE_BACK,
+    CINDER_FORGET,
+    CINDER_MADE,
+    CINDER_IS_MADE,
+    ATTACH_ASK,
+    ACCEPT_MADE,
+    PORTS,
+    VOLUME_CREATE,
+    VOLUME_TAKE,
+    VOLUME_END,
+    BACKUP_CREATE,
+    BACKUP_RESTORE,
+    VOLUME_EXTEND,
+    VOLUME_UPLOAD,
+    VOLUME_DELETE,
+    VOLUME_UPDATE,
+    SNAPSHOT_CREATE,
+    SNAPSHOT_DELETE,
+    ACCEPT_CREATE,
+    ACCEPT,
+    LEASE,
+    CLAIM,
+    NO_HOST,
+    START_BUILD,
+    FINISH_BUILD,
+    FINISH,
+    SWEEP,
+    UNDONE,
+    REVIVED,
+    WANTED,
+    RETIRE,
+    DOMAIN_LOST,
+    RESTART,
+    ASK,
+    TELL,
+    TOLD,
+    TELL_AGAIN,
+    TAKEN_BACK,
+    TASK,
+    IMAGE_ASK,
+    IMAGE_TOLD,
+    IMAGE_FAILED,
+    SNAPSHOT_ASK,
+    SNAPSHOT_TOLD,
     # Lost hosts, moves off busy hosts, and backups by policies (`tests/faults/automatic.py`).
-    *("expire_lease", "plan_restarts", "evacuate_protected"),
-    *("report_load", "begin_plan", "note_hot", "begin_move", "settle_moves"),
-    *("begin_backup", "store_backup", "image_dropped", "delete", "forget_backup"),
-    *("register_image", "restored_image", "end_restore"),
-    *("begin_stop", "last_backup", "learn", "begin_rebuild", "rebuild_ended", "note_published"),
+    "expire_lease",
+    "plan_restarts",
+    "evacuate_protected",
+    "report_load",
+    "begin_plan",
+    "note_hot",
+    "begin_move",
+    "settle_moves",
+    "begin_backup",
+    "store_backup",
+    "image_dropped",
+    "delete",
+    "forget_backup",
+    "register_image",
+    "restored_image",
+    "end_restore",
+    "begin_stop",
+    "last_backup",
+    "learn",
+    "begin_rebuild",
+    "rebuild_ended",
+    "note_published",
 )
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
-    *("register_host", "report_state", "report", "update", "reconcile_domains"),
-    *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
-    *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
+    "register_host",
+    "report_state",
+    "report",
+    "update",
+    "reconcile_domains",
+    "renew_hosts",
+    "retry_later",
+    "progress",
+    "expire",
+    "instances",
+    "actions",
+    "migrations",
+    "put_off",
+    "plugged",
+    "plan_back",
+    "remember",
+    "settled",
+    "note_unsure",
+    "note_error",
     "snapshot_failed",  # Cinder gets the report again, as after a lost one
     # Leases of hosts, which ask again, and what the next sweep of a conductor does again.
     "report_storage",  # a host sends its view again with the next look
-    *("renew_lease", "record_off", "record_checks", "put_off_restart"),
+    "renew_lease",
+    "record_off",
+    "record_checks",
+    "put_off_restart",
     "forget_old",  # crashes of long ago
     # Hosts with a problem, which the next look finds again (tests/unit/conductor/hosts/test_host_health.py).
-    *("disable_failing", "begin_drain", "begin_drain_move", "end_drain", "settle"),
+    "disable_failing",
+    "begin_drain",
+    "begin_drain_move",
+    "end_drain",
+    "settle",
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "purge",  # old events of the audit log, some time after a conductor's start
     "audit_usage",  # servers of a period: the place that was reached is stored with their notifications
     # Backups by policies: each is repeated by the next run (tests/unit/conductor/backups/test_scheduled_backups.py).
-    *("plan_backups", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
+    "plan_backups",
+    "put_backup_off",
+    "fail_backup",
+    "complete_backup",
+    "drop_backup",
     # Backups in repositories: likewise (tests/unit/conductor/backups/test_stored_backups.py).
-    *("run", "want_image", "begin_storing", "put_storing_off", "note_image", "pruned"),
-    *("retire_backups", "lose_backup", "drop_backup_image", "expire_backups"),
+    "run",
+    "want_image",
+    "begin_storing",
+    "put_storing_off",
+    "note_image",
+    "pruned",
+    "retire_backups",
+    "lose_backup",
+    "drop_backup_image",
+    "expire_backups",
     # Replication to another site: likewise (tests/unit/conductor/backups/test_replication.py).
-    *("note_reason", "forget_deleted"),
+    "note_reason",
+    "forget_deleted",
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 
@@ -122,7 +219,11 @@ KEY = "volume_key_get"
 
 CASTS = frozenset(
     {
-        *(NUDGE, NEW_STATES, BUILD_ONE, BUILD_SEVERAL, DELETE_SEVERAL),
+        NUDGE,
+        NEW_STATES,
+        BUILD_ONE,
+        BUILD_SEVERAL,
+        DELETE_SEVERAL,
         VOLUME_WORK,
         *operations.command_methods(),
     }
@@ -133,7 +234,12 @@ STORING = frozenset({"begin_backup", "store_backup", "image_dropped", "register_
 
 #: Points of a compute host after which it writes something.
 WRITES = (
-    *("snapshot/*", "swap/*", "handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after"),
+    "snapshot/*",
+    "swap/*",
+    "handle/*_instance/before",
+    "send/start_build/after",
+    "fence/*",
+    "domain/*/after",
     "domain/spawn/before",
 )
 
@@ -277,8 +383,12 @@ def _of_work(request: str, accepted: str, command: str, effect: str) -> Points:
     return {
         API: around(f"send/{request}"),
         CONDUCTOR: around(
-            *(f"handle/{request}", f"commit/{accepted}", f"commit/{VOLUME_TAKE}", f"send/{command}"),
-            *("handle/finish_volume_work", f"commit/{VOLUME_END}"),
+            f"handle/{request}",
+            f"commit/{accepted}",
+            f"commit/{VOLUME_TAKE}",
+            f"send/{command}",
+            "handle/finish_volume_work",
+            f"commit/{VOLUME_END}",
         ),
         COMPUTE: around(f"handle/{command}", effect, "send/finish_volume_work"),
     }
@@ -309,12 +419,15 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Point
             {
                 CONDUCTOR: around(
                     *([] if claimed else ["handle/start_build", f"commit/{START_BUILD}"]),
-                    *("handle/finish_build", f"commit/{FINISH_BUILD}"),
+                    "handle/finish_build",
+                    f"commit/{FINISH_BUILD}",
                 ),
                 COMPUTE: around(
                     f"handle/{step.method}",
                     *([] if claimed else ["send/start_build"]),
-                    *("domain/spawn", "fence", "send/finish_build"),
+                    "domain/spawn",
+                    "fence",
+                    "send/finish_build",
                 ),
             },
         )

@@ -990,7 +990,10 @@ NO_ROOM: Points = {CONDUCTOR: [f"send/{points.SELECT}/before", *around(f"commit/
 NETWORKED = Site(network_service=True)
 MADE: Points = {
     CONDUCTOR: around(
-        *("network/resolve", "handle/start_build", f"commit/{points.ASK}", "network/allocate"),
+        "network/resolve",
+        "handle/start_build",
+        f"commit/{points.ASK}",
+        "network/allocate",
         f"commit/{points.START_BUILD}",
     ),
     COMPUTE: around("send/start_build"),
@@ -1062,7 +1065,11 @@ def _with_cinder() -> Iterator[Scenario]:
     site = Site(services=(services.CINDER,))
     leased = (points.CINDER_TAKE, points.CINDER_GIVE_BACK)
     taken = asks(
-        *(services.CINDER, CONDUCTOR, "post/attachments", "put/attachments", "post/action"),
+        services.CINDER,
+        CONDUCTOR,
+        "post/attachments",
+        "put/attachments",
+        "post/action",
         commits=(*leased, points.CINDER_NOTE),
     )
     free = asks(services.CINDER, CONDUCTOR, "delete/attachments", commits=(*leased, points.CINDER_FORGET))
@@ -1085,7 +1092,9 @@ def _with_cinder() -> Iterator[Scenario]:
         on_files = Site(services=(services.FILES,))
         yield Scenario(f"{name}, Cinder", prepare, run, points.of_files(row), on_files, rows=(row.kind,))
     yield Scenario(
-        *("boot from volume, Cinder is not asked", nothing, services.boot_from_volume_in_vain),
+        "boot from volume, Cinder is not asked",
+        nothing,
+        services.boot_from_volume_in_vain,
         {API: [f"{services.CINDER}/post/volumes/before"]},
         dataclasses.replace(site, deadline=SHORT.deadline),
         (failpoints.KILL, failpoints.ERROR),
@@ -1163,13 +1172,18 @@ def _stories() -> Iterator[Scenario]:
         "create 2 with CPUs of their own", pinned.flavor, pinned.create, points.of(operations.CREATE), pinned.SITE
     )
     yield Scenario(
-        *("delete while building with CPUs of its own", pinned.flavor, pinned.delete_while_building, CREATE_AND_DELETE),
+        "delete while building with CPUs of its own",
+        pinned.flavor,
+        pinned.delete_while_building,
+        CREATE_AND_DELETE,
         site=pinned.SITE,
     )
     yield Scenario("create without room", nothing, no_room, NO_ROOM)
     yield Scenario("delete", one_active, delete, points.of(operations.DELETE), rows=("delete",))
     yield Scenario(
-        *("port of a user", one_port, given_and_free_again),
+        "port of a user",
+        one_port,
+        given_and_free_again,
         points.join(points.of(operations.CREATE), points.of(operations.DELETE)),
     )
     yield Scenario("delete while building", nothing, delete_while_building, CREATE_AND_DELETE)
@@ -1179,11 +1193,14 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("soft delete, forced", one_soft_deleted, force_delete, points.of(operations.DELETE), SOFT)
     yield Scenario("soft delete, reclaimed", one_active, reclaimed, RECLAIMED, Site(reclaim=2))
     yield Scenario(
-        *("change password", one_with_agent, change_password, points.of(operations.CHANGE_PASSWORD)),
+        "change password",
+        one_with_agent,
+        change_password,
+        points.of(operations.CHANGE_PASSWORD),
         rows=("changePassword",),
     )
     yield Scenario(
-        *("trigger crash dump", one_active, crash_dump, points.of(operations.CRASH_DUMP)), rows=("trigger_crash_dump",)
+        "trigger crash dump", one_active, crash_dump, points.of(operations.CRASH_DUMP), rows=("trigger_crash_dump",)
     )
     yield Scenario("rebuild", one_active, rebuild, points.of(operations.REBUILD), rows=("rebuild",))
     yield Scenario("rebuild, failing", one_active, failing_rebuild, {})
@@ -1215,25 +1232,37 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("delete, shelved", images.one_shelved, images.delete, images.DISCARDED, effects=STOPS)
     yield Scenario("volume create", volumes.clear, volumes.make, points.of_volume())
     yield Scenario(
-        *("encrypted volume create", volumes.encrypted_type, volumes.make_encrypted, points.of_encrypted_volume())
+        "encrypted volume create", volumes.encrypted_type, volumes.make_encrypted, points.of_encrypted_volume()
     )
     yield Scenario(
-        *("attach encrypted volume", volumes.server_and_encrypted_volume, volumes.attach, points.of_key()),
+        "attach encrypted volume",
+        volumes.server_and_encrypted_volume,
+        volumes.attach,
+        points.of_key(),
         effects=STOPS,
     )
     yield from _of_volumes()
     yield Scenario("volume backup", volumes.filled, volumes.back_up, points.of_backup())
     yield Scenario("volume restore", volumes.backed_up_and_changed, volumes.restore, points.of_restoration())
     yield Scenario(
-        *("attach volume", volumes.server_and_volume, volumes.attach, points.of(operations.ATTACH_VOLUME)),
+        "attach volume",
+        volumes.server_and_volume,
+        volumes.attach,
+        points.of(operations.ATTACH_VOLUME),
         rows=("attach_volume",),
     )
     yield Scenario(
-        *("detach volume", volumes.attached, volumes.detach, points.of(operations.DETACH_VOLUME)),
+        "detach volume",
+        volumes.attached,
+        volumes.detach,
+        points.of(operations.DETACH_VOLUME),
         rows=("detach_volume",),
     )
     yield Scenario(
-        *("swap volume", volumes.one_attached_and_another, volumes.swap, points.of(operations.SWAP_VOLUME)),
+        "swap volume",
+        volumes.one_attached_and_another,
+        volumes.swap,
+        points.of(operations.SWAP_VOLUME),
         rows=("swap_volume",),
     )
     yield from _moves()

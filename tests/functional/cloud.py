@@ -87,7 +87,6 @@ IMPATIENT = """
 [DEFAULT]
 report_interval = 1
 service_down_time = 6
-startup_retry_interval = 1
 rpc_response_timeout = 10
 [oslo_messaging_rabbit]
 heartbeat_timeout_threshold = 10
@@ -99,7 +98,6 @@ retry_backoff = 1,2,3
 resync_interval = 5
 [compute]
 reconcile_interval = 3
-report_retry_seconds = 1
 """
 
 STANDALONE = """
@@ -357,7 +355,11 @@ class Cloud:
     def manage_command(self, *arguments: str) -> list[str]:
         return [
             *self.prefixes.get("conductor", []),
-            *(sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage"),
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "nova_lite.cmd.manage",
             *self.config_arguments("conductor"),
             *arguments,
         ]

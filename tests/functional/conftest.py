@@ -21,17 +21,20 @@ POSTGRESQL = "NOVA_LITE_TEST_POSTGRESQL"
 
 #: Files that take longest, in this order: they begin first, so that no worker is left alone with one.
 LONGEST = (
-    *("test_volumes", "test_compute_daemon", "test_resize", "test_live_migration", "test_modes", "test_standalone"),
-    *(
-        "test_rolling_upgrade",
-        "test_restarts_under_load",
-        "test_mixed_versions",
-        "test_cinder",
-        "test_soak",
-        "test_host_upkeep",
-        "test_sdk_cloud",
-        "test_network_api",
-    ),
+    "test_volumes",
+    "test_compute_daemon",
+    "test_resize",
+    "test_live_migration",
+    "test_modes",
+    "test_standalone",
+    "test_rolling_upgrade",
+    "test_restarts_under_load",
+    "test_mixed_versions",
+    "test_cinder",
+    "test_soak",
+    "test_host_upkeep",
+    "test_sdk_cloud",
+    "test_network_api",
 )
 
 

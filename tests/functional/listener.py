@@ -14,9 +14,17 @@ from tests.functional.cloud import rabbitmqctl
 
 #: Messages that come with time, not with requests. Filter queries are batched over changes.
 BACKGROUND = {
-    *("echo", "report_state", "report_service", "register_host", "host_states_get", "audit_record"),
+    "echo",
+    "report_state",
+    "report_service",
+    "register_host",
+    "host_states_get",
+    "audit_record",
     "report_load",
-    *("domains_expected", "reconcile_domains", "port_filters_get", "refresh_security_groups"),
+    "domains_expected",
+    "reconcile_domains",
+    "port_filters_get",
+    "refresh_security_groups",
 }
 
 

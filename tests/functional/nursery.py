@@ -24,7 +24,10 @@ from typing import Any
 #: And what the daemons import when they have read their configuration.
 IMPORTED = (
     *(f"nova_lite.cmd.{name}" for name in ("conductor", "scheduler", "compute", "api", "manage")),
-    *("nova_lite.virt.fake", "oslo_messaging._drivers.impl_rabbit", "sqlalchemy.dialects.sqlite", "pymysql"),
+    "nova_lite.virt.fake",
+    "oslo_messaging._drivers.impl_rabbit",
+    "sqlalchemy.dialects.sqlite",
+    "pymysql",
 )
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -231,8 +231,10 @@ def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
         for item, remove in zip(
             (thing for _, thing in things),
             (
-                *(demo.network.delete_network, demo.network.delete_port),
-                *(demo.network.delete_security_group, demo.network.delete_ip),
+                demo.network.delete_network,
+                demo.network.delete_port,
+                demo.network.delete_security_group,
+                demo.network.delete_ip,
             ),
             strict=True,
         ):

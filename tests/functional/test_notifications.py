@@ -31,8 +31,12 @@ webhook_secret_file = {secret_file}
 """
 
 LIFE = [
-    *("instance.create.start", "instance.create.end", "instance.pause.start", "instance.pause.end"),
-    *("instance.delete.start", "instance.delete.end"),
+    "instance.create.start",
+    "instance.create.end",
+    "instance.pause.start",
+    "instance.pause.end",
+    "instance.delete.start",
+    "instance.delete.end",
 ]
 
 

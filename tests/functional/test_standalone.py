@@ -49,9 +49,7 @@ def test_identity(admin: Client, demo: Client) -> None:
     token = admin.one("token issue")
     assert token["id"] and token["project_id"] and token["user_id"]
     catalog = admin.rows("catalog list", "Name", "Type", "Endpoints")
-    assert {row["Type"] for row in catalog} == {
-        *("identity", "compute", "image", "volumev3", "block-storage", "network")
-    }
+    assert {row["Type"] for row in catalog} == {"identity", "compute", "image", "volumev3", "block-storage", "network"}
     assert {row["Name"] for row in admin.rows("project list", "ID", "Name")} == set(PASSWORDS)
     assert {row["Name"] for row in admin.rows("user list", "ID", "Name")} == set(PASSWORDS)
     assert "403" in demo("user list", status=1)

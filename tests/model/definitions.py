@@ -120,8 +120,14 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
 
 #: docs/contributing/protocol-model.md, "What it does not cover".
 NOT_MODELLED = (
-    *("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface"),
-    *("volume_snapshot_create", "volume_snapshot_delete"),
+    "shelve",
+    "shelveOffload",
+    "attach_volume",
+    "swap_volume",
+    "attach_interface",
+    "detach_interface",
+    "volume_snapshot_create",
+    "volume_snapshot_delete",
 )
 
 

@@ -163,8 +163,24 @@ def _compressed_zeros(size: int) -> bytes:
     clusters_of_l1 = size // (cluster * (cluster // 8))
     header = struct.pack(
         ">4sIQIIQIIQQIIQQQQII",
-        *(b"QFI\xfb", 3, 0, 0, bits, size, 0, clusters_of_l1, cluster),
-        *(2 * cluster, 1, 0, 0, 0, 0, 0, 4, 104),
+        b"QFI\xfb",
+        3,
+        0,
+        0,
+        bits,
+        size,
+        0,
+        clusters_of_l1,
+        cluster,
+        2 * cluster,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        4,
+        104,
     )
     l1 = struct.pack(">Q", (1 << 63) | (3 * cluster)) * clusters_of_l1
     refcounts = struct.pack(">Q", 5 * cluster)

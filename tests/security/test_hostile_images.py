@@ -139,8 +139,6 @@ def test_a_host_opens_none_as_what_it_says(
     conf = cfg.ConfigOpts()
     nova_conf.register_opts(conf)
     conf([], project="nova-lite", default_config_files=[])
-    conf.set_override("image_check_seconds", 10, group="libvirt")
-    conf.set_override("image_check_memory_mb", 512, group="libvirt")
     directory, instances = tmp_path / "_base", tmp_path / "instances"
     directory.mkdir()
     instances.mkdir()

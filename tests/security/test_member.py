@@ -305,9 +305,16 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     body = {"rbac_policy": {**sharing, "target_tenant": f"nobody-{mark}"}}
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
     for path, tagged in (
-        *(("networks", network_id), ("subnets", first_id), ("ports", port_id), ("routers", router_id)),
-        *(("subnetpools", pool_id), ("subnets", subnet6_id), ("subnets", second_id)),
-        *(("floatingips", leading["id"]), ("security-groups", group_id), ("security-group-rules", rule_id)),
+        ("networks", network_id),
+        ("subnets", first_id),
+        ("ports", port_id),
+        ("routers", router_id),
+        ("subnetpools", pool_id),
+        ("subnets", subnet6_id),
+        ("subnets", second_id),
+        ("floatingips", leading["id"]),
+        ("security-groups", group_id),
+        ("security-group-rules", rule_id),
     ):
         assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
     ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
@@ -437,9 +444,26 @@ interval = 86400
 
 #: Kinds that no list contains, except as part of another resource.
 HIDDEN = (
-    *("policy", "endpoint_group", "catalog_endpoint"),
-    *("user", "application_credential", "access_rule", "trust", "group", "domain", "ec2_credential", "credential"),
-    *("migration", "request", "label", "role", "qos", "identity_provider", "protocol", "mapping", "encryption_field"),
+    "policy",
+    "endpoint_group",
+    "catalog_endpoint",
+    "user",
+    "application_credential",
+    "access_rule",
+    "trust",
+    "group",
+    "domain",
+    "ec2_credential",
+    "credential",
+    "migration",
+    "request",
+    "label",
+    "role",
+    "qos",
+    "identity_provider",
+    "protocol",
+    "mapping",
+    "encryption_field",
 )
 
 
@@ -684,7 +708,9 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     )
     share = {"action": "access_as_shared", "target_tenant": cast.attacker.project}
     for kind, which in (
-        *(("network", "network"), ("subnetpool", "subnet_pool"), ("address_scope", "address_scope")),
+        ("network", "network"),
+        ("subnetpool", "subnet_pool"),
+        ("address_scope", "address_scope"),
         ("address_group", "address_group"),
     ):
         object_id = {"object_type": kind, "object_id": theirs[which]}

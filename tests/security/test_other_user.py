@@ -50,8 +50,18 @@ def machine(tmp_path: Path) -> Iterator[Path]:
 def run(machine: Path, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
-            *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, "-W", "ignore"),
-            *("-m", "nova_lite.cmd.manage", "--config-file", str(machine / "nova-lite.conf"), *command),
+            "setpriv",
+            f"--reuid={NOBODY}",
+            f"--regid={NOBODY}",
+            "--clear-groups",
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "nova_lite.cmd.manage",
+            "--config-file",
+            str(machine / "nova-lite.conf"),
+            *command,
         ],
         capture_output=True,
         text=True,

@@ -55,13 +55,32 @@ RAW_BODIES = (
 #: Values of headers, as a server passes them to the application. Any header may have any bytes.
 HEADERS = {
     "HTTP_OPENSTACK_API_VERSION": (
-        *("", "compute", "compute 2", "compute 2.", "compute 2.99999999999", "volume 3.9999999999", "volume 3.\u00b2"),
-        *("compute -1.1", "compute 2.\xb2", "\xff", "," * 5000, "compute " + "9" * 5000, "compute 2.1\0"),
+        "",
+        "compute",
+        "compute 2",
+        "compute 2.",
+        "compute 2.99999999999",
+        "volume 3.9999999999",
+        "volume 3.\u00b2",
+        "compute -1.1",
+        "compute 2.\xb2",
+        "\xff",
+        "," * 5000,
+        "compute " + "9" * 5000,
+        "compute 2.1\0",
     ),
     "HTTP_X_OPENSTACK_NOVA_API_VERSION": ("", "2." + "9" * 5000, "\xff", "2.\xb2"),
     "CONTENT_TYPE": (
-        *("", "\xff", "application/json; charset=utf-16", "application/json; charset=\xff", "a" * 5000, ";", "/"),
-        *("application/json; charset=nobody", "multipart/form-data", "application/x-www-form-urlencoded"),
+        "",
+        "\xff",
+        "application/json; charset=utf-16",
+        "application/json; charset=\xff",
+        "a" * 5000,
+        ";",
+        "/",
+        "application/json; charset=nobody",
+        "multipart/form-data",
+        "application/x-www-form-urlencoded",
     ),
     "HTTP_X_AUTH_TOKEN": ("", "\xff", "\xc3\xa9", "a" * 70000, "=", "gAAAA", "gAAAAA==", "\0"),
     "HTTP_X_SUBJECT_TOKEN": ("", "\xff", "\xc3\xa9", "a" * 70000, "=", "gAAAA", "\0"),
@@ -79,8 +98,15 @@ HEADERS = {
 
 #: Resources of Cinder that the volume API lists as empty.
 ABSENT_OF_VOLUMES = (
-    *("cgsnapshots", "clusters", "consistencygroups", "group_snapshots", "group_types", "groups"),
-    *("manageable_snapshots", "manageable_volumes", "messages"),
+    "cgsnapshots",
+    "clusters",
+    "consistencygroups",
+    "group_snapshots",
+    "group_types",
+    "groups",
+    "manageable_snapshots",
+    "manageable_volumes",
+    "messages",
 )
 
 #: Complete bodies of the services that declare no schemas. A test reports a route without one.
@@ -530,12 +556,12 @@ ACTIONS: dict[tuple[str, str, str], list[Any]] = {
 }
 #: Query parameters of the services, which declare none, besides the attributes of their resources.
 QUERY = (
-    *("limit", "marker", "offset", "sort", "sort_key", "sort_dir", "name", "id", "status", "all_tenants", "project_id"),
-    *("metadata", "bootable", "volume_id", "visibility", "tag", "size_min", "size_max", "created_at", "updated_at"),
-    *("owner", "min_disk", "os_hidden", "protected", "enabled", "domain_id", "user.id", "role.id", "scope.project.id"),
-    *("include_names", "usage", "page_reverse", "fields", "fixed_ips", "router:external", "member_status", "nobodys"),
-    *("nocatalog", "display_name", "type", "user_id"),
-)
+    "limit", "marker", "offset", "sort", "sort_key", "sort_dir", "name", "id", "status", "all_tenants", "project_id",
+    "metadata", "bootable", "volume_id", "visibility", "tag", "size_min", "size_max", "created_at", "updated_at",
+    "owner", "min_disk", "os_hidden", "protected", "enabled", "domain_id", "user.id", "role.id", "scope.project.id",
+    "include_names", "usage", "page_reverse", "fields", "fixed_ips", "router:external", "member_status", "nobodys",
+    "nocatalog", "display_name", "type", "user_id",
+)  # fmt: skip
 
 #: Whole query strings.
 QUERIES = (

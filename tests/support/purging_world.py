@@ -13,8 +13,12 @@ from tests.support.server_moves import Live
 
 LATER = datetime.timedelta(days=1)
 OF_INSTANCES = (
-    *(models.InstanceAction, models.InstanceActionEvent, models.Migration, models.InstanceTag),
-    *(models.Instance, models.InstanceGroupMember),
+    models.InstanceAction,
+    models.InstanceActionEvent,
+    models.Migration,
+    models.InstanceTag,
+    models.Instance,
+    models.InstanceGroupMember,
 )
 
 

@@ -27,7 +27,10 @@ from nova_lite.base import exceptions
 
 #: The services of one table of routes each.
 APPS = (
-    *(("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp)),
+    ("identity", IdentityApp),
+    ("image", ImageApp),
+    ("volume", VolumeApp),
+    ("network", NetworkApp),
     ("placement", PlacementApp),
 )
 #: Paths of the APIs behind the page, which has them below ``/api/SERVICE``.
@@ -110,8 +113,17 @@ KINDS = {
 }
 #: Parameters of queries of the Placement API.
 PLACEMENT_QUERY = (
-    *("uuid", "resources", "required", "member_of", "in_tree", "group_policy", "root_required", "same_subtree"),
-    *("resources1", "consumer_type", "associated"),
+    "uuid",
+    "resources",
+    "required",
+    "member_of",
+    "in_tree",
+    "group_policy",
+    "root_required",
+    "same_subtree",
+    "resources1",
+    "consumer_type",
+    "associated",
 )
 #: Kinds of the identity API alone: the volume API has other groups, and shows none.
 KINDS_OF_IDENTITY = {

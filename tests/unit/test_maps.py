@@ -63,6 +63,9 @@ def test_conductor_and_database_have_wings_of_the_same_names() -> None:
 
 # --- figures of the page that lists the core
 
+#: Most code lines of the core: a reader has to read them. Whoever raises it says why in the commit.
+MOST_LINES = 18_150
+
 
 def code_lines(path: Path) -> int:
     """Count the lines with code: no blank lines, comments or docstrings."""
@@ -97,6 +100,10 @@ def test_figures_of_the_core_are_those_of_the_code() -> None:
     wrong = [(str(files[0]), figure, lines) for (files, figure), lines in zip(listed, counted, strict=True)
              if abs(figure - lines) > max(100, lines / 10)]  # fmt: skip
     assert wrong == []
+
+
+def test_core_is_not_larger_than_the_limit() -> None:
+    assert sum(sum(map(code_lines, files)) for files, _ in core()) <= MOST_LINES
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/explanation/how-it-works.md"])

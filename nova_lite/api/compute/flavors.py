@@ -53,9 +53,9 @@ CREATE_BODY = Versioned(
 UPDATE_BODY = t.wrapped("flavor", t.strict({"description": _DESCRIPTION}, ("description",)))
 
 _SORT_KEYS = (
-    *("created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public"),
-    *("memory_mb", "name", "root_gb", "swap", "updated_at", "vcpus"),
-)
+    "created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name",
+    "root_gb", "swap", "updated_at", "vcpus",
+)  # fmt: skip
 _LIST: t.Schema = {
     **t.PAGING,
     "is_public": t.Q_ANY,

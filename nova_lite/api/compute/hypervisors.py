@@ -203,9 +203,9 @@ def _statistics_view(nodes: list[ComputeNode]) -> dict[str, int]:
 
 
 _AMOUNTS = (
-    *("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "free_ram_mb"),
-    *("free_disk_gb", "disk_available_least", "current_workload", "running_vms"),
-)
+    "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "free_ram_mb", "free_disk_gb",
+    "disk_available_least", "current_workload", "running_vms",
+)  # fmt: skip
 
 
 def _amounts(node: ComputeNode) -> dict[str, int | None]:

@@ -64,10 +64,10 @@ def _tenant_network_view(network: Network) -> dict[str, str]:
 
 #: Properties that only admins see, and that built-in networks do not have: always null.
 _NULL_FOR_ADMINS = (
-    *("created_at", "updated_at", "deleted_at", "deleted", "injected", "vlan", "vpn_public_address"),
-    *("vpn_public_port", "vpn_private_address", "host", "bridge_interface", "multi_host", "priority", "rxtx_base"),
-    *("dhcp_server", "enable_dhcp", "share_address"),
-)
+    "created_at", "updated_at", "deleted_at", "deleted", "injected", "vlan", "vpn_public_address", "vpn_public_port",
+    "vpn_private_address", "host", "bridge_interface", "multi_host", "priority", "rxtx_base", "dhcp_server",
+    "enable_dhcp", "share_address",
+)  # fmt: skip
 
 
 def _view(req: Request, network: Network) -> dict[str, Any]:

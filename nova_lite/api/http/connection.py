@@ -74,7 +74,7 @@ class ConnectionServer(Protocol):
     client_limits: limits.ClientLimits
     transfer_threads: transfers.TransferThreads
     budget: limits.BodyBudget[Connection]
-    uploads: limits.FairSlots
+    uploads: limits.Slots
     drain: Drain
     stopping: bool
     aborting: bool

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import collections
-import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
-
-LOG = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -46,54 +44,41 @@ class ClientLimits(NamedTuple):
     wait: float = 5.0
 
 
-class ConnectionCounter:
-    """Counts the open connections of each client. Belongs to one thread."""
+class Slots:
+    """Slots for connections or uploads: ``each`` for a client or a project, and ``total`` in all.
 
-    def __init__(self, limit: int, warn: Callable[..., None] = LOG.warning) -> None:
-        self._limit = limit
-        self._warn = warn
-        self._open: collections.Counter[str] = collections.Counter()
-        self._next_warning = 0.0
+    ``warn`` logs that a group has reached its limit, at most once in `LOG_INTERVAL`.
+    """
 
-    def enter(self, client: str) -> bool:
-        """Count one more connection of the client. Return False, and count nothing, if it has reached the limit."""
-        if self._open[client] >= self._limit:
-            if time.monotonic() >= self._next_warning:
-                self._next_warning = time.monotonic() + LOG_INTERVAL
-                self._warn("%s has %d connections, which is the maximum; a new one is closed", client, self._limit)
-            return False
-        self._open[client] += 1
-        return True
-
-    def leave(self, client: str) -> None:
-        self._open[client] -= 1
-        if not self._open[client]:
-            del self._open[client]
-
-
-class FairSlots:
-    """Slots for uploads. No client, and no project, has more than half of them."""
-
-    def __init__(self, total: int = MAX_UPLOADS) -> None:
+    def __init__(self, each: int, total: float = math.inf, warn: Callable[..., None] | None = None) -> None:
+        self._each = each
         self._total = total
+        self._warn = warn
         self._lock = threading.Lock()
         self._taken = 0
         self._by_group: collections.Counter[str] = collections.Counter()
+        self._next_warning = 0.0
 
     def enter(self, *groups: str) -> bool:
-        """Take a slot for a member of these groups. Return False if there is none for it."""
+        """Take a slot for a member of these groups. Return False, and take nothing, if there is none for it."""
         with self._lock:
-            if self._taken >= self._total or any(self._by_group[group] >= self._total // 2 for group in groups):
-                return False
-            self._taken += 1
-            self._by_group.update(groups)
-            return True
+            full = [group for group in groups if self._by_group[group] >= self._each]
+            if not full and self._taken < self._total:
+                self._taken += 1
+                self._by_group.update(groups)
+                return True
+        if full and self._warn is not None and time.monotonic() >= self._next_warning:
+            self._next_warning = time.monotonic() + LOG_INTERVAL
+            self._warn("%s has %d connections, which is the maximum; a new one is closed", full[0], self._each)
+        return False
 
     def leave(self, *groups: str) -> None:
         with self._lock:
             self._taken -= 1
             self._by_group.subtract(groups)
-            self._by_group += collections.Counter()  # drops groups without a slot
+            for group in groups:
+                if not self._by_group[group]:
+                    del self._by_group[group]
 
 
 class BodyBudget(Generic[Key]):

@@ -122,11 +122,11 @@ class Server:
         self.client_limits = client_limits
         self.transfer_threads = transfers.TransferThreads(executor)
         self.budget: limits.BodyBudget[Connection] = limits.BodyBudget()
-        self.uploads = limits.FairSlots()
+        self.uploads = limits.Slots(limits.MAX_UPLOADS // 2, limits.MAX_UPLOADS)
         self.drain = Drain()
         self.stopping = self.aborting = False
-        self._clients = limits.ConnectionCounter(
-            client_limits.connections, lambda text, *args: executor.log(logging.WARNING, text, *args)
+        self._clients = limits.Slots(
+            client_limits.connections, warn=lambda text, *args: executor.log(logging.WARNING, text, *args)
         )
         self._connections: dict[int, Connection] = {}
         native = concurrency.native("socket")

@@ -119,7 +119,9 @@ class DomainDirectory:
             if not is_all:
                 LOG.warning(
                     "The directory of domain %s has more than %d %s, [ldap] list_limit; the rest are not listed",
-                    *(self.domain_name, self._limit, kind),
+                    self.domain_name,
+                    self._limit,
+                    kind,
                 )
             return found, is_all
         try:

@@ -22,6 +22,10 @@ class UnreachableError(Exception):
     """The remote service did not answer, or it answered something that is useless."""
 
 
+#: Calls of one service that run at a time in one process.
+MAX_CALLS = 4
+
+
 class Gate:
     """Limits the calls of a remote service that run at a time. After a failure it refuses calls for `PAUSE` seconds.
 
@@ -29,7 +33,7 @@ class Gate:
     """
 
     def __init__(
-        self, label: str, max_calls: int, clock: Callable[[], float] = time.monotonic, wait: float = WAIT
+        self, label: str, max_calls: int = MAX_CALLS, clock: Callable[[], float] = time.monotonic, wait: float = WAIT
     ) -> None:
         self._label, self._clock, self._wait = label, clock, wait
         self._slots = threading.BoundedSemaphore(max_calls)

@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from nova_lite.api.identity.gate import Gate, UnreachableError
 from nova_lite.base import exceptions, ip, key_files
+from nova_lite.base.timing import TIMING
 
 #: Result codes of a bind (RFC 4511): success, and the codes that are about the user rather than the directory.
 _SUCCESS, _SIZE_LIMIT_EXCEEDED = 0, 4
@@ -113,7 +114,7 @@ class LdapDirectory:
             self._check_filter(name, options[name])
         self._servers = [self._server(url) for url in options.urls]
         self._password = _read_password(options.password_file) if options.bind_dn else ""
-        self._gate = Gate(f"The directory of domain {options.domain}", options.max_connections)
+        self._gate = Gate(f"The directory of domain {options.domain}")
 
     # --- look-ups
 
@@ -196,10 +197,10 @@ class LdapDirectory:
             server, auto_bind=self._ldap3.AUTO_BIND_NONE, auto_referrals=False, read_only=True, check_names=False
         )
         connection.open(read_server_info=False)
-        connection.socket.settimeout(self._options.timeout)
+        connection.socket.settimeout(TIMING.clients.identity_timeout)
         if not server.ssl and self._options.start_tls and not connection.start_tls(read_server_info=False):
             raise UnreachableError("it refuses StartTLS")
-        connection.socket = _LimitedSocket(connection.socket, self._options.timeout)
+        connection.socket = _LimitedSocket(connection.socket, TIMING.clients.identity_timeout)
         return connection
 
     def _bind(self, connection: Any, dn: str, password: bytes) -> int:
@@ -217,7 +218,7 @@ class LdapDirectory:
                 kind.tree,
                 f"(&{kind.filter}{condition})",
                 attributes=kind.attributes,
-                time_limit=max(1, int(self._options.timeout)),
+                time_limit=max(1, int(TIMING.clients.identity_timeout)),
                 paged_size=min(_PAGE, limit + 1),
                 paged_cookie=cookie,
             )
@@ -253,7 +254,7 @@ class LdapDirectory:
             use_ssl=is_tls,
             tls=tls,
             get_info=self._ldap3.NONE,
-            connect_timeout=options.timeout,
+            connect_timeout=TIMING.clients.identity_timeout,
             allowed_referral_hosts=[],
         )
 
@@ -280,7 +281,7 @@ def _verified_tls(ldap3: Any, host: str, options: Any) -> Any:
         """TLS of the standard library instead of ldap3's, with a time limit for the handshake."""
 
         def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:
-            connection.socket.settimeout(options.timeout)
+            connection.socket.settimeout(TIMING.clients.identity_timeout)
             connection.socket = context.wrap_socket(connection.socket, server_hostname=host)
 
     return VerifiedTls()

@@ -21,9 +21,9 @@ T = TypeVar("T")
 _TEXTS: dict[str, Any] = {"email": str | None, "description": str | None}
 _DOMAIN: dict[str, Any] = {"domain_id": str | None}
 _FIELDS = (
-    *("id", "name", "password", "original_password", "enabled", "default_project_id", "domain_id", "options", "links"),
-    *("email", "description", "password_expires_at", "federated"),
-)
+    "id", "name", "password", "original_password", "enabled", "default_project_id", "domain_id", "options", "links",
+    "email", "description", "password_expires_at", "federated",
+)  # fmt: skip
 
 
 class IdentityManagement:

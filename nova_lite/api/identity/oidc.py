@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from nova_lite.api.identity.gate import Gate, UnreachableError
 from nova_lite.base import exceptions, ip, key_files, response_body
+from nova_lite.base.timing import TIMING
 
 LOG = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Provider:
     def __init__(self, issuer: str, options: Any, clock: Callable[[], float]) -> None:
         self.issuer = issuer
         self._options, self._clock = options, clock
-        self._gate = Gate(f"The identity provider {issuer}", options.max_connections)
+        self._gate = Gate(f"The identity provider {issuer}")
         self._lock = threading.Lock()
         self._keys = Keys([], float("-inf"))
         self._failures = 0
@@ -145,13 +146,13 @@ class Provider:
 
     def _request(self, method: str, url: str, **options: Any) -> Claims:
         """Return a JSON object. Redirects and proxies are not used."""
-        deadline = time.monotonic() + self._options.timeout
+        deadline = time.monotonic() + TIMING.clients.identity_timeout
         try:
             with requests.Session() as session:
                 session.trust_env = False
                 session.verify = self._options.ca_file or True
                 response = session.request(
-                    method, url, timeout=self._options.timeout, allow_redirects=False, stream=True, **options
+                    method, url, timeout=TIMING.clients.identity_timeout, allow_redirects=False, stream=True, **options
                 )
                 if response.status_code == 400 and method == "POST":
                     raise RefusedTokenError("the provider calls it malformed, with the status 400")

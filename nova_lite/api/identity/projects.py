@@ -28,9 +28,9 @@ MAX_TAG = 255
 _PROJECT = {"project_id": "id"}
 _TAGS = "/v3/projects/{id}/tags"
 _FIELDS = (
-    *("id", "name", "description", "enabled", "domain_id", "parent_id", "is_domain", "tags", "options", "links"),
-    *("parents", "subtree"),
-)
+    "id", "name", "description", "enabled", "domain_id", "parent_id", "is_domain", "tags", "options", "links",
+    "parents", "subtree",
+)  # fmt: skip
 #: Filters of lists by tags.
 _BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
     "tags": lambda wanted, tags: wanted <= tags,

@@ -22,6 +22,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import uploads
 from nova_lite.base import exceptions, files
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING
 from nova_lite.image import download, formats, store
 from nova_lite.objects import Image
 
@@ -35,6 +36,8 @@ STAGING = "staging"
 STAGED_SECONDS = 86400.0
 #: Seconds after which the next request with data removes abandoned ones.
 SWEEP_SECONDS = 600.0
+#: Images that one process loads by URL at the same time. Each takes a thread.
+MAX_DOWNLOADS = 8
 
 DIRECT, WEB = "glance-direct", "web-download"
 
@@ -70,7 +73,7 @@ class Imports(rest.ServiceApplication):
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         super().__init__(services)
-        self._downloads = threading.BoundedSemaphore(self.conf.image.max_downloads)
+        self._downloads = threading.BoundedSemaphore(MAX_DOWNLOADS)
         self._next_sweep = time.monotonic() + SWEEP_SECONDS
 
     def sweep_if_due(self) -> None:
@@ -161,7 +164,7 @@ class Imports(rest.ServiceApplication):
             "size": uploads.first_reservation(None, limit),
             "properties": {FAILED: None},
         }
-        deadline = time.monotonic() + self.conf.api.upload_deadline
+        deadline = time.monotonic() + TIMING.api.upload
         if not self._downloads.acquire(blocking=False):
             raise exceptions.ServiceUnavailable("As many images as possible are being imported. Try again later.")
         try:

@@ -24,7 +24,11 @@ _SCHEMAS = "/v2/schemas/metadefs"
 
 #: Types of resources that OpenStack's services have. Namespaces may name others.
 RESOURCE_TYPES = (
-    *("OS::Cinder::Volume", "OS::Glance::Image", "OS::Nova::Aggregate", "OS::Nova::Flavor", "OS::Nova::Server"),
+    "OS::Cinder::Volume",
+    "OS::Glance::Image",
+    "OS::Nova::Aggregate",
+    "OS::Nova::Flavor",
+    "OS::Nova::Server",
 )
 
 #: Most characters of texts.

@@ -16,13 +16,24 @@ Filter = Callable[[deploy.App], deploy.App]
 
 #: Headers of the APIs. Scripts of other origins may always send and read some further ones.
 OF_BOTH = (
-    *("X-Auth-Token", "X-Subject-Token", "X-OpenStack-Request-ID", "Content-Range"),
-    *(microversions.HEADER, microversions.LEGACY_HEADER),
+    "X-Auth-Token",
+    "X-Subject-Token",
+    "X-OpenStack-Request-ID",
+    "Content-Range",
+    microversions.HEADER,
+    microversions.LEGACY_HEADER,
 )
 OF_REQUESTS = ("Authorization", "Idempotency-Key", "If-Match", "OpenStack-Identity-Access-Rules", "Range")
 OF_RESPONSES = (
-    *("X-Compute-Request-ID", "Location", "Retry-After", "Allow", "WWW-Authenticate", "Content-MD5", "Accept-Ranges"),
-    *("OpenStack-image-import-methods", "OpenStack-image-store-ids"),
+    "X-Compute-Request-ID",
+    "Location",
+    "Retry-After",
+    "Allow",
+    "WWW-Authenticate",
+    "Content-MD5",
+    "Accept-Ranges",
+    "OpenStack-image-import-methods",
+    "OpenStack-image-store-ids",
 )
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")
 

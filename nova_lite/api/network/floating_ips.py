@@ -13,8 +13,15 @@ from nova_lite.base import exceptions
 from nova_lite.objects import FloatingIp, ListQuery
 
 _KNOWN = (
-    *("floating_network_id", "floating_ip_address", "port_id", "fixed_ip_address", "description"),
-    *("project_id", "tenant_id", "subnet_id", "tags"),
+    "floating_network_id",
+    "floating_ip_address",
+    "port_id",
+    "fixed_ip_address",
+    "description",
+    "project_id",
+    "tenant_id",
+    "subnet_id",
+    "tags",
 )
 _ONLY_DEFAULT = ("dns_name", "dns_domain", "qos_policy_id")
 

@@ -20,18 +20,28 @@ from nova_lite.objects.instance import version_of
 from nova_lite.policies import network_service as policies
 
 _NETWORK = (
-    *("name", "description", "mtu", "shared", "project_id", "tenant_id", "admin_state_up", "port_security_enabled"),
+    "name",
+    "description",
+    "mtu",
+    "shared",
+    "project_id",
+    "tenant_id",
+    "admin_state_up",
+    "port_security_enabled",
     "router:external",
 )
 _NEW_NETWORK = (*_NETWORK, "tags")
 _NETWORK_ONLY_DEFAULT = (
-    *("availability_zone_hints", "dns_domain", "qos_policy_id"),
-    *("is_default", "vlan_transparent"),
+    "availability_zone_hints",
+    "dns_domain",
+    "qos_policy_id",
+    "is_default",
+    "vlan_transparent",
 )
 _SUBNET = (
-    *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
-    *("project_id", "tenant_id", "enable_dhcp", "host_routes", "ip_version", "ipv6_ra_mode", "ipv6_address_mode"),
-)
+    "name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers", "project_id",
+    "tenant_id", "enable_dhcp", "host_routes", "ip_version", "ipv6_ra_mode", "ipv6_address_mode",
+)  # fmt: skip
 _NEW_SUBNET = (*_SUBNET, "tags", "prefixlen", "subnetpool_id", "use_default_subnetpool")
 _SUBNET_ONLY_DEFAULT = ("service_types", "segment_id")
 #: Attributes that an external network does not have, because it has no ports, with the only value.

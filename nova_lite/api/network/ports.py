@@ -16,14 +16,19 @@ from nova_lite.objects import ListQuery, Port, ipv6
 from nova_lite.policies import network_service as policies
 
 _PORT = (
-    *("name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id"),
-    *("device_id", "device_owner", "binding:host_id", "admin_state_up"),
-    *("port_security_enabled", "allowed_address_pairs"),
-)
+    "name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id",
+    "device_id", "device_owner", "binding:host_id", "admin_state_up", "port_security_enabled",
+    "allowed_address_pairs",
+)  # fmt: skip
 _NEW_PORT = (*_PORT, "tags")
 _PORT_ONLY_DEFAULT = (
-    *("extra_dhcp_opts", "binding:profile"),
-    *("binding:vnic_type", "dns_name", "dns_domain", "qos_policy_id", "propagate_uplink_status"),
+    "extra_dhcp_opts",
+    "binding:profile",
+    "binding:vnic_type",
+    "dns_name",
+    "dns_domain",
+    "qos_policy_id",
+    "propagate_uplink_status",
     "numa_affinity_policy",
 )
 

@@ -9,7 +9,14 @@ from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 
 _QUOTAS = (
-    *("network", "subnet", "subnetpool", "port", "router", "floatingip", "security_group", "security_group_rule"),
+    "network",
+    "subnet",
+    "subnetpool",
+    "port",
+    "router",
+    "floatingip",
+    "security_group",
+    "security_group_rule",
     "rbac_policy",
 )
 

@@ -20,7 +20,10 @@ from nova_lite.policies import network_service as policies
 _ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id", "admin_state_up", "routes")
 _NEW_ROUTER = (*_ROUTER, "tags")
 _ROUTER_ONLY_DEFAULT = (
-    *("ha", "distributed", "availability_zone_hints", "flavor_id"),
+    "ha",
+    "distributed",
+    "availability_zone_hints",
+    "flavor_id",
     "service_type_id",
 )
 _GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")

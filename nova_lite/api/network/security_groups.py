@@ -17,17 +17,9 @@ _GROUP = ("name", "description", "project_id", "tenant_id")
 _NEW_GROUP = (*_GROUP, "tags")
 _GROUP_ONLY_DEFAULT = ("stateful",)
 _RULE = (
-    *("security_group_id", "direction", "ethertype", "protocol", "port_range_min", "port_range_max"),
-    *(
-        "remote_ip_prefix",
-        "remote_group_id",
-        "remote_address_group_id",
-        "description",
-        "project_id",
-        "tenant_id",
-        "tags",
-    ),
-)
+    "security_group_id", "direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix",
+    "remote_group_id", "remote_address_group_id", "description", "project_id", "tenant_id", "tags",
+)  # fmt: skip
 
 #: Texts for all protocols.
 _ANY = ("", "any", "0", "ip")

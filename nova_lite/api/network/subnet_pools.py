@@ -14,8 +14,15 @@ from nova_lite.objects import AddressScope, SubnetPool
 from nova_lite.policies import network_service as policies
 
 _POOL = (
-    *("name", "description", "prefixes", "default_prefixlen", "min_prefixlen", "max_prefixlen", "default_quota"),
-    *("is_default", "address_scope_id"),
+    "name",
+    "description",
+    "prefixes",
+    "default_prefixlen",
+    "min_prefixlen",
+    "max_prefixlen",
+    "default_quota",
+    "is_default",
+    "address_scope_id",
 )
 _NEW_POOL = (*_POOL, "shared", "tags", "project_id", "tenant_id")
 _SCOPE = ("name", "shared")

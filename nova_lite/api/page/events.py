@@ -269,7 +269,8 @@ class EventsApp:
     def __init__(self, services: wsgi.ApiServices) -> None:
         self._services = services
         conf = services.conf
-        self.feed = Feed(self._read, conf.api.page_streams, conf.api.page_stream_interval, services.compute.timing)
+        timing = services.compute.timing
+        self.feed = Feed(self._read, conf.api.page_streams, timing.stream_interval, timing)
 
     def _read(self, since: datetime.datetime) -> list[Instance]:
         filters = InstanceFilters(changes_since=since, with_user_data=False)

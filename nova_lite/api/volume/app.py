@@ -57,7 +57,12 @@ _ACTIONS = {
     "os-unreserve": "_unreserve",
     **dict.fromkeys(("os-detach", "os-force_detach"), "_detach"),
     **dict.fromkeys(
-        (*("os-begin_detaching", "os-roll_detaching", "os-initialize_connection", "os-terminate_connection"),),
+        (
+            "os-begin_detaching",
+            "os-roll_detaching",
+            "os-initialize_connection",
+            "os-terminate_connection",
+        ),
         "_refuse_connection",
     ),
 }
@@ -65,8 +70,18 @@ _ACTIONS = {
 _NAMES = ("name", "description", "display_name", "display_description", "metadata")
 _NEW_SNAPSHOT = (*_NAMES, "volume_id", "force")
 _NEW = (
-    *(*_NAMES, "volume_type", "snapshot_id", "source_volid", "consistencygroup_id", "group_id", "backup_id", "size"),
-    *("availability_zone", "multiattach", "image_id", "imageRef"),
+    *_NAMES,
+    "volume_type",
+    "snapshot_id",
+    "source_volid",
+    "consistencygroup_id",
+    "group_id",
+    "backup_id",
+    "size",
+    "availability_zone",
+    "multiattach",
+    "image_id",
+    "imageRef",
 )
 _HINTS = "OS-SCH-HNT:scheduler_hints"
 #: Fields of actions. Others take any value, as in Cinder.
@@ -75,7 +90,14 @@ _FIELDS = {
     "os-reset_status": ("status", "attach_status", "migration_status"),
     "os-set_bootable": ("bootable",),
     "os-retype": ("new_type", "migration_policy"),
-    "os-volume_upload_image": (*("image_name", "force", "disk_format", "container_format", "visibility", "protected"),),
+    "os-volume_upload_image": (
+        "image_name",
+        "force",
+        "disk_format",
+        "container_format",
+        "visibility",
+        "protected",
+    ),
     "os-set_image_metadata": ("metadata",),
     "os-unset_image_metadata": ("key",),
     "os-update_readonly_flag": ("readonly",),

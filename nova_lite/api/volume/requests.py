@@ -18,9 +18,9 @@ MAX_GB = 2**20
 MAX_LIMIT = 2**31 - 1
 #: Items of a volume's image metadata that an image of the volume does not have: they are about the older image's data.
 _NOT_COPIED = {
-    *("checksum", "container_format", "disk_format", "image_id", "image_name", "min_disk", "min_ram", "name", "size"),
-    *("kernel_id", "ramdisk_id"),
-}
+    "checksum", "container_format", "disk_format", "image_id", "image_name", "min_disk", "min_ram", "name", "size",
+    "kernel_id", "ramdisk_id",
+}  # fmt: skip
 #: Items of metadata.
 MAX_ITEMS = 128
 

@@ -51,9 +51,18 @@ def show(app: App, args: argparse.Namespace) -> None:
         ("Time", "Service", "Action", "Outcome", "Code", "User", "Project", "Address", "Target", "Path", "Count", "ID"),
         (
             (
-                *(event.event_time, event.service, event.action, event.outcome, event.reason_code),
-                *(event.user_id or event.credential, event.project_id, event.address, event.target_id),
-                *(event.path, event.count, event.uuid),
+                event.event_time,
+                event.service,
+                event.action,
+                event.outcome,
+                event.reason_code,
+                event.user_id or event.credential,
+                event.project_id,
+                event.address,
+                event.target_id,
+                event.path,
+                event.count,
+                event.uuid,
             )
             for event in app.db.read(audit_events.list_, query)
         ),

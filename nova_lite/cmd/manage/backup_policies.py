@@ -30,8 +30,15 @@ def list_(app: App, args: argparse.Namespace) -> None:
         ("ID", "Name", "Project", "Enabled", "Schedule", "Hourly", "Daily", "Weekly", "Next run"),
         [
             (
-                *(policy.id, policy.name, policy.project_id, policy.enabled, _schedule(policy)),
-                *(policy.keep_hourly, policy.keep_daily, policy.keep_weekly, policy.next_run_at),
+                policy.id,
+                policy.name,
+                policy.project_id,
+                policy.enabled,
+                _schedule(policy),
+                policy.keep_hourly,
+                policy.keep_daily,
+                policy.keep_weekly,
+                policy.next_run_at,
             )
             for policy in found
         ],
@@ -47,7 +54,10 @@ def status(app: App, args: argparse.Namespace) -> int:
         ("Policy", "Server", "Name", "Met", "Last backup", "Last failure", "Reason"),
         [
             (
-                *(item.policy.id, server.instance_uuid, server.name, server.is_met),
+                item.policy.id,
+                server.instance_uuid,
+                server.name,
+                server.is_met,
                 server.complete.scheduled_for if server.complete else None,
                 *((server.failed.scheduled_for, server.failed.reason) if server.failed else (None, None)),
             )

@@ -14,9 +14,9 @@ from nova_lite.network import factory
 from nova_lite.objects import Network, NetworkRecord
 
 _SHOWN = (
-    *("id", "name", "cidr", "gateway", "dns", "bridge", "start", "end", "is_default", "project_id"),
-    *("vni", "mtu", "cidr6"),
-)
+    "id", "name", "cidr", "gateway", "dns", "bridge", "start", "end", "is_default", "project_id", "vni", "mtu",
+    "cidr6",
+)  # fmt: skip
 
 
 def register(commands: Commands) -> None:

@@ -56,8 +56,13 @@ def list_(app: App, args: argparse.Namespace) -> int:
         ("Server", "Replica of", "Role", "Generation", "Published backup", "Since", "Reason"),
         [
             (
-                *(server.instance_uuid, server.server_id, server.role, server.generation),
-                *(server.published, server.updated_at, server.reason),
+                server.instance_uuid,
+                server.server_id,
+                server.role,
+                server.generation,
+                server.published,
+                server.updated_at,
+                server.reason,
             )
             for server in found
         ],
@@ -81,7 +86,13 @@ def enable(app: App, args: argparse.Namespace) -> None:
     journal.join(args.server, "its server is primary")
     app.db.write(
         replicated_servers.insert,
-        *(app.context, args.server, args.server, args.policy, SiteRole.PRIMARY, newest.number, known),
+        app.context,
+        args.server,
+        args.server,
+        args.policy,
+        SiteRole.PRIMARY,
+        newest.number,
+        known,
     )
     _note_server(app, journal, args.server)
 

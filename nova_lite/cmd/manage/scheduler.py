@@ -185,8 +185,12 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
         return moves.carry_out(app, args, planned)
     rows: list[tuple[str | float | None, ...]] = [
         (
-            *(step.instance_uuid, names[step.instance_uuid], step.source, step.target),
-            *(round(step.spread_before, 4), round(step.spread_after, 4)),
+            step.instance_uuid,
+            names[step.instance_uuid],
+            step.source,
+            step.target,
+            round(step.spread_before, 4),
+            round(step.spread_after, 4),
         )
         for step in steps
     ]
@@ -222,7 +226,11 @@ def balance(app: App, args: argparse.Namespace) -> int:
         ("Server", "Name", "From", "To", "Gain", "Seconds", "Begun", "Why"),
         [
             (
-                *(move.instance_uuid, move.name, move.source, move.target, move.gain),
+                move.instance_uuid,
+                move.name,
+                move.source,
+                move.target,
+                move.gain,
                 move.seconds,
                 move.begun,
                 move.reason,

@@ -79,8 +79,14 @@ def _show(app: App) -> int:
         ),
         [
             (
-                *(item.uuid, item.name, item.row_host, item.row_generation, item.vm_state),
-                *(item.host, item.generation, item.power_state.name.lower()),
+                item.uuid,
+                item.name,
+                item.row_host,
+                item.row_generation,
+                item.vm_state,
+                item.host,
+                item.generation,
+                item.power_state.name.lower(),
                 "root on a volume" if item.has_root_volume else f"at {item.host}",
             )
             for item in found

@@ -89,8 +89,12 @@ def text(found: Overview, depths: dict[str, int | None]) -> str:
             ("Host", "State", "VCPUs", "RAM MiB", "Servers", "Operations", "Heartbeat"),
             [
                 (
-                    *(host.name, host.state, f"{host.vcpus_used}/{host.vcpus}"),
-                    *(f"{host.memory_mb_used}/{host.memory_mb}", host.servers, host.operations),
+                    host.name,
+                    host.state,
+                    f"{host.vcpus_used}/{host.vcpus}",
+                    f"{host.memory_mb_used}/{host.memory_mb}",
+                    host.servers,
+                    host.operations,
                     "-" if host.silent is None else f"{host.silent:.0f} s",
                 )
                 for host in found.hosts
@@ -104,8 +108,13 @@ def text(found: Overview, depths: dict[str, int | None]) -> str:
             ("Slowest", "Server", "Step", "Host", "Seconds", "Retries", "Result"),
             [
                 (
-                    *(item.action, item.server, item.step or "ended", item.host or "-"),
-                    *(item.seconds, item.attempts, item.result),
+                    item.action,
+                    item.server,
+                    item.step or "ended",
+                    item.host or "-",
+                    item.seconds,
+                    item.attempts,
+                    item.result,
                 )
                 for item in found.slowest
             ],

@@ -5,6 +5,7 @@ exists is never changed, so an operator's changes stay.
 
 - `steps`, `settings`, `machine`, `units`, `directories`: steps, settings, and the parts of a machine
 - `controller`, `further`, `front_end`, `compute`: the steps of each kind of machine
+- `joining`: what is the same for each machine that joins with a token
 - `broker`, `broker_watch`: RabbitMQ, and its watch
 - `database`, `database_watch`, `galera`: MariaDB and its cluster
 - `balancer`, `cluster`: one address for several controllers, and their list
@@ -40,6 +41,7 @@ from nova_lite.cmd.setup import (  # noqa: E402
     database,
     front_end,
     further,
+    joining,
     removal,
     rotation,
     settings,
@@ -200,7 +202,7 @@ def _further_controller(args: argparse.Namespace) -> None:
         raise exceptions.ConfigurationError(
             reason=f"--{(refused or ['answers'])[0].replace('_', '-')}: a further controller gets it from the first."
         )
-    wanted = further.read(_token(args), args.address)
+    wanted = joining.read(_token(args), args.address)
     steps.run(further.steps(wanted))
     print(further.farewell(wanted), flush=True)
 
@@ -211,13 +213,13 @@ def _token(args: argparse.Namespace) -> str:
 
 
 def _compute(args: argparse.Namespace) -> None:
-    wanted = compute.read(_token(args), args.address)
+    wanted = joining.read(_token(args), args.address)
     steps.run(compute.steps(wanted))
     print(compute.farewell(wanted), flush=True)
 
 
 def _front_end(args: argparse.Namespace) -> None:
-    wanted = front_end.read(_token(args), args.address)
+    wanted = joining.read(_token(args), args.address)
     steps.run(front_end.steps(args.command, wanted))
     print(front_end.farewell(args.command, wanted), flush=True)
 

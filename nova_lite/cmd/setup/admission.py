@@ -92,11 +92,11 @@ def message_key(host: str) -> Path:
     return Path(keys.private_path(str(KEYS), keys.COMPUTE, host))
 
 
-def body(address: str, key: Path) -> str:
-    """Return the JSON of the request's body, for the key for messages in a file."""
+def body(address: str, key: Path) -> JoinBody:
+    """Return the body of the request, for the key for messages in a file."""
     known = memory()
     assert known is not None, "An earlier step made it."
-    made = JoinBody(
+    return JoinBody(
         host=known.host,
         addresses=[address],
         key=public(key),
@@ -106,7 +106,6 @@ def body(address: str, key: Path) -> str:
         version=version.VERSION,
         sent=time.time(),
     )
-    return msgspec.json.encode(made).decode()
 
 
 def request(token: str, text: str, token_signature: str, key: Path) -> JoinRequest:

@@ -33,7 +33,10 @@ HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
 #: Files of a controller that the others have as well, with their own addresses and accounts.
 FILES = (
     *(f"{name}.conf" for name in ("nova-lite", "api", "conductor", "scheduler", "novncproxy", "serialproxy")),
-    *("manage.conf", "registrar.conf", "api-paste.ini", "policy.yaml"),
+    "manage.conf",
+    "registrar.conf",
+    "api-paste.ini",
+    "policy.yaml",
 )
 #: Files of a machine with one role. No other daemon's secret is in them.
 FRONT_END_FILES = {

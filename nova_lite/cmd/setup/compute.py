@@ -6,77 +6,41 @@ Nothing secret leaves the machine: it sends public keys and the hash of a passwo
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
-from nova_lite.base import exceptions, files, host_certificates, ip
-from nova_lite.base.context import is_host_name
+from nova_lite.base import exceptions, files, host_certificates
 from nova_lite.base.host_certificates import CLIENT_KEY, CONSOLES, SERVER_KEY
-from nova_lite.base.join_requests import JoinToken
-from nova_lite.cmd.setup import admission, cluster, libvirt, machine, settings, units
+from nova_lite.base.join_requests import JoinBody
+from nova_lite.cmd.setup import admission, libvirt, machine, settings, units
 from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY, POLL, STATE
+from nova_lite.cmd.setup.joining import Host, Setup
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
-from nova_lite.objects import JoinReply, JoinState
 from nova_lite.rpc import keys
-from nova_lite.rpc.trust import JoinClient
 
 UNIT = "nova-lite-compute"
 
 PACKAGES = (
-    *("libvirt-daemon-system", "libvirt-clients", "qemu-system-x86", "qemu-utils", "dnsmasq-base", "dnsmasq-utils"),
+    "libvirt-daemon-system",
+    "libvirt-clients",
+    "qemu-system-x86",
+    "qemu-utils",
+    "dnsmasq-base",
+    "dnsmasq-utils",
     # netbase: nft looks up the names of protocols in its file.
-    *("netbase", "nftables", "ovmf", "rsync", "openssh-client"),
+    "netbase",
+    "nftables",
+    "ovmf",
+    "rsync",
+    "openssh-client",
 )
 #: MiB that have to be free for images, guests and logs.
 _FREE_MB = 1000
 #: Seconds that the daemon may take until it is up.
 _UP_SECONDS = 120
-
-
-class Host(NamedTuple):
-    """A host to be. ``address``: by which others reach it."""
-
-    token: JoinToken
-    name: str
-    address: str
-
-
-def read(text: str, address: str | None) -> Host:
-    """Return the host that the command line describes. Raises `ConfigurationError`."""
-    try:
-        token = JoinToken.parse(text)
-    except exceptions.InvalidInput as error:
-        raise exceptions.ConfigurationError(reason=f"TOKEN: {error.kwargs['reason']}.") from error
-    name = socket.gethostname()
-    if not is_host_name(name) or name == "localhost":
-        raise exceptions.ConfigurationError(
-            reason=f"this machine's name, {name[:64]!r}, cannot be a host's: hostnamectl set-hostname NAME."
-        )
-    if address is not None and (not ip.is_address(address) or not settings.is_local(address)):
-        raise exceptions.ConfigurationError(reason=f"address: {address} is no IP address of this machine.")
-    known = cluster.local()  # A controller may have the virtual address, which the token names.
-    if address is None and known is not None:
-        address = known.address
-    return Host(token, name, address or _address_towards(token.address))
-
-
-def _address_towards(target: str) -> str:
-    """Return the address from which this machine reaches another. Nothing is sent."""
-    host, _, port = target.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(found[0], socket.SOCK_DGRAM) as sock:
-            sock.connect(found[4])
-            return str(sock.getsockname()[0])
-    except OSError as error:
-        raise exceptions.ConfigurationError(
-            reason=f"{target}, which the token names, cannot be reached: {error.strerror}."
-        ) from error
 
 
 def _interface_of(address: str) -> str:
@@ -89,11 +53,11 @@ def _interface_of(address: str) -> str:
 
 
 def steps(wanted: Host) -> list[Step]:
-    setup = Setup(wanted)
+    setup = HostSetup(wanted)
     return [
         Step("Checking this machine", setup.check_machine),
         Step("Reaching the cloud", setup.reach),
-        Step("Installing packages", _install_packages),
+        Step("Installing packages", setup.install_packages),
         Step("Creating users and directories", units.create_users),
         Step("Creating keys", setup.create_keys),
         Step("Joining the cloud", setup.join),
@@ -108,13 +72,10 @@ def farewell(wanted: Host) -> str:
     return f"\nHost {wanted.name} is up, and takes servers."
 
 
-class Setup:
-    """The set-up of one host. Later steps use what earlier ones found."""
+class HostSetup(Setup):
+    """The set-up of one host."""
 
-    def __init__(self, wanted: Host) -> None:
-        self._wanted = wanted
-        self._authority = ""
-        self._reply: JoinReply | None = None
+    _packages = PACKAGES
 
     # --- before anything is changed
 
@@ -139,21 +100,14 @@ class Setup:
         libvirt.check()
         return f"{wanted.name} at {wanted.address}"
 
-    def reach(self) -> str:
-        """Fetch the signed list, and compare its authority with the token's."""
-        token = self._wanted.token
-        self._authority = admission.reach(token)
-        return f"{token.address}, whose certificate is the token's"
-
     # --- keys and admission
 
     def create_keys(self) -> str:
         """Make what does not exist: the key for messages, those of the certificates, and the account's password."""
         KEYS.mkdir(mode=0o755, parents=True, exist_ok=True)
         made = 0
-        path = admission.message_key(self._wanted.name)
-        if not path.exists():
-            files.write_atomically(str(path), keys.PrivateKey.generate().pem(), mode=0o600)
+        if not self._key.exists():
+            files.write_atomically(str(self._key), keys.PrivateKey.generate().pem(), mode=0o600)
             made += 1
         for place in (CERTIFICATES / SERVER_KEY, CERTIFICATES / CONSOLES / SERVER_KEY):
             place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -175,15 +129,15 @@ class Setup:
         """Send the request until the registrar has admitted this host. Then write the secrets of the cloud."""
         wanted = self._wanted
         state = admission.wait_until_joined(self._send)
-        key = admission.message_key(wanted.name)
-        self._reply = admission.accept(state, self._authority, wanted.token.address, wanted.name, key)
+        self._reply = admission.accept(state, self._authority, wanted.token.address, wanted.name, self._key)
         return f"as {self._reply.user} at {self._reply.broker}"
 
-    def _send(self) -> JoinState:
-        token, key = self._wanted.token, admission.message_key(self._wanted.name)
-        text = admission.body(self._wanted.address, key)
-        made = admission.request(token.id, text, token.sign(text), key)
-        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made), admission.PATIENCE)
+    @property
+    def _key(self) -> Path:
+        return admission.message_key(self._wanted.name)
+
+    def _body(self) -> JoinBody:
+        return admission.body(self._wanted.address, self._key)
 
     # --- this machine
 
@@ -226,11 +180,6 @@ class Setup:
                 raise exceptions.ConfigurationError(reason=f"the host is not up: {units.last_line(UNIT)}")
             time.sleep(POLL)
         return "the host is up"
-
-
-def _install_packages() -> str:
-    installed = machine.install_packages(*PACKAGES)
-    return f"installed {', '.join(installed)}" if installed else "all are there"
 
 
 def _start_daemon() -> str:

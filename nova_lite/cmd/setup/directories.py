@@ -122,8 +122,12 @@ def _own(path: Path, hosts: Collection[str]) -> Iterator[Path]:
     """Yield what is of these hosts in a directory. Disks that are kept for another host stay."""
     for host in hosts:
         for pattern in (
-            *(f"*@{host}.json", f"_*/{host}", f"{store.UPLOADS}/{host}", f"fake-{host}"),
-            *(f"{records.UNFINISHED}{host}[-@]*", f"{records.INTERFACES}/{records.UNFINISHED}{host}@*"),
+            f"*@{host}.json",
+            f"_*/{host}",
+            f"{store.UPLOADS}/{host}",
+            f"fake-{host}",
+            f"{records.UNFINISHED}{host}[-@]*",
+            f"{records.INTERFACES}/{records.UNFINISHED}{host}@*",
         ):
             yield from path.glob(pattern)
     for record, host in _records(path):

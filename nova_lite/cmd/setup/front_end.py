@@ -14,19 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import msgspec
-
-from nova_lite.base import exceptions, files, join_requests, sealing, version
+from nova_lite.base import exceptions, join_requests, sealing, version
 from nova_lite.base.join_requests import FrontEndBody, JoinBody
-from nova_lite.cmd.setup import admission, cluster, compute, controller, further, machine, settings, units
-from nova_lite.cmd.setup.compute import Host
+from nova_lite.cmd.setup import admission, cluster, controller, further, machine, settings, units
 from nova_lite.cmd.setup.controller import DAEMONS, KEY_OWNERS, KEYS, REGISTRAR
-from nova_lite.cmd.setup.further import PLACES, Place
+from nova_lite.cmd.setup.further import PLACES, Place, SealedSetup
+from nova_lite.cmd.setup.joining import Host
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
-from nova_lite.objects import JoinReply, JoinState
-from nova_lite.rpc import keys, trust
-from nova_lite.rpc.trust import JoinClient
+from nova_lite.objects import JoinReply
+from nova_lite.rpc import keys
 
 #: MiB that have to be free for logs.
 _FREE_MB = 200
@@ -48,13 +45,8 @@ KINDS = {
 }
 
 
-def read(text: str, address: str | None) -> Host:
-    """Return the machine that the command line describes. Raises `ConfigurationError`."""
-    return compute.read(text, address)
-
-
 def steps(role: str, wanted: Host) -> list[Step]:
-    setup = Setup(role, wanted)
+    setup = FrontEndSetup(role, wanted)
     return [
         Step("Checking this machine", setup.check_machine),
         Step("Reaching the cloud", setup.reach),
@@ -73,16 +65,17 @@ def farewell(role: str, wanted: Host) -> str:
     return f"\nMachine {wanted.name} serves as {role}.{images}"
 
 
-class Setup:
-    """The set-up of one front end. Later steps use what earlier ones found."""
+class FrontEndSetup(SealedSetup[cluster.FrontEndSettings]):
+    """The set-up of one front end."""
+
+    FOUND = cluster.FrontEndSettings
+    WHAT = "settings"
 
     def __init__(self, role: str, wanted: Host) -> None:
+        super().__init__(wanted)
         self._role = role
         self._kind = KINDS[role]
-        self._wanted = wanted
-        self._authority = ""
-        self._reply: JoinReply | None = None
-        self._settings: cluster.FrontEndSettings | None = None
+        self._packages = self._kind.packages
 
     @property
     def _memory(self) -> Path:
@@ -90,7 +83,6 @@ class Setup:
 
     @property
     def _seal_key(self) -> Path:
-        """Return the file of the key to which the configuration is sealed. The last step removes it."""
         return CONFIGURATION / f"join-seal-{self._role}.key"
 
     @property
@@ -126,14 +118,6 @@ class Setup:
         machine.require_space("/etc", 1)
         return f"{wanted.name} at {wanted.address}"
 
-    def reach(self) -> str:
-        self._authority = admission.reach(self._wanted.token)
-        return f"{self._wanted.token.address}, whose certificate is the token's"
-
-    def install_packages(self) -> str:
-        installed = machine.install_packages(*self._kind.packages)
-        return f"installed {', '.join(installed)}" if installed else "all are there"
-
     # --- keys and admission
 
     def create_keys(self) -> str:
@@ -142,40 +126,18 @@ class Setup:
         if admission.memory(self._memory) is None:
             admission.make_memory(self._memory, self._wanted.name)
             made += 1
-        if not self._seal_key.exists() and not self._is_done():
-            files.write_atomically(str(self._seal_key), sealing.new_private_key().encode(), mode=0o600)
-            made += 1
+        made += self._make_seal_key()
         return f"{made} made" if made else "all are there"
 
     def join(self) -> str:
         """Send the request until an operator has confirmed it. Then write the secrets of the cloud."""
         if self._is_done():
             return "joined already"
-        code = join_requests.confirmation_code(self._body())
-        command = f"frontend admit {self._role} {self._wanted.name} {code}"
-        self._accept(admission.wait_until_confirmed(self._send, command))
+        self._accept(self._wait_until_confirmed(f"frontend admit {self._role}"), self._places)
         return f"as {self._role} of {self._wanted.name}"
-
-    def _accept(self, state: JoinState) -> None:
-        wanted = self._wanted
-        reply = trust.reply_of(state, self._authority, wanted.name, admission.public(self._key))
-        try:
-            opened = sealing.unseal(self._seal_key.read_text(), reply.sealed)
-            self._settings = msgspec.json.decode(opened, type=cluster.FrontEndSettings)
-        except (sealing.Unreadable, msgspec.DecodeError) as error:
-            raise exceptions.ConfigurationError(reason="the settings of the cloud are not for this machine.") from error
-        further.accept_certificates(reply, self._places)
-        further.accept_list(wanted.token.address, self._authority)
-        self._reply = reply
 
     def _body(self) -> JoinBody:
         return body(self._role, self._wanted.name, self._wanted.address, self._key, self._seal_key)
-
-    def _send(self) -> JoinState:
-        token = self._wanted.token
-        text = msgspec.json.encode(self._body()).decode()
-        made = admission.request(token.id, text, token.sign(text), self._key)
-        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made), admission.PATIENCE)
 
     # --- this machine
 

@@ -6,12 +6,13 @@ come sealed to a key that never leaves this machine (docs/adr/0027-further-contr
 
 from __future__ import annotations
 
+import abc
 import os
 import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,15 +31,14 @@ from nova_lite.cmd.setup import (
     balancer,
     broker,
     cluster,
-    compute,
     controller,
     galera,
     machine,
     settings,
     units,
 )
-from nova_lite.cmd.setup.compute import Host
 from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, PACKAGES, REGISTRAR
+from nova_lite.cmd.setup.joining import Host, Setup
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
 from nova_lite.objects import JoinReply, JoinState
@@ -47,6 +47,9 @@ from nova_lite.rpc.trust import JoinClient
 
 #: Key to which the secrets are sealed. The last step removes it: what was captured can never be opened then.
 SEAL_KEY = CONFIGURATION / "join-seal.key"
+
+
+Found = TypeVar("Found")
 
 
 class Place(NamedTuple):
@@ -70,17 +73,12 @@ PLACES = {
 }
 
 
-def read(text: str, address: str | None) -> Host:
-    """Return the controller that the command line describes. Raises `ConfigurationError`."""
-    return compute.read(text, address)
-
-
 def steps(wanted: Host) -> list[Step]:
-    setup = Setup(wanted)
+    setup = ControllerSetup(wanted)
     return [
         Step("Checking this machine", setup.check_machine),
         Step("Reaching the cloud", setup.reach),
-        Step("Installing packages", _install_packages),
+        Step("Installing packages", setup.install_packages),
         Step("Creating users and directories", units.create_users),
         Step("Creating keys", setup.create_keys),
         Step("Joining the cloud", setup.join),
@@ -97,14 +95,61 @@ def farewell(wanted: Host) -> str:
     return f"\nController {wanted.name} serves. It needs the images: docs/howto/high-availability.md, Images."
 
 
-class Setup:
-    """The set-up of one controller. Later steps use what earlier ones found."""
+class SealedSetup(Setup, Generic[Found]):
+    """The set-up of a machine that gets secrets or settings of the cloud, sealed to a key of its own."""
+
+    #: Type of what the cloud seals, and its name in an error.
+    FOUND: type[Found]
+    WHAT: ClassVar[str]
 
     def __init__(self, wanted: Host) -> None:
-        self._wanted = wanted
-        self._authority = ""
-        self._reply: JoinReply | None = None
-        self._secrets: cluster.Secrets | None = None
+        super().__init__(wanted)
+        self._settings: Found | None = None
+
+    @property
+    @abc.abstractmethod
+    def _seal_key(self) -> Path:
+        """Return the file of the key to which the cloud seals. The last step removes it."""
+
+    @abc.abstractmethod
+    def _is_done(self) -> bool:
+        """Check whether an earlier run came to its end."""
+
+    def _make_seal_key(self) -> int:
+        if self._seal_key.exists() or self._is_done():
+            return 0
+        files.write_atomically(str(self._seal_key), sealing.new_private_key().encode(), mode=0o600)
+        return 1
+
+    def _wait_until_confirmed(self, command: str) -> JoinState:
+        """Send the request until an operator has confirmed it. ``command``: of the operator, without the code."""
+        code = join_requests.confirmation_code(self._body())
+        return admission.wait_until_confirmed(self._send, f"{command} {self._wanted.name} {code}")
+
+    def _accept(self, state: JoinState, places: Mapping[str, Place]) -> None:
+        """Open what is sealed. Then write what only the cloud has."""
+        reply = trust.reply_of(state, self._authority, self._wanted.name, admission.public(self._key))
+        self._check(reply)
+        try:
+            opened = sealing.unseal(self._seal_key.read_text(), reply.sealed)
+            self._settings = msgspec.json.decode(opened, type=self.FOUND)
+        except (sealing.Unreadable, msgspec.DecodeError) as error:
+            reason = f"the {self.WHAT} of the cloud are not for this machine."
+            raise exceptions.ConfigurationError(reason=reason) from error
+        accept_certificates(reply, places)
+        accept_list(self._wanted.token.address, self._authority)
+        self._reply = reply
+
+    def _check(self, reply: JoinReply) -> None:
+        """Raise `ConfigurationError` for a reply to another kind of machine."""
+
+
+class ControllerSetup(SealedSetup[cluster.Secrets]):
+    """The set-up of one controller."""
+
+    FOUND = cluster.Secrets
+    WHAT = "secrets"
+    _packages = (*PACKAGES, *balancer.PACKAGES)
 
     def check_machine(self) -> str:
         wanted = self._wanted
@@ -126,55 +171,39 @@ class Setup:
         machine.require_space("/var/lib", 1000)
         return f"{wanted.name} at {wanted.address}"
 
-    def reach(self) -> str:
-        self._authority = admission.reach(self._wanted.token)
-        return f"{self._wanted.token.address}, whose certificate is the token's"
-
     # --- keys and admission
 
     def create_keys(self) -> str:
         """Make what does not exist: keys for messages, for certificates, and for the secrets of the cloud."""
-        made = make_keys(self._wanted.name, KEY_OWNERS, PLACES)
-        if not SEAL_KEY.exists() and not self._is_done():
-            files.write_atomically(str(SEAL_KEY), sealing.new_private_key().encode(), mode=0o600)
-            made += 1
+        made = make_keys(self._wanted.name, KEY_OWNERS, PLACES) + self._make_seal_key()
         return f"{made} made" if made else "all are there"
 
     def join(self) -> str:
         """Send the request until an operator has confirmed it. Then write the secrets of the cloud."""
         if self._is_done():
-            self._secrets = cluster.secrets(str(KEYS))
+            self._settings = cluster.secrets(str(KEYS))
             return "joined already"
-        code = join_requests.confirmation_code(self._body())
-        self._accept(admission.wait_until_confirmed(self._send, f"controller admit {self._wanted.name} {code}"))
+        self._accept(self._wait_until_confirmed("controller admit"), PLACES)
         return f"as controller {self._wanted.name}"
 
-    def _accept(self, state: JoinState) -> None:
-        wanted, token = self._wanted, self._wanted.token
-        reply = trust.reply_of(state, self._authority, wanted.name, admission.public(self._message_key("manage")))
+    def _check(self, reply: JoinReply) -> None:
         if not reply.sealed:
             raise exceptions.ConfigurationError(
                 reason="the first controller took this machine for a compute host: upgrade all its daemons, remove the "
-                f"host (nova-lite-manage host remove {wanted.name}), and use another token."
+                f"host (nova-lite-manage host remove {self._wanted.name}), and use another token."
             )
-        try:
-            opened = sealing.unseal(SEAL_KEY.read_text(), reply.sealed)
-            self._secrets = msgspec.json.decode(opened, type=cluster.Secrets)
-        except (sealing.Unreadable, msgspec.DecodeError) as error:
-            raise exceptions.ConfigurationError(reason="the secrets of the cloud are not for this machine.") from error
-        accept_certificates(reply, PLACES)
-        accept_list(token.address, self._authority)
-        self._reply = reply
+
+    @property
+    def _seal_key(self) -> Path:
+        return SEAL_KEY
+
+    @property
+    def _key(self) -> Path:
+        return self._message_key(join_requests.CONTROLLER_ROLES[0])
 
     def _body(self) -> JoinBody:
         message_keys = {role: self._message_key(role) for role in join_requests.CONTROLLER_ROLES}
         return body(self._wanted.name, self._wanted.address, message_keys, SEAL_KEY)
-
-    def _send(self) -> JoinState:
-        token, key = self._wanted.token, self._message_key(join_requests.CONTROLLER_ROLES[0])
-        text = msgspec.json.encode(self._body()).decode()
-        made = admission.request(token.id, text, token.sign(text), key)
-        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made), admission.PATIENCE)
 
     def _message_key(self, role: str) -> Path:
         return Path(keys.private_path(str(KEYS), role, self._wanted.name))
@@ -277,13 +306,8 @@ class Setup:
         return (CONFIGURATION / "conductor.conf").exists() and not SEAL_KEY.exists()
 
     def _found(self) -> cluster.Secrets:
-        assert self._secrets is not None, "An earlier step found them."
-        return self._secrets
-
-
-def _install_packages() -> str:
-    installed = machine.install_packages(*PACKAGES, *balancer.PACKAGES)
-    return f"installed {', '.join(installed)}" if installed else "all are there"
+        assert self._settings is not None, "An earlier step found them."
+        return self._settings
 
 
 def _start_daemons() -> str:

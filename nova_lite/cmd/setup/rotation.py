@@ -189,7 +189,7 @@ class Rotation:
         client = JoinClient(self._api, self._authority)
 
         def send() -> JoinState:
-            text = admission.body(self._address, self._next)
+            text = msgspec.json.encode(admission.body(self._address, self._next)).decode()
             return admission.renewed(client, text, self._key, self._next)
 
         state = admission.wait_until_joined(send)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.snapshot import CommandProgress
 from nova_lite.compute.reports import Stopping
@@ -34,18 +35,18 @@ def detach_volume(host: LocalHost, command: ActionCommand) -> None:
     driver = _attaching(host)
     volume_id = str(command.payload["volume_id"])
     if host.domain(command.instance.uuid) is not None:
-        driver.detach_volume(command.instance.uuid, volume_id, host.conf.volume.detach_timeout)
+        driver.detach_volume(command.instance.uuid, volume_id, TIMING.volumes.detach)
     host.volumes.disconnect(command.instance.uuid, volume_id)
 
 
 def _source(host: LocalHost, command: ActionCommand, device: BlockDevice) -> VolumeSource:
-    """Return the volume's source. Wait for another volume service up to ``[cinder] connect_timeout``.
+    """Return the volume's source. Wait for another volume service for `VolumeTiming.connect`.
 
     Raises `VirtDriverError` after that time.
     """
     if not host.volumes.remote:
         return host.local_source(host.volumes.require(str(device.volume_id)))
-    deadline = time.monotonic() + host.conf.cinder.connect_timeout
+    deadline = time.monotonic() + TIMING.volumes.connect
 
     def check() -> None:
         if time.monotonic() >= deadline:

@@ -67,6 +67,7 @@ class ScheduledBackups:
         self.images = engine.images
         self._lock = threading.Lock()
         self._statuses: list[PolicyStatus] = []
+        self._failed_days = timing.failed_backup_days
         self._retained = Interval(timing.backup_retention_interval)
         #: The repository did not answer the last look at old backups.
         self._is_stalled = False
@@ -90,7 +91,7 @@ class ScheduledBackups:
             self._retain()
         for backup in self.db.read(server_backups.to_remove, _BATCH):
             self.engine.guarded(functools.partial(self._remove, backup))
-        if old := self.db.read(server_backups.expired, self.conf.server_backups.keep_failed_days):
+        if old := self.db.read(server_backups.expired, self._failed_days):
             self.db.write(server_backups.expire_backups, old)
         if self._published.is_due() or has_new:
             self._publish(self.db.read(backup_policies.statuses))

@@ -161,8 +161,11 @@ class StoredBackups:
             metrics.SERVER_BACKUPS.labels(BackupStatus.COMPLETE).inc()
             LOG.info(
                 "Backup %s of server %s is complete: %s of %d bytes, %d bytes more in the repository",
-                *(backup.id, backup.instance_uuid, "an increment" if header.base else "a whole disk"),
-                *(header.length, stored.added),
+                backup.id,
+                backup.instance_uuid,
+                "an increment" if header.base else "a whole disk",
+                header.length,
+                stored.added,
             )
 
     def _require_base(self, base_id: str) -> None:

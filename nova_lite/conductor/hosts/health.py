@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.hosts import room
 from nova_lite.conductor.hosts.balancing import specs_of
@@ -39,8 +40,13 @@ class HealthKeeper:
     """The conductor's periodic work about hosts that will fail."""
 
     def __init__(
-        self, engine: ActionEngine, scheduler: SchedulerRPC, clock: Callable[[], float] = time.monotonic
+        self,
+        engine: ActionEngine,
+        scheduler: SchedulerRPC,
+        clock: Callable[[], float] = time.monotonic,
+        timing: ConductorTiming = TIMING.conductor,
     ) -> None:
+        self._timing = timing
         self._engine = engine
         self._db = engine.db
         self._conf = engine.conf
@@ -134,7 +140,7 @@ class HealthKeeper:
 
     def _move(self, host: str, drain: host_health.Drain) -> None:
         """Begin as many moves as the options allow. A server that was refused lately waits, and the next one moves."""
-        free = self._conf.host_health.moves_at_once - drain.moving
+        free = self._timing.health_moves - drain.moving
         moves = dict.fromkeys(drain.live, operations.LIVE_MIGRATE) | dict.fromkeys(drain.cold, operations.MIGRATE)
         waiting = {*moves, *drain.confirm}
         refused = {uuid: kept for uuid, kept in self._refused[host].items() if uuid in waiting}

@@ -33,6 +33,7 @@ class Notifications:
         """Use these channels, or the ones of the options."""
         self.db = db
         self.conf = conf
+        self._timing = timing
         self.channels = list(channels_of(conf, timing) if channels is None else channels)
         self._recorder = Recorder(conf.host, self.channels)
         self._couriers = [Courier(db, conf, channel, timing) for channel in self.channels]
@@ -73,7 +74,7 @@ class Notifications:
 
     def drop_old(self) -> None:
         """Drop notifications that have waited too long, those of channels that exist no more, too."""
-        dropped = self.db.write(outbox.drop_old, self.conf.notifications.max_age)
+        dropped = self.db.write(outbox.drop_old, self._timing.notification_age)
         if dropped:
             metrics.NOTIFICATIONS_DROPPED.labels("all", "age").inc(dropped)
             LOG.warning("%d notifications are dropped: they could not be delivered in time", dropped)

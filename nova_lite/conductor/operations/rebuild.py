@@ -27,8 +27,14 @@ from nova_lite.operations import states
 
 #: Attributes of the instance that the request may change, besides image and key.
 CHANGEABLE = (
-    *("display_name", "display_description", "hostname", "metadata_", "user_data"),
-    *("access_ip_v4", "access_ip_v6", "auto_disk_config"),
+    "display_name",
+    "display_description",
+    "hostname",
+    "metadata_",
+    "user_data",
+    "access_ip_v4",
+    "access_ip_v6",
+    "auto_disk_config",
 )
 
 #: Key in the payload of a build: the volume to write an image to before, with its size in GB, and the image.

@@ -193,7 +193,7 @@ class CinderDriver:
 
     def due(self) -> list[str]:
         """Return the ids of due rows."""
-        return [] if self._client is None else self.db.read(cinder.due, self.conf.conductor.reconcile_batch)
+        return [] if self._client is None else self.db.read(cinder.due, TIMING.conductor.reconcile_batch)
 
     def announce(self, uow: UnitOfWork) -> None:
         """Process the rows of a transaction in the background, after its commit."""

@@ -17,6 +17,7 @@ import msgspec
 from nova_lite.base import exceptions, sealing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.ids import derived_id
+from nova_lite.base.timing import TIMING
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
 from nova_lite.conductor.volume import backups as volume_backups
@@ -92,7 +93,13 @@ class VolumeEndpoints:
         if merge:
             changes = volumes.merged_changes(volumes.to_object(row), changes)
         unknown = changes.keys() - {
-            *("name", "description", "metadata", "bootable", "status", "volume_type", "image_metadata")
+            "name",
+            "description",
+            "metadata",
+            "bootable",
+            "status",
+            "volume_type",
+            "image_metadata",
         }
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
@@ -292,7 +299,7 @@ class VolumeEndpoints:
 
     def due(self) -> list[int]:
         """Return work that is due, to be sent again."""
-        return self.db.read(volume_tasks.due, self.conf.conductor.reconcile_batch)
+        return self.db.read(volume_tasks.due, TIMING.conductor.reconcile_batch)
 
     def drive(self, task_id: int) -> None:
         """Send a task to its host, or end it after its deadline."""
@@ -310,7 +317,7 @@ class VolumeEndpoints:
         if task is None:
             return None
         if task.deadline <= uow.now:
-            self._end(uow, task, f"No host has done it within {self.conf.volume.task_deadline} s.")
+            self._end(uow, task, f"No host has done it within {TIMING.volumes.task:.0f} s.")
             return None
         volume_tasks.take(uow, task)
         return None if task.host is None else (task.host, volume_tasks.work(uow, task))

@@ -26,9 +26,9 @@ from nova_lite.operations import states
 
 #: Columns that a request sets.
 CHANGEABLE = (
-    *("name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly"),
-    *("not_before", "not_after", "servers", "tags", "all_servers", "volumes"),
-)
+    "name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly", "not_before",
+    "not_after", "servers", "tags", "all_servers", "volumes",
+)  # fmt: skip
 #: States of servers without a disk that changes. A shelved server has its image.
 _WITHOUT_DISK = (states.BUILDING, states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
 #: Time within which backups that a user has requested have to begin.

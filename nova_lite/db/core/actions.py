@@ -211,14 +211,14 @@ def _at_step(instance_uuids: Iterable[str], step: str) -> tuple[sa.ColumnElement
     return (_OPEN, InstanceAction.instance_uuid.in_(list(instance_uuids)), InstanceAction.step == step)
 
 
-def due(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[int]:
-    """Return the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most ``[conductor]
-    reconcile_batch``.
+def due(uow: UnitOfWork, limit: int) -> list[int]:
+    """Return the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most
+    ``limit``.
 
     The query reads only ids, so that the caller can name a row that cannot be decoded.
     """
     query = sa.select(InstanceAction.id).where(*is_due(uow.now)).order_by(InstanceAction.lease_expires_at)
-    return list(uow.session.scalars(query.limit(conf.conductor.reconcile_batch)))
+    return list(uow.session.scalars(query.limit(limit)))
 
 
 def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, ids: Iterable[int]) -> list[InstanceAction]:

@@ -425,7 +425,7 @@ def create_engine(
     # Opening a connection costs more than most queries, with TLS especially, so all connections stay open.
     options.update(pool_size=conf.database.pool_size, max_overflow=0, pool_use_lifo=True)
     if kind == "sqlite":
-        options["connect_args"] = {"timeout": conf.database.busy_timeout, "check_same_thread": False}
+        options["connect_args"] = {"timeout": timing.lock_wait, "check_same_thread": False}
     else:
         options["pool_recycle"] = 1800
         options["isolation_level"] = "READ COMMITTED"
@@ -433,13 +433,12 @@ def create_engine(
             options["connect_args"] = {
                 "connect_timeout": 5,
                 # MariaDB cuts concatenated strings at this limit, so it is set to the maximum.
-                "init_command": f"SET innodb_lock_wait_timeout={conf.database.busy_timeout}, "
-                "group_concat_max_len=1073741824",
+                "init_command": f"SET innodb_lock_wait_timeout={timing.lock_wait}, group_concat_max_len=1073741824",
             }
         elif kind == "postgresql":
             options["connect_args"] = {
                 "connect_timeout": 5,
-                "options": f"-c lock_timeout={conf.database.busy_timeout}s"
+                "options": f"-c lock_timeout={timing.lock_wait}s"
                 + (time_limit.postgresql_options(read_seconds) if read_seconds else ""),
             }
     try:

@@ -13,10 +13,10 @@ from sqlalchemy import exc
 #: room, access denied, no such database, shutting down, and broken connections. Also killed, too late, locks,
 #: read-only, and a cluster node that accepts nothing.
 _MYSQL = {
-    *(1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1044, 1045, 1047, 1049, 1053, 1077, 1078, 1079, 1080),
-    *(1104, 1114, 1129, 1130, 1152, *range(1154, 1162), 1180, 1184, 1194, 1195, 1203, 1205, 1206, 1213, 1226, 1290),
-    *(1317, 1698, 1792, 1836, 1927, 1969, 3024, 3159, 4031),
-}
+    1020, 1021, 1028, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1044, 1045, 1047, 1049, 1053, 1077, 1078, 1079, 1080,
+    1104, 1114, 1129, 1130, 1152, *range(1154, 1162), 1180, 1184, 1194, 1195, 1203, 1205, 1206, 1213, 1226, 1290,
+    1317, 1698, 1792, 1836, 1927, 1969, 3024, 3159, 4031,
+}  # fmt: skip
 
 #: PostgreSQL: classes of SQLSTATEs (connection, authorization, no such database, rollback, resources, operator, system)
 #: and single states: read-only, lock not available, idle session timeout.

@@ -55,14 +55,16 @@ _KEPT = datetime.timedelta(days=7)
 _OUTDATED = 5
 #: Servers or hosts in one query.
 _PAGE = 500
+#: Servers whose transfer would take longer are not moved.
+MAX_MOVE_SECONDS = 300.0
 #: The only row of `BalanceRun`.
 _ONLY = 1
 
 _COLUMNS = (
-    *(Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state),
-    *(Instance.task_state, Instance.locked, Instance.flavor, Instance.image, Instance.metadata_),
-    *(Instance.system_metadata, Instance.project_id, Instance.block_devices),
-)
+    Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state,
+    Instance.task_state, Instance.locked, Instance.flavor, Instance.image, Instance.metadata_,
+    Instance.system_metadata, Instance.project_id, Instance.block_devices,
+)  # fmt: skip
 
 
 def limits_of(conf: cfg.ConfigOpts) -> Limits:
@@ -81,7 +83,7 @@ def limits_of(conf: cfg.ConfigOpts) -> Limits:
         moves_out=options.moves_out_per_hour,
         at_once=options.at_once,
         bandwidth=float(options.bandwidth),
-        move_seconds=float(options.max_move_seconds),
+        move_seconds=MAX_MOVE_SECONDS,
     )
 
 
@@ -249,8 +251,16 @@ def _hosts(
 
 #: Hosts without their servers, which `hosts.states` reads.
 _NODES = sa.select(
-    *(ComputeNode.host, ComputeNode.vcpus, ComputeNode.vcpus_used, ComputeNode.memory_mb, ComputeNode.memory_mb_used),
-    *(ComputeNode.disk_gb, ComputeNode.disk_gb_used, Service.up, Service.forced_down, Service.disabled),
+    ComputeNode.host,
+    ComputeNode.vcpus,
+    ComputeNode.vcpus_used,
+    ComputeNode.memory_mb,
+    ComputeNode.memory_mb_used,
+    ComputeNode.disk_gb,
+    ComputeNode.disk_gb_used,
+    Service.up,
+    Service.forced_down,
+    Service.disabled,
 ).join(Service, Service.id == ComputeNode.service_id)
 
 

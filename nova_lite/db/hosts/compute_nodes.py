@@ -30,7 +30,11 @@ from nova_lite.objects import Service as ServiceObject
 
 #: Parts of an inventory that schedulers receive unchanged, and parts that decide where instances go.
 _TOLD = (
-    *("hypervisor_type", "hypervisor_version", "cpu_arch", "supported_hv_types", "supported_vm_modes"),
+    "hypervisor_type",
+    "hypervisor_version",
+    "cpu_arch",
+    "supported_hv_types",
+    "supported_vm_modes",
     "capabilities",
 )
 _SCHEDULED_BY = (*_TOLD, "numa", "host_ip")
@@ -42,10 +46,10 @@ _SHOWN_AGE = datetime.timedelta(minutes=1)
 
 #: Columns of a node that hold a report.
 REPORTED = (
-    *(ComputeNode.node, ComputeNode.inventory, ComputeNode.reserved, ComputeNode.updated_at),
-    *(ComputeNode.vcpus, ComputeNode.memory_mb, ComputeNode.disk_gb),
-    *(ComputeNode.cpu_allocation_ratio, ComputeNode.ram_allocation_ratio, ComputeNode.disk_allocation_ratio),
-)
+    ComputeNode.node, ComputeNode.inventory, ComputeNode.reserved, ComputeNode.updated_at, ComputeNode.vcpus,
+    ComputeNode.memory_mb, ComputeNode.disk_gb, ComputeNode.cpu_allocation_ratio, ComputeNode.ram_allocation_ratio,
+    ComputeNode.disk_allocation_ratio,
+)  # fmt: skip
 
 #: Share of the disk by which free space has to change to be published at once. A smaller change waits for the next
 #: report.

@@ -28,11 +28,11 @@ BATCH = 500
 
 #: Kinds of actions beside which a plan stays.
 NEUTRAL = (
-    *(operations.CREATE_IMAGE.kind, operations.CREATE_BACKUP.kind, operations.LOCK.kind, operations.UNLOCK.kind),
-    *(operations.ATTACH_VOLUME.kind, operations.DETACH_VOLUME.kind, operations.SWAP_VOLUME.kind),
-    *(operations.ATTACH_INTERFACE.kind, operations.DETACH_INTERFACE.kind),
-    *(operations.CRASH.kind, operations.WATCHDOG.kind),
-)
+    operations.CREATE_IMAGE.kind, operations.CREATE_BACKUP.kind, operations.LOCK.kind, operations.UNLOCK.kind,
+    operations.ATTACH_VOLUME.kind, operations.DETACH_VOLUME.kind, operations.SWAP_VOLUME.kind,
+    operations.ATTACH_INTERFACE.kind, operations.DETACH_INTERFACE.kind, operations.CRASH.kind,
+    operations.WATCHDOG.kind,
+)  # fmt: skip
 
 
 def plan(uow: UnitOfWork, instance: Instance, protection: Protection, cause: str, crash: InstanceAction) -> str:

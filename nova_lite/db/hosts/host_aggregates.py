@@ -17,8 +17,12 @@ ZONE = "availability_zone"
 
 #: Keys that replace the ratios and reservations of an aggregate's hosts.
 NUMBERS = (
-    *("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio"),
-    *("reserved_host_cpus", "reserved_host_memory_mb", "reserved_host_disk_gb"),
+    "cpu_allocation_ratio",
+    "ram_allocation_ratio",
+    "disk_allocation_ratio",
+    "reserved_host_cpus",
+    "reserved_host_memory_mb",
+    "reserved_host_disk_gb",
 )
 
 #: Keys that filters of the scheduler read. Several numbers are separated by commas, and the smallest one counts.

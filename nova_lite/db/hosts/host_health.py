@@ -147,8 +147,11 @@ def _disabled(uow: UnitOfWork, names: Sequence[str]) -> list[str]:
 
 def _is_another_enabled(uow: UnitOfWork, host: str) -> bool:
     query = sa.exists().where(
-        *(Service.binary == services.COMPUTE, Service.host != host, Service.up.is_(True)),
-        *(Service.disabled.is_(False), Service.forced_down.is_(False)),
+        Service.binary == services.COMPUTE,
+        Service.host != host,
+        Service.up.is_(True),
+        Service.disabled.is_(False),
+        Service.forced_down.is_(False),
     )
     return bool(uow.session.scalar(sa.select(query)))
 
@@ -196,8 +199,10 @@ def settle(uow: UnitOfWork) -> list[str]:
 def has_enabled(uow: UnitOfWork) -> bool:
     """Check whether `settle` has work."""
     query = sa.exists().where(
-        *(HostHealth.state != "", Service.host == HostHealth.host),
-        *(Service.binary == services.COMPUTE, Service.disabled.is_(False)),
+        HostHealth.state != "",
+        Service.host == HostHealth.host,
+        Service.binary == services.COMPUTE,
+        Service.disabled.is_(False),
     )
     return bool(uow.session.scalar(sa.select(query)))
 
@@ -246,8 +251,10 @@ def _open_cold_moves(uow: UnitOfWork, host: str, uuids: Collection[str]) -> set[
     """Return which of these servers have an open cold migration from the host. Their owners' resizes do not count."""
     move = Migration
     query = sa.select(move.instance_uuid).where(
-        *(move.instance_uuid.in_(uuids), move.status.in_(migration_states.OPEN)),
-        *(move.migration_type == migration_states.MIGRATION, move.source_host == host),
+        move.instance_uuid.in_(uuids),
+        move.status.in_(migration_states.OPEN),
+        move.migration_type == migration_states.MIGRATION,
+        move.source_host == host,
     )
     return set(uow.session.scalars(query))
 
@@ -256,8 +263,10 @@ def _failed_lately(uow: UnitOfWork, uuids: list[str]) -> set[str]:
     """Return the servers whose last move has failed within `RETRY`."""
     action = InstanceAction
     query = sa.select(action.instance_uuid).where(
-        *(action.instance_uuid.in_(uuids), action.action.in_((operations.LIVE_MIGRATE.kind, operations.MIGRATE.kind))),
-        *(action.message.is_not(None), action.finish_time > uow.now - RETRY),
+        action.instance_uuid.in_(uuids),
+        action.action.in_((operations.LIVE_MIGRATE.kind, operations.MIGRATE.kind)),
+        action.message.is_not(None),
+        action.finish_time > uow.now - RETRY,
     )
     return set(uow.session.scalars(query))
 

@@ -76,10 +76,20 @@ def report_storage(uow: UnitOfWork, report: StorageReport) -> list[str]:
 
 _LEASES = (
     sa.select(
-        *(ComputeNode.id, Service.id.label("service_id"), Service.host, Service.topic, Service.version, Service.up),
-        *(Service.forced_down, Service.boot_id, Service.epoch, Service.identity, Service.identity_epoch),
-        *(Service.report_count,),
-        *(*compute_nodes.REPORTED, utcnow().label("read_at")),
+        ComputeNode.id,
+        Service.id.label("service_id"),
+        Service.host,
+        Service.topic,
+        Service.version,
+        Service.up,
+        Service.forced_down,
+        Service.boot_id,
+        Service.epoch,
+        Service.identity,
+        Service.identity_epoch,
+        Service.report_count,
+        *compute_nodes.REPORTED,
+        utcnow().label("read_at"),
     )
     .join(Service, Service.id == ComputeNode.service_id)
     .where(Service.binary == COMPUTE, Service.host.in_(sa.bindparam("hosts", expanding=True)))

@@ -21,7 +21,9 @@ from nova_lite.objects.numa import usage_with, usage_without
 
 _LOCKED = (
     sa.select(
-        *(ComputeNode.inventory, ComputeNode.numa_used, ComputeNode.cpu_allocation_ratio),
+        ComputeNode.inventory,
+        ComputeNode.numa_used,
+        ComputeNode.cpu_allocation_ratio,
         ComputeNode.ram_allocation_ratio,
     )
     .where(ComputeNode.id == sa.bindparam("node_id"))

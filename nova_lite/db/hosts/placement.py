@@ -51,9 +51,18 @@ def allocations(uow: UnitOfWork, query: ListQuery) -> list[ResourceAllocation]:
     ``user_id``.
     """
     columns = (
-        *(Allocation.id, Allocation.vcpus, Allocation.memory_mb, Allocation.disk_gb, Allocation.numa),
-        *(Allocation.created_at, Allocation.instance_uuid, Instance.generation, Instance.project_id, Instance.user_id),
-        *(ComputeNode.uuid, ComputeNode.generation.label("provider_generation")),
+        Allocation.id,
+        Allocation.vcpus,
+        Allocation.memory_mb,
+        Allocation.disk_gb,
+        Allocation.numa,
+        Allocation.created_at,
+        Allocation.instance_uuid,
+        Instance.generation,
+        Instance.project_id,
+        Instance.user_id,
+        ComputeNode.uuid,
+        ComputeNode.generation.label("provider_generation"),
     )
     select = (
         sa.select(*columns)

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING
 from nova_lite.db.core import models, paging, quotas, rows
 from nova_lite.db.core.engine import Time, UnitOfWork
 from nova_lite.objects import Image, ImageQuery
@@ -35,10 +36,10 @@ def to_object(row: models.Image) -> Image:
 _FIELDS = {
     name: getattr(models.Image, name)
     for name in (
-        *("id", "name", "status", "container_format", "disk_format", "size", "checksum", "min_disk", "min_ram"),
-        *("visibility", "owner", "created_at", "updated_at"),
+        "id", "name", "status", "container_format", "disk_format", "size", "checksum", "min_disk", "min_ram",
+        "visibility", "owner", "created_at", "updated_at",
     )
-}
+}  # fmt: skip
 
 
 def list_(uow: UnitOfWork, context: RequestContext, query: ImageQuery) -> list[Image]:
@@ -229,7 +230,7 @@ def _check_uploads(uow: UnitOfWork, owner: str | None) -> None:
 
 def upload_seconds(conf: cfg.ConfigOpts) -> float:
     """Return the seconds after its last reservation in which an upload has ended."""
-    return float(conf.api.upload_deadline) + UPLOAD_MARGIN
+    return TIMING.api.upload + UPLOAD_MARGIN
 
 
 def abandoned(before: Time) -> tuple[sa.ColumnElement[bool], ...]:

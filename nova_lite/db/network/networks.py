@@ -33,8 +33,14 @@ from nova_lite.objects import ListQuery, NetworkRecord, Subnet6, ipv6
 
 #: Fields that `update` may change: names, and settings of the subnet.
 UPDATABLE = (
-    *("name", "description", "subnet_name", "subnet_description", "admin_state_up", "port_security_enabled"),
-    *("shared", "mtu"),
+    "name",
+    "description",
+    "subnet_name",
+    "subnet_description",
+    "admin_state_up",
+    "port_security_enabled",
+    "shared",
+    "mtu",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.

@@ -60,9 +60,17 @@ _ROUTER = sa.func.coalesce(RouterInterface.router_id, RouterInterface6.router_id
 _QUERY = (
     sa.select(
         *(getattr(Row, name) for name in _FIELDS),
-        *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
-        *(Instance.host, Instance.availability_zone, Instance.power_state, _ROUTER),
-        *(NetworkRow.parent_id, NetworkRow.subnet_id, NetworkRow.subnet6_id),
+        Row.project_id,
+        Row.security_groups,
+        Instance.project_id,
+        Instance.security_groups,
+        Instance.host,
+        Instance.availability_zone,
+        Instance.power_state,
+        _ROUTER,
+        NetworkRow.parent_id,
+        NetworkRow.subnet_id,
+        NetworkRow.subnet6_id,
     )
     .outerjoin(NetworkRow, NetworkRow.id == Row.network_id)
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)

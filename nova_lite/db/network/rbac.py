@@ -241,7 +241,9 @@ def _check_unused(uow: UnitOfWork, row: Row) -> None:
     others = set(
         uow.session.scalars(
             sa.select(Row.target).where(
-                *(Row.object_type == row.object_type, Row.object_id == row.object_id, Row.id != row.id),
+                Row.object_type == row.object_type,
+                Row.object_id == row.object_id,
+                Row.id != row.id,
                 Row.action == row.action,
             )
         )

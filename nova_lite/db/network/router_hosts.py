@@ -20,7 +20,11 @@ _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
 _INTERFACES = sa.union_all(
     *(
         sa.select(
-            *(Router.id.label("router_id"), Router.pool_id, Router.enable_snat, Router.routes, Router.routes6),
+            Router.id.label("router_id"),
+            Router.pool_id,
+            Router.enable_snat,
+            Router.routes,
+            Router.routes6,
             sa.literal(version).label("version"),
             *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS),
         )

@@ -587,7 +587,10 @@ def _changed(uow: UnitOfWork, instance: Instance) -> None:
 
 _SERVERS = (
     sa.select(
-        *(instances.CONCERNED.c.host, Instance.uuid, Instance.project_id, Instance.security_groups),
+        instances.CONCERNED.c.host,
+        Instance.uuid,
+        Instance.project_id,
+        Instance.security_groups,
         Instance.host == instances.CONCERNED.c.host,
         utcnow(),
     )
@@ -606,15 +609,24 @@ _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.netw
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
 _PORTS = sa.select(
-    *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER, _IS_UP, _REVISED),
-    *(Port.port_security_enabled, Port.address_pairs),
+    Port.instance_uuid,
+    Port.id,
+    Port.security_groups,
+    _FLOATING,
+    Port.network_id,
+    _ROUTER,
+    _IS_UP,
+    _REVISED,
+    Port.port_security_enabled,
+    Port.address_pairs,
 ).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
 #: Addresses by project and list of groups, all in one row: reading a row takes longer than parsing an address.
 _ADDRESSES = (
     sa.select(
-        *(Instance.project_id, _NAMES),
+        Instance.project_id,
+        _NAMES,
         *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6)),
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)

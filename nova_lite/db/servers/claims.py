@@ -207,8 +207,11 @@ _HAS_USERS_PORTS = sa.exists().where(Port.instance_uuid == Allocation.instance_u
 
 _HELD_COLUMNS = (
     sa.select(
-        *(Allocation.instance_uuid, ComputeNode.host, Allocation.generation),
-        *(sa.and_(Service.up, ~Service.forced_down), _HAS_USERS_PORTS),
+        Allocation.instance_uuid,
+        ComputeNode.host,
+        Allocation.generation,
+        sa.and_(Service.up, ~Service.forced_down),
+        _HAS_USERS_PORTS,
     )
     .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
     .join(Service, Service.id == ComputeNode.service_id)

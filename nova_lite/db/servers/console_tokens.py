@@ -19,6 +19,8 @@ from nova_lite.objects import Console, ConsoleTarget
 
 #: Number of expired tokens that one call of `expire` removes.
 BATCH = 1000
+#: Most unused console URLs of a server. A further one voids the oldest.
+TOKENS_PER_INSTANCE = 20
 
 
 def create(
@@ -36,7 +38,7 @@ def create(
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     if instance.host != compute_host:
         raise exceptions.InstanceNotReady(instance_id=instance_uuid)
-    _make_room(uow, instance_uuid, conf.consoleauth.tokens_per_instance)
+    _make_room(uow, instance_uuid, TOKENS_PER_INSTANCE)
     uow.session.add(
         ConsoleAuthToken(
             token_hash=token_hash,

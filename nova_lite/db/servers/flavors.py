@@ -17,10 +17,10 @@ from nova_lite.objects import Flavor
 SORT_KEYS = {
     name: getattr(models.Flavor, name)
     for name in (
-        *("created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name"),
-        *("root_gb", "rxtx_factor", "swap", "updated_at", "vcpus"),
+        "created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name",
+        "root_gb", "rxtx_factor", "swap", "updated_at", "vcpus",
     )
-}
+}  # fmt: skip
 
 
 def to_object(row: models.Flavor) -> Flavor:

@@ -39,7 +39,12 @@ from nova_lite.operations import states
 
 #: Fields that `update` may change.
 UPDATABLE = (
-    *("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config"),
+    "display_name",
+    "display_description",
+    "hostname",
+    "access_ip_v4",
+    "access_ip_v6",
+    "auto_disk_config",
     "requested_availability_zone",
 )
 
@@ -47,12 +52,12 @@ UPDATABLE = (
 SORT_KEYS = {
     name: getattr(models.Instance, name)
     for name in (
-        *("access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at"),
-        *("display_description", "display_name", "host", "hostname", "image_ref", "kernel_id", "key_name"),
-        *("launch_index", "launched_at", "locked", "locked_by", "node", "power_state", "progress", "project_id"),
-        *("ramdisk_id", "root_device_name", "task_state", "terminated_at", "updated_at", "user_id", "uuid", "vm_state"),
+        "access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at",
+        "display_description", "display_name", "host", "hostname", "image_ref", "kernel_id", "key_name",
+        "launch_index", "launched_at", "locked", "locked_by", "node", "power_state", "progress", "project_id",
+        "ramdisk_id", "root_device_name", "task_state", "terminated_at", "updated_at", "user_id", "uuid", "vm_state",
     )
-} | {"instance_type_id": models.Instance.flavorid}
+} | {"instance_type_id": models.Instance.flavorid}  # fmt: skip
 
 
 #: Columns of a row that its object has as well.
@@ -328,12 +333,20 @@ def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[st
 
 _ON_HOSTS: sa.CompoundSelect[Any] = sa.union_all(
     sa.select(
-        *(models.Instance.host, models.Instance.uuid, models.Instance.generation, models.Instance.vm_state),
-        *(models.Instance.task_state, models.Instance.power_state),
+        models.Instance.host,
+        models.Instance.uuid,
+        models.Instance.generation,
+        models.Instance.vm_state,
+        models.Instance.task_state,
+        models.Instance.power_state,
     ).where(models.Instance.host.in_(sa.bindparam("hosts", expanding=True)), models.Instance.deleted == sa.false()),
     sa.select(
-        *(models.UnknownDomains.host, sa.literal(""), sa.literal(0), sa.literal("")),
-        *(sa.literal("unknown"), sa.literal(0)),
+        models.UnknownDomains.host,
+        sa.literal(""),
+        sa.literal(0),
+        sa.literal(""),
+        sa.literal("unknown"),
+        sa.literal(0),
     ).where(models.UnknownDomains.host.in_(sa.bindparam("hosts", expanding=True))),
 )
 

@@ -57,8 +57,15 @@ def all_newer(uow: UnitOfWork) -> list[NewerDomain]:
             has_root_volume = root_volume(block_devices.of(row)) is not None
             found.append(
                 NewerDomain(
-                    *(row.uuid, row.display_name, row.vm_state, row.host, row.generation),
-                    *(host, generation, PowerState(power_state), has_root_volume),
+                    row.uuid,
+                    row.display_name,
+                    row.vm_state,
+                    row.host,
+                    row.generation,
+                    host,
+                    generation,
+                    PowerState(power_state),
+                    has_root_volume,
                 )
             )
     return sorted(found)

@@ -32,8 +32,15 @@ def list_(
     if project_id is None and not context.is_admin:
         project_id = context.project_id
     query = sa.select(
-        *(Row.uuid, Row.display_name, Row.project_id, Row.flavor, Row.vcpus, Row.memory_mb, Row.vm_state),
-        *(Row.launched_at, Row.terminated_at),
+        Row.uuid,
+        Row.display_name,
+        Row.project_id,
+        Row.flavor,
+        Row.vcpus,
+        Row.memory_mb,
+        Row.vm_state,
+        Row.launched_at,
+        Row.terminated_at,
     ).where(Row.launched_at < end, sa.or_(Row.terminated_at.is_(None), Row.terminated_at > start))
     if project_id is not None:
         query = query.where(Row.project_id == project_id)

@@ -67,9 +67,17 @@ def _hosts(uow: UnitOfWork, limit: int) -> list[Host]:
     working = sa.select(sa.func.count()).where(InstanceAction.host == Service.host, _OPEN)
     query = (
         sa.select(
-            *(Service.host, Service.up, Service.disabled, Service.forced_down, Service.last_seen_up),
-            *(ComputeNode.vcpus, ComputeNode.vcpus_used, ComputeNode.memory_mb, ComputeNode.memory_mb_used),
-            *(servers, working.correlate(Service).scalar_subquery()),
+            Service.host,
+            Service.up,
+            Service.disabled,
+            Service.forced_down,
+            Service.last_seen_up,
+            ComputeNode.vcpus,
+            ComputeNode.vcpus_used,
+            ComputeNode.memory_mb,
+            ComputeNode.memory_mb_used,
+            servers,
+            working.correlate(Service).scalar_subquery(),
         )
         .join(ComputeNode, ComputeNode.service_id == Service.id)
         .where(Service.binary == COMPUTE)

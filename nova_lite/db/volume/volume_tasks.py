@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from nova_lite.base.timing import TIMING
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import Time, UnitOfWork
 from nova_lite.db.hosts import hosts, services
@@ -33,7 +34,7 @@ def add(
         host=None,
         request_id=request_id,
         lease_expires_at=uow.now,
-        deadline=uow.now + datetime.timedelta(seconds=uow.conf.volume.task_deadline),
+        deadline=uow.now + datetime.timedelta(seconds=TIMING.volumes.task),
     )
     uow.session.add(row)
     uow.session.flush()
@@ -42,7 +43,7 @@ def add(
 
 def accepted_at(uow: UnitOfWork, task: models.VolumeTask) -> datetime.datetime:
     """Return when the work was accepted."""
-    return min(uow.now, task.deadline - datetime.timedelta(seconds=uow.conf.volume.task_deadline))
+    return min(uow.now, task.deadline - datetime.timedelta(seconds=TIMING.volumes.task))
 
 
 def deletes(uow: UnitOfWork, volume_id: str) -> bool:

@@ -26,6 +26,8 @@ DETACHING, DELETING, EXTENDING, ERROR = "detaching", "deleting", "extending", "e
 #: Resources with a quota. The resources in `TYPE_QUOTAS` also have one for each volume type, as ``volumes_TYPE``.
 TYPE_QUOTAS = ("volumes", "gigabytes", "snapshots")
 QUOTAS = (*TYPE_QUOTAS, "per_volume_gigabytes", "backups", "backup_gigabytes", "groups")
+#: Groups of volumes in quota sets. Clients read it; this cloud has no groups.
+GROUPS = 10
 _LONGEST_RESOURCE = 64
 
 #: Most items of metadata of a volume or snapshot.
@@ -366,7 +368,8 @@ def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
     """Return limits and use by resource, in all and by volume type. A type without own limits has none (-1)."""
     volumes, snapshots = models.Volume, models.VolumeSnapshot
     kinds = [str(conf.volume.default_type), *uow.session.scalars(sa.select(models.VolumeType.name))]
-    limits = {name: conf.volume[f"quota_{name}"] for name in QUOTAS}
+    limits = {name: conf.volume[f"quota_{name}"] for name in QUOTAS if name != "groups"}
+    limits["groups"] = GROUPS
     limits |= {f"{name}_{kind}": -1 for kind in kinds for name in TYPE_QUOTAS}
     used = dict.fromkeys(limits, 0)
 

@@ -36,9 +36,9 @@ _FREE: dict[str, Callable[[HostState], Any]] = {
 }
 #: Fields that queries may use. Others would show data of other projects.
 _VISIBLE = (
-    *("host", "node", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "cpu_arch"),
-    *("availability_zone", "hypervisor_type", "hypervisor_version", "capabilities", "host_ip"),
-)
+    "host", "node", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "cpu_arch",
+    "availability_zone", "hypervisor_type", "hypervisor_version", "capabilities", "host_ip",
+)  # fmt: skip
 
 
 class JsonFilter(HostFilter):

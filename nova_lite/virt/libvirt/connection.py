@@ -38,22 +38,21 @@ _FILTERS_FAILED = "Failed to apply firewall rules"
 #: Methods that libvirtd executes without qemu and without the guest.
 QUERIES = frozenset(
     (
-        *("getCPUStats", "getInfo", "getLibVersion", "getType", "getVersion", "listAllDomains", "listAllNetworks"),
-        *("lookupByUUIDString", "networkLookupByName", "nwfilterLookupByName"),
-        *("XMLDesc", "bridgeName", "hasManagedSaveImage", "isActive", "isPersistent", "metadata", "state"),
+        "getCPUStats", "getInfo", "getLibVersion", "getType", "getVersion", "listAllDomains", "listAllNetworks",
+        "lookupByUUIDString", "networkLookupByName", "nwfilterLookupByName", "XMLDesc", "bridgeName",
+        "hasManagedSaveImage", "isActive", "isPersistent", "metadata", "state",
     )
-)
+)  # fmt: skip
 #: Methods that may take as long as a guest's memory is big.
 TRANSFERS = frozenset(("managedSave", "migrateToURI3"))
 #: Other methods whose repetition has no further effect, or an error that every caller expects.
 REPEATABLE = QUERIES | {
-    *("baselineHypervisorCPU", "blockInfo", "blockJobInfo", "domainListGetStats", "getCapabilities"),
-    *("getAllDomainStats", "getDomainCapabilities", "jobStats", "managedSaveGetXMLDesc"),
-    *("defineXMLFlags", "managedSaveDefineXML", "networkDefineXML", "nwfilterDefineXML", "create", "setAutostart"),
-    *("listAllSecrets", "secretDefineXML", "secretLookupByUUIDString", "setValue"),
-    *("abortJob", "blockResize", "destroyFlags", "fsThaw", "migrateSetMaxDowntime", "setUserPassword", "shutdownFlags"),
-    *("suspend", "undefineFlags", "updateDeviceFlags"),
-}
+    "baselineHypervisorCPU", "blockInfo", "blockJobInfo", "domainListGetStats", "getCapabilities",
+    "getAllDomainStats", "getDomainCapabilities", "jobStats", "managedSaveGetXMLDesc", "defineXMLFlags",
+    "managedSaveDefineXML", "networkDefineXML", "nwfilterDefineXML", "create", "setAutostart", "listAllSecrets",
+    "secretDefineXML", "secretLookupByUUIDString", "setValue", "abortJob", "blockResize", "destroyFlags", "fsThaw",
+    "migrateSetMaxDowntime", "setUserPassword", "shutdownFlags", "suspend", "undefineFlags", "updateDeviceFlags",
+}  # fmt: skip
 
 #: Methods that find an object of libvirt again on another connection, by its class.
 _LOOKUPS: dict[type, str] = {

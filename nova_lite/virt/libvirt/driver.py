@@ -174,7 +174,7 @@ class LibvirtDriver(ComputeDriver):
         _warn_about_inaccessible_directories(self._records.instances_path)
         if self.conf.libvirt.virt_type == "auto":
             answer = os.path.join(self.conf.state_path, "kvm-probe.json")
-            self._virt_type = kvm.choose_virt_type(answer, self.conf.libvirt.kvm_probe_timeout, host=self.host)
+            self._virt_type = kvm.choose_virt_type(answer, self._timing.kvm_probe, host=self.host)
         self._find_traits()
         self._find_topology()
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
@@ -410,7 +410,14 @@ class LibvirtDriver(ComputeDriver):
         cache = self.conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()
         return guest_xml.guest_xml(
-            *(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners),
+            spec,
+            self.host,
+            directory,
+            disks,
+            self._virt_type,
+            cache,
+            networks,
+            listeners,
             hardware=_hardware(spec),
             given=self._host_properties,
         )
@@ -429,7 +436,7 @@ class LibvirtDriver(ComputeDriver):
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)
         with self._secrets.loaded(encrypted):
-            self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
+            self._domains.start(domain, instance_uuid, self._timing.start_wait, paused)
 
     def _is_running(self, spec: SpawnSpec) -> bool:
         """Check whether the domain already runs at this generation. Remove an older or incomplete domain."""

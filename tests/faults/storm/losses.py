@@ -38,8 +38,18 @@ LOSSES: dict[str, tuple[int, float, float]] = {
 
 #: Faults that are added to them, of the nemesis of histories.
 ADDED = (
-    *("kill", "cut off from the broker", "unheard at the broker", "cut off from the database", "broker restart"),
-    *("database kill", failpoints.DROP, failpoints.DUPLICATE, failpoints.DELAY, failpoints.FULL, AHEAD, BEHIND),
+    "kill",
+    "cut off from the broker",
+    "unheard at the broker",
+    "cut off from the database",
+    "broker restart",
+    "database kill",
+    failpoints.DROP,
+    failpoints.DUPLICATE,
+    failpoints.DELAY,
+    failpoints.FULL,
+    AHEAD,
+    BEHIND,
     "builds fail",
 )
 

@@ -28,6 +28,8 @@ def test_no_host_counts_as_armed_or_lost_after_promises_are_forgotten(db: Databa
     assert (db.read(leases.watched), db.read(leases.fenced_hosts)) == ([], [])
     states = db.read(leases.all_hosts)
     assert [(state.host, state.armed, state.guests, state.fenced) for state in states] == [
-        *(("armed", 0, [], ""), ("left", 0, [], leases.LEFT), ("lost", 0, [], "")),
+        ("armed", 0, [], ""),
+        ("left", 0, [], leases.LEFT),
+        ("lost", 0, [], ""),
     ]
     assert db.read(lambda uow: uow.session.scalar(sa.select(sa.func.count()).select_from(models.Restart))) == 0

@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> Iterator[Path]:
         path = tmp_path / "nova-lite.conf"
         path.write_text(
             f"[DEFAULT]\nhost = scheduler1\ntransport_url = rabbit://guest:guest@127.0.0.1:5672/{vhost}\n"
-            "report_interval = 1\nstartup_retry_interval = 1\nrpc_response_timeout = 10\n[metrics]\nenabled = false\n"
+            "report_interval = 1\nrpc_response_timeout = 10\n[metrics]\nenabled = false\n"
         )
         yield path
     finally:

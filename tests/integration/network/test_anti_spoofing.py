@@ -485,7 +485,8 @@ def datagram(address: str) -> bytes:
 def grouped(link: Link, monkeypatch: pytest.MonkeyPatch) -> Link:
     """Provide guests whose bridge shows its packets to the groups. Control frames are for a port open for all."""
     monkeypatch.setattr(
-        *(link, "control"),
+        link,
+        "control",
         lambda sender, mark: ether(A_MAC, B_MAC, 0x0800, ipv4(A, B, udp(FOR_ALL, FOR_ALL, mark))),
     )
     switches = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")

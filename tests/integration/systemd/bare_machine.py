@@ -23,18 +23,16 @@ SET_UP_SECONDS = 600
 #: Seconds for the commands of one block of a page.
 COMMANDS_SECONDS = 1200
 PROGRAMS = (
-    *(
-        "api",
-        "compute",
-        "conductor",
-        "manage",
-        "novncproxy",
-        "registrar",
-        "scheduler",
-        "serialproxy",
-        "setup",
-        "status",
-    ),
+    "api",
+    "compute",
+    "conductor",
+    "manage",
+    "novncproxy",
+    "registrar",
+    "scheduler",
+    "serialproxy",
+    "setup",
+    "status",
 )
 
 

@@ -73,9 +73,20 @@ class Tree:
     def run(self, script: str, *arguments: str) -> str:
         """Run a script of the shell, with this machine's network. Returns what it prints."""
         return _run(
-            *("systemd-nspawn", "--quiet", f"--directory={self.tree}", "--register=no", "--keep-unit", "--as-pid2"),
-            *("--resolv-conf=copy-host", "--pipe", f"--bind-ro={self.packages}:{PACKAGES}"),
-            *("sh", "-euc", script, "script", *arguments),
+            "systemd-nspawn",
+            "--quiet",
+            f"--directory={self.tree}",
+            "--register=no",
+            "--keep-unit",
+            "--as-pid2",
+            "--resolv-conf=copy-host",
+            "--pipe",
+            f"--bind-ro={self.packages}:{PACKAGES}",
+            "sh",
+            "-euc",
+            script,
+            "script",
+            *arguments,
         )
 
 

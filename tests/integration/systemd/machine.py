@@ -21,8 +21,18 @@ USERS = ("nova-lite", "nova-lite-api", "nova-lite-conductor", "nova-lite-schedul
 FIRST_USER = 64000
 #: Parts of this machine's /etc that systemd, D-Bus and Python need.
 SETTINGS = (
-    *("passwd", "group", "shadow", "nsswitch.conf", "alternatives", "dbus-1", "pam.d", "ssl", "protocols"),
-    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d"),
+    "passwd",
+    "group",
+    "shadow",
+    "nsswitch.conf",
+    "alternatives",
+    "dbus-1",
+    "pam.d",
+    "ssl",
+    "protocols",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
 )
 DEADLINE = 120.0
 

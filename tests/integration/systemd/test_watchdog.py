@@ -58,7 +58,7 @@ def test_stopped_daemon_is_restarted(machine: Machine, unit: str) -> None:
 
 def test_lines_in_the_journal_have_their_priority(machine: Machine) -> None:
     unit = "nova-lite-scheduler.service"
-    machine.write("/etc/nova-lite/scheduler.conf", "[DEFAULT]\nstartup_retry_interval = 1\n")
+    machine.write("/etc/nova-lite/scheduler.conf", "[DEFAULT]\n")
     machine.change_unit(unit)
     machine.run("systemctl", "start", "--no-block", unit)
     assert wait_for_line(machine, unit, "Connection refused") == 3

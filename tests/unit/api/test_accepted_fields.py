@@ -69,8 +69,20 @@ _VALUES: dict[str, list[Any]] = {
     "ip_protocol": ["udp", "icmp"],
 }
 _MORE_WORDS = (
-    *("other", "1f3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f02", "10.99.0.78", "fe80::2", "2032-01-01T00:00:00Z", "2"),
-    *("b3RoZXI=", "http://127.0.0.1:1/other", "/dev/vdy", "10.98.0.0/24", "03:30", "enabled", "true", "false"),
+    "other",
+    "1f3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f02",
+    "10.99.0.78",
+    "fe80::2",
+    "2032-01-01T00:00:00Z",
+    "2",
+    "b3RoZXI=",
+    "http://127.0.0.1:1/other",
+    "/dev/vdy",
+    "10.98.0.0/24",
+    "03:30",
+    "enabled",
+    "true",
+    "false",
 )
 _NUMBERS = (1, 2, 3, 0, 4, 8, 64, 100)
 

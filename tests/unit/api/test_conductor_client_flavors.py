@@ -12,6 +12,7 @@ from nova_lite.api import conductor_client
 from nova_lite.api.conductor_client import ApiConductorClient
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ApiTiming
 from nova_lite.rpcapi.conductor import ConductorRPC
 from tests.support.control_plane import FLAVOR, FakeConductor
 
@@ -36,7 +37,7 @@ def fake() -> FakeConductor:
 
 @pytest.fixture
 def client(fake: FakeConductor) -> ConductorRPC:
-    return conductor_client.connect(fake, 1.0)  # type: ignore[arg-type]
+    return conductor_client.connect(fake)  # type: ignore[arg-type]
 
 
 def calls(fake: FakeConductor) -> list[str]:
@@ -63,7 +64,7 @@ def test_cached_flavors_are_not_shared_by_projects_or_queries(
 ) -> None:
     client.flavor_list(context(), *LIST)
     client.flavor_list(other, *LIST)
-    client.flavor_list(context(), *(False, *LIST[1:]))
+    client.flavor_list(context(), False, *LIST[1:])
     assert calls(fake) == ["flavor_list"] * 3
 
 
@@ -102,7 +103,7 @@ def test_other_methods_are_sent_each_time(clock: list[float], fake: FakeConducto
 
 
 def test_flavor_cache_of_zero_seconds_is_off(fake: FakeConductor) -> None:
-    client = conductor_client.connect(fake, 0.0)  # type: ignore[arg-type]
+    client = conductor_client.connect(fake, ApiTiming(flavor_cache=0.0))  # type: ignore[arg-type]
     for _ in range(2):
         client.flavor_get(context(), FLAVOR.flavorid)
     assert calls(fake) == ["flavor_get"] * 2

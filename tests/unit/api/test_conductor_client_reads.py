@@ -87,7 +87,7 @@ def run() -> Iterator[Run]:
 
 
 def connect(conductor: Conductor) -> ApiConductorClient:
-    return conductor_client.connect(conductor, 0.0)  # type: ignore[arg-type]
+    return conductor_client.connect(conductor, ApiTiming(flavor_cache=0.0))  # type: ignore[arg-type]
 
 
 def until_pending(batcher: Any, count: int) -> None:

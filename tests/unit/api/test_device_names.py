@@ -12,8 +12,23 @@ from tests.support.control_plane import IMAGE_ID
 VOLUME = "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"
 GOOD = ("vda", "vdb", "/dev/vdb", "/dev/sda1", "xvdc", "/dev/xvdz", "hda", "/dev/vdaa")
 BAD = (
-    *("", " ", "vd b", "/dev/", "/dev/vdb/../vda", "../vda", "/etc/passwd", "/dev/mapper/x", "VDA", "1", "vdb\n"),
-    *("/dev/vdb\n", "vdb'", '"/><x', "/dev/v\u0257b", "v" * 256, "/dev/" + "v" * 251),
+    "",
+    " ",
+    "vd b",
+    "/dev/",
+    "/dev/vdb/../vda",
+    "../vda",
+    "/etc/passwd",
+    "/dev/mapper/x",
+    "VDA",
+    "1",
+    "vdb\n",
+    "/dev/vdb\n",
+    "vdb'",
+    '"/><x',
+    "/dev/v\u0257b",
+    "v" * 256,
+    "/dev/" + "v" * 251,
 )
 
 

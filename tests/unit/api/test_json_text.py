@@ -21,8 +21,22 @@ def nested(levels: int, start: str = "[", end: str = "]") -> bytes:
 @pytest.mark.parametrize(
     "value",
     [
-        *(0, -1, 2**63 - 1, -(2**63), 1.5, 1e308, "", "a\nb\tc", "\U0001f600", "\\u0000", "9" * 400, None, True),
-        *([[1] * 1000] * 100, {"a": [{"b": "[[[["}] * 100}, {"": ""}),
+        0,
+        -1,
+        2**63 - 1,
+        -(2**63),
+        1.5,
+        1e308,
+        "",
+        "a\nb\tc",
+        "\U0001f600",
+        "\\u0000",
+        "9" * 400,
+        None,
+        True,
+        [[1] * 1000] * 100,
+        {"a": [{"b": "[[[["}] * 100},
+        {"": ""},
     ],
 )
 def test_json_within_the_limits_is_parsed(value: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from nova_lite.api.http.limits import BodyBudget, ConnectionCounter
+from nova_lite.api.http.limits import BodyBudget, Slots
 from tests.support.api_daemon import MODES, Daemon, running, wait_for
 from tests.support.http_site import make_certificate
 
@@ -19,7 +19,7 @@ HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
 
 
 def test_connections_are_counted_by_client() -> None:
-    clients = ConnectionCounter(2)
+    clients = Slots(2)
     assert [clients.enter("a") for _ in range(3)] == [True, True, False]
     assert clients.enter("b")
     clients.leave("a")

@@ -21,8 +21,17 @@ BAD = ("badRequest", 400)
 # --- flavors
 
 FLAVOR_KEYS = {
-    *("id", "name", "ram", "disk", "vcpus", "swap", "OS-FLV-EXT-DATA:ephemeral", "OS-FLV-DISABLED:disabled"),
-    *("os-flavor-access:is_public", "rxtx_factor", "links"),
+    "id",
+    "name",
+    "ram",
+    "disk",
+    "vcpus",
+    "swap",
+    "OS-FLV-EXT-DATA:ephemeral",
+    "OS-FLV-DISABLED:disabled",
+    "os-flavor-access:is_public",
+    "rxtx_factor",
+    "links",
 }
 
 
@@ -203,7 +212,15 @@ def test_keypair_is_created_shown_and_deleted(
     assert set(listed["keypair"]) == {"name", "public_key", "fingerprint"} | typed
     shown = api.json("GET", "/os-keypairs/k1", version=version)["keypair"]
     assert set(shown) == {
-        *("name", "public_key", "fingerprint", "user_id", "id", "created_at", "updated_at", "deleted", "deleted_at"),
+        "name",
+        "public_key",
+        "fingerprint",
+        "user_id",
+        "id",
+        "created_at",
+        "updated_at",
+        "deleted",
+        "deleted_at",
         *typed,
     }
     assert fault(api("POST", "/os-keypairs", body), "conflictingRequest", 409) == "Key pair 'k1' already exists."
@@ -302,7 +319,16 @@ def test_images_are_listed_and_shown(api: Client) -> None:
     assert [link["rel"] for link in short["links"]] == ["self", "bookmark", "alternate"]
     shown = api.json("GET", f"/images/{IMAGE_ID}")["image"]
     assert set(shown) == {
-        *("id", "name", "links", "status", "progress", "created", "updated", "minDisk", "minRam", "metadata"),
+        "id",
+        "name",
+        "links",
+        "status",
+        "progress",
+        "created",
+        "updated",
+        "minDisk",
+        "minRam",
+        "metadata",
         "OS-EXT-IMG-SIZE:size",
     }
     assert (shown["status"], shown["progress"], shown["metadata"]) == ("ACTIVE", 100, {"k": "v"})
@@ -344,14 +370,25 @@ def test_networks_are_listed_and_shown(api: Client) -> None:
 # --- limits and quotas
 
 LIMITS_257 = {
-    *("maxServerMeta", "maxTotalCores", "maxTotalInstances", "maxTotalRAMSize", "maxTotalKeypairs"),
-    *("maxServerGroups", "maxServerGroupMembers"),
-    *("totalCoresUsed", "totalInstancesUsed", "totalRAMUsed", "totalServerGroupsUsed"),
+    "maxServerMeta",
+    "maxTotalCores",
+    "maxTotalInstances",
+    "maxTotalRAMSize",
+    "maxTotalKeypairs",
+    "maxServerGroups",
+    "maxServerGroupMembers",
+    "totalCoresUsed",
+    "totalInstancesUsed",
+    "totalRAMUsed",
+    "totalServerGroupsUsed",
 }
 LIMITS_239 = LIMITS_257 | {"maxPersonality", "maxPersonalitySize"}
 LIMITS_236 = LIMITS_239 | {"maxImageMeta"}
 LIMITS_21 = LIMITS_236 | {
-    *("maxSecurityGroups", "maxSecurityGroupRules", "maxTotalFloatingIps", "totalSecurityGroupsUsed"),
+    "maxSecurityGroups",
+    "maxSecurityGroupRules",
+    "maxTotalFloatingIps",
+    "totalSecurityGroupsUsed",
     "totalFloatingIpsUsed",
 }
 
@@ -382,7 +419,14 @@ def test_limits_of_others_are_for_admins(api: Client) -> None:
 
 
 QUOTAS_257 = {
-    *("id", "cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups", "server_group_members"),
+    "id",
+    "cores",
+    "instances",
+    "ram",
+    "key_pairs",
+    "metadata_items",
+    "server_groups",
+    "server_group_members",
 }
 QUOTAS_236 = QUOTAS_257 | {"injected_files", "injected_file_content_bytes", "injected_file_path_bytes"}
 QUOTAS_21 = QUOTAS_236 | {"fixed_ips", "floating_ips", "security_groups", "security_group_rules"}
@@ -454,11 +498,27 @@ def test_services_are_changed_by_uuid_since_2_53(api: Client) -> None:
 
 
 HYPERVISOR_KEYS = {
-    *("id", "hypervisor_hostname", "state", "status", "hypervisor_type", "hypervisor_version", "host_ip", "service"),
+    "id",
+    "hypervisor_hostname",
+    "state",
+    "status",
+    "hypervisor_type",
+    "hypervisor_version",
+    "host_ip",
+    "service",
 }
 STATISTICS = {
-    *("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "free_ram_mb"),
-    *("free_disk_gb", "disk_available_least", "current_workload", "running_vms"),
+    "vcpus",
+    "vcpus_used",
+    "memory_mb",
+    "memory_mb_used",
+    "local_gb",
+    "local_gb_used",
+    "free_ram_mb",
+    "free_disk_gb",
+    "disk_available_least",
+    "current_workload",
+    "running_vms",
 }
 
 

@@ -646,7 +646,7 @@ def test_client_and_project_have_half_of_the_uploads(
     app: App, sources: tuple[int, int], projects: tuple[str, str]
 ) -> None:
     with serving(app, limits=MANY) as site, contextlib.ExitStack() as clients:
-        site.server.uploads = limits.FairSlots(4)
+        site.server.uploads = limits.Slots(2, 4)
 
         def begin(source: int, project: str) -> socket.socket:
             sock = clients.enter_context(site.connect(f"127.0.0.{source}"))
@@ -666,7 +666,7 @@ def test_client_and_project_have_half_of_the_uploads(
 
 def test_refused_upload_gives_its_slot_back(app: App) -> None:
     with serving(app) as site:
-        site.server.uploads = limits.FairSlots(2)
+        site.server.uploads = limits.Slots(1, 2)
         for _ in range(3):
             with site.connect() as sock:
                 send(sock, "PUT", "/upload?conflict", "Content-Length: 500000")

@@ -16,11 +16,35 @@ from tests.support.api_client import ADMIN, MEMBER, Client, fault, make_client, 
 from tests.support.control_plane import IMAGE_ID, NETWORK_ID, make_fault
 
 KEYS_21 = {
-    *("id", "name", "status", "tenant_id", "user_id", "metadata", "hostId", "image", "flavor", "created", "updated"),
-    *("addresses", "accessIPv4", "accessIPv6", "links", "OS-DCF:diskConfig", "progress", "config_drive", "key_name"),
-    *("OS-EXT-AZ:availability_zone", "OS-SRV-USG:launched_at", "OS-SRV-USG:terminated_at", "security_groups"),
-    *("OS-EXT-SRV-ATTR:host", "OS-EXT-SRV-ATTR:instance_name", "OS-EXT-SRV-ATTR:hypervisor_hostname"),
-    *("OS-EXT-STS:task_state", "OS-EXT-STS:vm_state", "OS-EXT-STS:power_state"),
+    "id",
+    "name",
+    "status",
+    "tenant_id",
+    "user_id",
+    "metadata",
+    "hostId",
+    "image",
+    "flavor",
+    "created",
+    "updated",
+    "addresses",
+    "accessIPv4",
+    "accessIPv6",
+    "links",
+    "OS-DCF:diskConfig",
+    "progress",
+    "config_drive",
+    "key_name",
+    "OS-EXT-AZ:availability_zone",
+    "OS-SRV-USG:launched_at",
+    "OS-SRV-USG:terminated_at",
+    "security_groups",
+    "OS-EXT-SRV-ATTR:host",
+    "OS-EXT-SRV-ATTR:instance_name",
+    "OS-EXT-SRV-ATTR:hypervisor_hostname",
+    "OS-EXT-STS:task_state",
+    "OS-EXT-STS:vm_state",
+    "OS-EXT-STS:power_state",
     "os-extended-volumes:volumes_attached",
 }
 #: version, what it adds to show for admins
@@ -30,7 +54,12 @@ ADDED: list[tuple[str, set[str]]] = [
         {
             f"OS-EXT-SRV-ATTR:{name}"
             for name in (
-                *("reservation_id", "launch_index", "hostname", "kernel_id", "ramdisk_id", "root_device_name"),
+                "reservation_id",
+                "launch_index",
+                "hostname",
+                "kernel_id",
+                "ramdisk_id",
+                "root_device_name",
                 "user_data",
             )
         },
@@ -48,8 +77,15 @@ ADDED: list[tuple[str, set[str]]] = [
 FOR_ADMINS = {
     f"OS-EXT-SRV-ATTR:{name}"
     for name in (
-        *("host", "hypervisor_hostname", "instance_name", "kernel_id", "launch_index", "ramdisk_id"),
-        *("reservation_id", "root_device_name", "user_data"),
+        "host",
+        "hypervisor_hostname",
+        "instance_name",
+        "kernel_id",
+        "launch_index",
+        "ramdisk_id",
+        "reservation_id",
+        "root_device_name",
+        "user_data",
     )
 } | {"host_status"}
 

@@ -15,6 +15,7 @@ from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.microversions import MAXIMUM
 from nova_lite.api.shared_objects import SharedFlavor, SharedInstance, SharedObjects
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ApiTiming
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.objects import BlockDevice, Flavor, Instance, InstanceFault
@@ -54,7 +55,9 @@ class Pair:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.alone = make_client(conf)
         self.conductor = self.alone.conductor
-        client = conductor_client.connect(self.conductor, 0.0, texts=Texts(self.conductor))  # type: ignore[arg-type]
+        client = conductor_client.connect(  # type: ignore[arg-type]
+            self.conductor, ApiTiming(flavor_cache=0.0), texts=Texts(self.conductor)
+        )
         api = API()
         api.connect(client, self.alone.compute, load_backend(conf, client))  # type: ignore[arg-type]
         app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), api))

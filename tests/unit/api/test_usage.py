@@ -14,8 +14,18 @@ PERIOD = "start=2026-11-01T00:00:00&end=2026-11-02T00:00:00"
 TOTALS = {"total_hours", "total_vcpus_usage", "total_memory_mb_usage", "total_local_gb_usage"}
 PROJECT = TOTALS | {"tenant_id", "start", "stop"}
 SERVER = {
-    *("instance_id", "name", "tenant_id", "flavor", "vcpus", "memory_mb", "local_gb", "hours", "state"),
-    *("started_at", "ended_at", "uptime"),
+    "instance_id",
+    "name",
+    "tenant_id",
+    "flavor",
+    "vcpus",
+    "memory_mb",
+    "local_gb",
+    "hours",
+    "state",
+    "started_at",
+    "ended_at",
+    "uptime",
 }
 
 

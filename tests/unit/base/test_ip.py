@@ -16,8 +16,15 @@ from nova_lite.base import ip
 ROOT = Path(nova_lite.__file__).parent
 PARSERS = (ip.parse, ip.parse4, ip.parse6, ip.parse_network, ip.parse_network4, ip.parse_network6, ip.parse_interface4)
 CONSTRUCTORS = {
-    *("ip_address", "ip_network", "ip_interface", "IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network"),
-    *("IPv4Interface", "IPv6Interface"),
+    "ip_address",
+    "ip_network",
+    "ip_interface",
+    "IPv4Address",
+    "IPv6Address",
+    "IPv4Network",
+    "IPv6Network",
+    "IPv4Interface",
+    "IPv6Interface",
 }
 #: Calls with numbers or constants.
 ALLOWED = {

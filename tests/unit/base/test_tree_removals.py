@@ -91,9 +91,17 @@ def of_files_of_prometheus(path: Path) -> Removal:
 
 @pytest.fixture(
     params=[
-        *(of_disks, of_disks_set_aside, of_disks_kept, of_incomplete_disks, of_incomplete_disks_of_a_new_guest),
-        *(of_snapshots, of_an_incomplete_volume, of_fake_disks, of_fake_disks_set_aside),
-        *(of_a_cloud_for_tests, of_files_of_prometheus),
+        of_disks,
+        of_disks_set_aside,
+        of_disks_kept,
+        of_incomplete_disks,
+        of_incomplete_disks_of_a_new_guest,
+        of_snapshots,
+        of_an_incomplete_volume,
+        of_fake_disks,
+        of_fake_disks_set_aside,
+        of_a_cloud_for_tests,
+        of_files_of_prometheus,
     ]
 )
 def removal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Removal:

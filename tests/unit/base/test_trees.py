@@ -139,8 +139,12 @@ def test_discard_of_a_tree_with_a_mount_raises_an_error_that_names_it(tree: Path
 
 #: Files with other ways: for directories that the same script has just made, and below which no program mounts.
 OWN_WAYS = {
-    *("devstack/packaging/trees.sh", "devstack/packaging/install.sh", "devstack/container/Containerfile"),
-    *("devstack/guest/build.sh", "devstack/guest/cloud-image.sh", "devstack/page.sh"),
+    "devstack/packaging/trees.sh",
+    "devstack/packaging/install.sh",
+    "devstack/container/Containerfile",
+    "devstack/guest/build.sh",
+    "devstack/guest/cloud-image.sh",
+    "devstack/page.sh",
 }
 
 

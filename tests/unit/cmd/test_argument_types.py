@@ -11,8 +11,16 @@ from nova_lite.cmd import dev, manage
 
 #: Values that a conversion may fail at.
 WRONG = (
-    *("yesterday", "", "-", "9" * 5000, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "1e9", "\u00b2"),
-    *("http://[", "http://a:99999999"),
+    "yesterday",
+    "",
+    "-",
+    "9" * 5000,
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-14:00",
+    "1e9",
+    "\u00b2",
+    "http://[",
+    "http://a:99999999",
 )
 
 

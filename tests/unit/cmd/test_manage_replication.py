@@ -85,8 +85,10 @@ def test_operator_enables_and_disables_replication(office: Office) -> None:
     office.run("enable", office.uuid, "--policy", office.policy)
     found = office.listed()
     assert (found["server"], found["replica_of"], found["role"], found["generation"]) == (
-        *(office.uuid, office.uuid),
-        *("primary", 1),
+        office.uuid,
+        office.uuid,
+        "primary",
+        1,
     )
     assert "replicated already" in office.run("enable", office.uuid, "--policy", office.policy, status=1)
     assert "no other site has joined" in office.run("failover", office.uuid, status=1)

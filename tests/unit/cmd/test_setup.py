@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_lite.base import directory_users, exceptions
 from nova_lite.base.join_requests import JoinToken
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import broker, compute, controller, machine, monitoring, removal, settings, steps
+from nova_lite.cmd.setup import broker, controller, joining, machine, monitoring, removal, settings, steps
 from nova_lite.rpc.broker import definitions
 
 
@@ -275,7 +275,7 @@ def test_removal_of_nothing_says_so_in_one_line(
 def test_host_is_read_from_the_token_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "h1")
     token = JoinToken.generate("127.0.0.1:8780", bytes(32))
-    assert compute.read(f"{token.text()}\n", None) == (token, "h1", "127.0.0.1")
+    assert joining.read(f"{token.text()}\n", None) == (token, "h1", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_host_that_cannot_be_one_is_refused(
     monkeypatch.setattr("socket.gethostname", lambda: name)
     text = token or JoinToken.generate("127.0.0.1:8780", bytes(32)).text()
     with pytest.raises(exceptions.ConfigurationError) as found:
-        compute.read(text, address)
+        joining.read(text, address)
     assert said in found.value.message
 
 

@@ -62,8 +62,11 @@ def test_clients_get_the_virtual_address_and_daemons_listen_at_their_own() -> No
     assert common["DEFAULT"]["my_ip"] == api["api"]["listen"] == api["api"]["join_listen"] == ADDRESS
     assert common["join"] == {"address": f"{VIRTUAL}:8780", "broker_address": f"{VIRTUAL}:5671"}
     assert set(api["identity"].values()) == {
-        *(f"https://{VIRTUAL}:8774/v2.1", f"https://{VIRTUAL}:5000/v3", f"https://{VIRTUAL}:8776/v3"),
-        *(f"https://{VIRTUAL}:9292", f"https://{VIRTUAL}:9696"),
+        f"https://{VIRTUAL}:8774/v2.1",
+        f"https://{VIRTUAL}:5000/v3",
+        f"https://{VIRTUAL}:8776/v3",
+        f"https://{VIRTUAL}:9292",
+        f"https://{VIRTUAL}:9696",
     }
     assert common["oslo_messaging_rabbit"]["rabbit_quorum_queue"] == "true"
     assert common["oslo_messaging_rabbit"]["rabbit_transient_quorum_queue"] == "true"

@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import Authority
 from nova_lite.cmd import setup
 from nova_lite.cmd.setup import admission, cluster, front_end, machine
-from nova_lite.cmd.setup.compute import Host
+from nova_lite.cmd.setup.joining import Host
 from nova_lite.objects import FrontEnd, JoinReply
 from nova_lite.rpc import controllers
 from tests.support.joining import make_token
@@ -23,12 +23,12 @@ API = "[DEFAULT]\ntransport_url = \n# mine\n[api]\nlisten = 192.0.2.11\n"
 
 
 @pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> front_end.Setup:
+def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> front_end.FrontEndSetup:
     """Return a set-up of an API whose request was accepted."""
     monkeypatch.setattr(front_end, "CONFIGURATION", tmp_path)
     own = grp.getgrgid(0).gr_name
     monkeypatch.setattr(machine, "_group_id", lambda name: grp.getgrnam(own).gr_gid)
-    made = front_end.Setup("api", Host(make_token(), "a1", ADDRESS))
+    made = front_end.FrontEndSetup("api", Host(make_token(), "a1", ADDRESS))
     admission.make_memory(tmp_path / "join-api.json", "a1")
     made._reply = JoinReply(
         host="a1", key="", broker="192.0.2.10:5671", vhost="nova-lite", user="nova-lite-api.a1", settings={},
@@ -43,7 +43,9 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> front_end.Setup
     return made
 
 
-def test_files_have_the_machines_own_name_address_and_account(prepared: front_end.Setup, tmp_path: Path) -> None:
+def test_files_have_the_machines_own_name_address_and_account(
+    prepared: front_end.FrontEndSetup, tmp_path: Path
+) -> None:
     prepared.write_configuration()
     password = admission.memory(tmp_path / "join-api.json")
     assert password is not None
@@ -58,7 +60,7 @@ def test_files_have_the_machines_own_name_address_and_account(prepared: front_en
     assert (tmp_path / "join-api.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_file_that_is_no_file_of_the_role_is_refused(prepared: front_end.Setup, tmp_path: Path) -> None:
+def test_file_that_is_no_file_of_the_role_is_refused(prepared: front_end.FrontEndSetup, tmp_path: Path) -> None:
     assert prepared._settings is not None
     prepared._settings.files["conductor.conf"] = "[database]\nconnection = x\n"
     with pytest.raises(exceptions.ConfigurationError, match="sent an unknown file: 'conductor"):
@@ -75,7 +77,7 @@ def test_file_that_is_no_file_of_the_role_is_refused(prepared: front_end.Setup, 
     ],
 )
 def test_machine_that_has_another_part_is_refused(
-    prepared: front_end.Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+    prepared: front_end.FrontEndSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     (tmp_path / "join-api.json").unlink()
     (tmp_path / name).write_text("")

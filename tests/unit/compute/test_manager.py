@@ -14,6 +14,7 @@ from nova_lite import operations, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.exceptions import ImageFileMissing
+from nova_lite.base.timing import ComputeTiming
 from nova_lite.compute.jobs import InstanceLocks, Jobs
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.objects import HostReport, Image
@@ -153,7 +154,7 @@ def test_stop_waits_for_a_build(host: Host) -> None:
 
 
 def test_stop_times_out_and_the_next_start_finishes_the_build(tmp_path: Path) -> None:
-    host = Host(tmp_path, graceful_stop_timeout=0)
+    host = Host(tmp_path, timing=ComputeTiming(stop_wait=0.0))
     host.conductor.down = True
     host.build()
     eventually(lambda: host.manager.jobs.building())
@@ -168,7 +169,7 @@ def test_stop_times_out_and_the_next_start_finishes_the_build(tmp_path: Path) ->
 
 
 def test_domain_survives_a_stop_with_an_undelivered_report(tmp_path: Path) -> None:
-    host = Host(tmp_path, graceful_stop_timeout=0)
+    host = Host(tmp_path, timing=ComputeTiming(stop_wait=0.0))
 
     def go_down(_: Any) -> None:
         host.conductor.down = True

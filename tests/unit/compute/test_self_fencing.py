@@ -331,7 +331,9 @@ def test_guard_is_a_unit_of_its_own_under_systemd(
     fencing(host)._guard._start()
     words = log.read_text().split()
     assert words[words.index("-m") : words.index("-m") + 3] == [
-        *("-m", "nova_lite.compute.guard", fencing(host)._guard.directory),
+        "-m",
+        "nova_lite.compute.guard",
+        fencing(host)._guard.directory,
     ]
     assert fencing(host)._guard._process is None
 

@@ -143,9 +143,9 @@ def test_another_projects_instance_is_not_found(conductor: ConductorRPC, uuid: s
 
 
 def test_oldest_tokens_are_void_above_the_limit(
-    conductor: ConductorRPC, db: Database, conf: cfg.ConfigOpts, uuid: str
+    conductor: ConductorRPC, db: Database, uuid: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conf.set_override("tokens_per_instance", 2, "consoleauth")
+    monkeypatch.setattr(console_tokens, "TOKENS_PER_INSTANCE", 2)
     other = db.write(make.instance, host="h1")
     elsewhere = create(conductor, other)
     made = [create(conductor, uuid) for _ in range(4)]

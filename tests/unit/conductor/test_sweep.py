@@ -143,11 +143,11 @@ def test_corrupt_row_is_put_off_and_other_actions_are_repeated(world: World) -> 
     )
     assert world.reconciler.sweep() == 1
     assert commands(world) == [whole]
-    assert world.db.read(actions.due, world.conf) == [], "the broken one is not looked at all the time"
+    assert world.db.read(actions.due, 10) == [], "the broken one is not looked at all the time"
 
 
 def test_sweep_takes_several_batches(world: World) -> None:
-    world.conf.set_override("reconcile_batch", 2, "conductor")
+    world.reconciler.batch = 2
     expected = sorted(stopping(world) for _ in range(5))
     world.let_time_pass(31)
     assert world.reconciler.sweep() == 5

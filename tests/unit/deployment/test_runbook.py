@@ -73,6 +73,12 @@ def test_our_commands_are_understood(command: str) -> None:
 def test_other_commands_are_those_that_were_tried() -> None:
     programs = {shlex.split(command)[0] for command in COMMANDS}
     assert programs == {
-        *("nova-lite-manage", "openstack", "curl", "journalctl", "df", "date", "rabbitmqctl"),
+        "nova-lite-manage",
+        "openstack",
+        "curl",
+        "journalctl",
+        "df",
+        "date",
+        "rabbitmqctl",
         "rabbitmq-diagnostics",
     }

@@ -105,7 +105,8 @@ ReadWritePaths=/var/lib/nova-lite
 #: And the registrar, which is root: it runs rabbitmqctl as the broker's user, which writes the code that it runs.
 _NOT_OF_REGISTRAR = {"PrivateUsers=yes", "MemoryDenyWriteExecute=yes", "CapabilityBoundingSet="}
 CONFINED_REGISTRAR = ({*CONFINED.split()} - _NOT_OF_REGISTRAR - {"SupplementaryGroups=nova-lite"}) | {
-    *("ReadWritePaths=/etc/nova-lite/keys", "SystemCallFilter=@system-service")
+    "ReadWritePaths=/etc/nova-lite/keys",
+    "SystemCallFilter=@system-service",
 }
 #: Writable directories by daemon; other daemons have none.
 WRITABLE = {

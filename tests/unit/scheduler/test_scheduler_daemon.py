@@ -30,8 +30,7 @@ def closed_port() -> int:
 def test_daemon_without_broker_logs_one_line_per_attempt(mode: str, tmp_path: Path) -> None:
     config = tmp_path / "nova-lite.conf"
     config.write_text(
-        f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\nstartup_retry_interval = 1\n"
-        "[metrics]\nenabled = false\n"
+        f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\n[metrics]\nenabled = false\n"
     )
     output = tmp_path / "output"
     with output.open("w") as stream:
@@ -54,7 +53,7 @@ def test_daemon_without_broker_logs_one_line_per_attempt(mode: str, tmp_path: Pa
     assert len(attempts) >= 2
     for line in attempts:
         assert "nova-lite-scheduler cannot start yet: The message broker cannot be reached: 127.0.0.1:" in line
-        assert line.endswith("Trying again in 1 s.")
+        assert line.endswith("Trying again in 2 s.")
     assert last.endswith("nova-lite-scheduler is stopping")
 
 

@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.disk_room import DiskRoom
-from nova_lite.base.timing import ClientTiming
+from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
@@ -726,7 +726,7 @@ def test_restoration_that_ceph_does_not_answer_is_ended(
 
     monkeypatch.setattr(ceph, "output", limited)
     restore(volumes, backup, volume_id)
-    assert limits == [volumes.conf.volume.task_deadline]
+    assert limits == [TIMING.volumes.task]
 
 
 def test_times_of_ceph_are_read() -> None:

@@ -93,6 +93,11 @@ def _device(image: Image, item: _ImageDevice) -> BlockDevice:
 
 
 _COPIED = (
-    *("source_type", "destination_type", "volume_size", "guest_format", "disk_bus"),
-    *("delete_on_termination", "tag"),
+    "source_type",
+    "destination_type",
+    "volume_size",
+    "guest_format",
+    "disk_bus",
+    "delete_on_termination",
+    "tag",
 )

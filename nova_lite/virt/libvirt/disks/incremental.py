@@ -207,7 +207,10 @@ class DiskBackups:
             with self._mirrors.quiesced(domain):
                 self._connection.call_checked(
                     lambda: self._has_begun(domain, backup_id if checkpoint else None),
-                    *(domain.backupBegin, backup, checkpoint, _REUSE),
+                    domain.backupBegin,
+                    backup,
+                    checkpoint,
+                    _REUSE,
                 )
             while self._is_running(domain):
                 check()

@@ -111,7 +111,7 @@ class Fetcher:
     ) -> None:
         self._conf = conf.libvirt
         self._room = disk_room.of_host(conf)
-        self._pause = timing.transfer_pause
+        self._timing = timing
         self._source = source
         self._directory = directory
         name = os.path.basename(source.location)
@@ -178,7 +178,7 @@ class Fetcher:
         shell = self._tls()
         if not shell:
             shell, place = self._ssh(), f"{self._conf.migration_ssh_user}@{place}"
-        command = ["rsync", "--partial", "--inplace", "--sparse", f"--timeout={self._conf.migration_timeout}"]
+        command = ["rsync", "--partial", "--inplace", "--sparse", f"--timeout={self._timing.transfer_silence}"]
         command += ["--rsh", shlex.join(shell), "--", place, path]
         for attempt in range(1, ATTEMPTS + 1):
             status, message = _run(command, environment=environment)
@@ -187,7 +187,7 @@ class Fetcher:
             LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, message)
             if status not in _BROKEN or attempt == ATTEMPTS:
                 raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {message}")
-            time.sleep(self._pause)
+            time.sleep(self._timing.transfer_pause)
 
     def _tls(self) -> list[str]:
         """Return the command that connects by TLS. Empty: the source has no port for it, or SSH is set up."""

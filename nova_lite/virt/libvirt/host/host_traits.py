@@ -47,7 +47,10 @@ def cpu_traits(connection: Connection, virt_type: str, model: CpuModel, capabili
     try:
         text = connection.connect_call(
             "baselineHypervisorCPU",
-            *(None, ARCHITECTURE, None, virt_type),
+            None,
+            ARCHITECTURE,
+            None,
+            virt_type,
             [_model(described, model)],
             libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES,
         )

@@ -271,7 +271,8 @@ class HostNetworks:
             LOG.warning(
                 "Network %s was started without its present IPv6 subnet, and guests use it: remove it when none does "
                 "(virsh net-destroy %s)",
-                *(network.id, network_name(network)),
+                network.id,
+                network_name(network),
             )
             return found, root
         LOG.info("Network %s is started again, since its IPv6 subnet has changed", network.id)

@@ -24,7 +24,10 @@ def last(world: World) -> AuditEvent:
 def test_change_leaves_an_event_with_caller_target_and_client(world: World) -> None:
     token = world.token("admin")
     response = world(
-        *("POST", "/v3/projects", {"project": {"name": "lab", "description": "hidden"}}, token),
+        "POST",
+        "/v3/projects",
+        {"project": {"name": "lab", "description": "hidden"}},
+        token,
         User_Agent="openstack\x01sdk",
     )
     event = last(world)

@@ -42,7 +42,10 @@ def test_default_volume_type_of_an_unknown_project_is_refused(
     world: World, method: str, body: dict[str, object] | None
 ) -> None:
     response = world(
-        *(method, "/v3/default-types/nobody", body, world.token("admin")),
+        method,
+        "/v3/default-types/nobody",
+        body,
+        world.token("admin"),
         app="volume",
         OpenStack_API_Version="volume 3.62",
     )

@@ -72,9 +72,10 @@ def mirror() -> Iterator[str]:
 
 
 @pytest.fixture
-def images(tmp_path: Path, mirror: str) -> Iterator[ImageService]:
+def images(tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ImageService]:
+    monkeypatch.setattr(imports, "MAX_DOWNLOADS", 2)
     port = mirror.rpartition(":")[2]
-    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}\nmax_downloads = 2")
+    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}")
     yield made
     made.manager.close()
 
@@ -348,9 +349,22 @@ def test_download_of_another_format_is_refused(images: ImageService, mirror: str
 @pytest.mark.parametrize(
     "url",
     [
-        *(None, "", "x" * 3000, "mirror/image", "ftp://mirror/image", "file:///etc/passwd", "http:///image"),
-        *("http://user@mirror/image", "http://mirror:99/image", "http://mirror.evil/image", "http://evil/@mirror"),
-        *("http://mirror:port/image", "http://mirror/\r\nHost: x", "http://mirror /", "http://[::1/", "https://other/"),
+        None,
+        "",
+        "x" * 3000,
+        "mirror/image",
+        "ftp://mirror/image",
+        "file:///etc/passwd",
+        "http:///image",
+        "http://user@mirror/image",
+        "http://mirror:99/image",
+        "http://mirror.evil/image",
+        "http://evil/@mirror",
+        "http://mirror:port/image",
+        "http://mirror/\r\nHost: x",
+        "http://mirror /",
+        "http://[::1/",
+        "https://other/",
     ],
 )
 def test_url_of_another_host_is_refused(url: object) -> None:
@@ -370,10 +384,19 @@ def test_allowed_urls() -> None:
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        *(("192.0.2.1", True), ("10.1.2.3", True), ("2001:db8::1", True)),
-        *(("127.0.0.1", False), ("169.254.169.254", False), ("0.0.0.0", False), ("224.0.0.1", False)),
-        *(("::1", False), ("fe80::1%eth0", False), ("::ffff:127.0.0.1", False), ("::ffff:169.254.169.254", False)),
-        *(("::", False), ("nonsense", False)),
+        ("192.0.2.1", True),
+        ("10.1.2.3", True),
+        ("2001:db8::1", True),
+        ("127.0.0.1", False),
+        ("169.254.169.254", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:169.254.169.254", False),
+        ("::", False),
+        ("nonsense", False),
     ],
 )
 def test_addresses_of_this_machine_are_known(address: str, expected: bool) -> None:

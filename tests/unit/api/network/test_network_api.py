@@ -188,8 +188,16 @@ def test_addresses_on_a_shared_network_are_chosen_by_admins_only(api: Api, value
 @pytest.mark.parametrize(
     "mac_address",
     [
-        *("00:00:00:00:00:00", "01:00:00:00:00:00", "33:33:00:00:00:01", "ff:ff:ff:ff:ff:ff"),
-        *("fa:16:3f:00:00:4d", "52:54:00:12:34:56", "fe:16:3e:00:00:09", "fa:16:3e:00:00", "x", 7),
+        "00:00:00:00:00:00",
+        "01:00:00:00:00:00",
+        "33:33:00:00:00:01",
+        "ff:ff:ff:ff:ff:ff",
+        "fa:16:3f:00:00:4d",
+        "52:54:00:12:34:56",
+        "fe:16:3e:00:00:09",
+        "fa:16:3e:00:00",
+        "x",
+        7,
     ],
 )
 def test_mac_address_that_no_server_may_have_is_refused_for_all(api: Api, mac_address: Any) -> None:
@@ -332,7 +340,8 @@ def test_floating_address_is_associated_with_a_port(api: Api) -> None:
     made = api.make("/floatingips", "floatingip", floating_network_id=api.pool.id, port_id=one["id"])
     fixed = one["fixed_ips"][0]["ip_address"]
     assert (made["status"], made["fixed_ip_address"], made["port_details"]["network_id"]) == (
-        *("ACTIVE", fixed),
+        "ACTIVE",
+        fixed,
         api.shared.id,
     )
     other = api.make("/floatingips", "floatingip", floating_network_id=api.pool.id, floating_ip_address="192.0.2.3")

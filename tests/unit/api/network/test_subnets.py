@@ -126,7 +126,9 @@ def test_subnet_has_several_pools(api: Api) -> None:
         ({"host_routes": "x"}, 400, "HTTPBadRequest", "destination and nexthop"),
         (
             {"host_routes": [{"destination": f"10.{number}.0.0/16", "nexthop": "10.64.0.9"} for number in range(21)]},
-            *(400, "HostRoutesExhausted", "exceeds the limit 20"),
+            400,
+            "HostRoutesExhausted",
+            "exceeds the limit 20",
         ),
         ({"cidr": "10.64.1.0/24"}, 400, "HTTPBadRequest", "cidr cannot be changed"),
     ],

@@ -191,8 +191,7 @@ def test_client_is_woken_by_a_change_once(feed: Feed, conductor: Conductor) -> N
 
 @pytest.fixture
 def site(world: World) -> Iterator[HttpSite]:
-    world.conf.set_override("page_stream_interval", 0.1, "api")
-    world.services.compute.timing = dataclasses.replace(TIMING.api, stream_check=0.0)
+    world.services.compute.timing = dataclasses.replace(TIMING.api, stream_check=0.0, stream_interval=0.1)
     with serving(world.app("page")) as made:
         yield made
 

@@ -161,8 +161,11 @@ def test_attachments_of_the_compute_api_are_ended_there(api: Volumes) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        *({}, {"volume_uuid": "x"}, {"volume_uuid": NOBODY, "mode": "rwx"}),
-        *({"volume_uuid": NOBODY, "connector": "c"}, {"volume_uuid": NOBODY, "connector": {"host": 1}}),
+        {},
+        {"volume_uuid": "x"},
+        {"volume_uuid": NOBODY, "mode": "rwx"},
+        {"volume_uuid": NOBODY, "connector": "c"},
+        {"volume_uuid": NOBODY, "connector": {"host": 1}},
     ],
 )
 def test_invalid_attachment_is_refused(api: Volumes, fields: dict[str, Any]) -> None:

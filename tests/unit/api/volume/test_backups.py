@@ -297,7 +297,12 @@ def test_record_of_a_backup_is_imported(api: Volumes) -> None:
     api.done()
     assert api("GET", f"/volumes/{restored}").json["volume"]["metadata"] == {"a": "b"}
     for bad in (
-        *({"id": "x"}, {"data_id": "../etc"}, {"size": 0}, {"size": "big"}, {"name": 1}, {"metadata": {"a": 1}}),
+        {"id": "x"},
+        {"data_id": "../etc"},
+        {"size": 0},
+        {"size": "big"},
+        {"name": 1},
+        {"metadata": {"a": 1}},
         {"volume": {"metadata": {"a": "b" * 300}}},
     ):
         response = api("POST", "/backups/import_record", encoded(**{"id": str(uuid.uuid4()), **bad}), token=ADMIN)

@@ -376,7 +376,11 @@ def test_newer_versions_have_more_fields(api: Volumes) -> None:
     new = api("GET", f"/volumes/{volume}", token=ADMIN, version="3.65").json["volume"]
     kind = api("GET", "/types/local").json["volume_type"]["id"]
     assert new.keys() - old.keys() == {
-        *("shared_targets", "service_uuid", "cluster_name", "volume_type_id", "consumes_quota")
+        "shared_targets",
+        "service_uuid",
+        "cluster_name",
+        "volume_type_id",
+        "consumes_quota",
     }
     assert new["volume_type_id"] == kind
     snapshot = api("POST", "/snapshots", {"snapshot": {"volume_id": volume}}).json["snapshot"]["id"]

@@ -701,8 +701,15 @@ def test_replica_is_not_backed_up_and_refuses_what_may_start_it(sites: Sites) ->
 
 #: Commits, and operations on journal and images, of a failover.
 STEPS = (
-    *("_begin_stop", "last_backup", "write", "learn", "rebuild_ended", "make_images", "_begin_rebuild"),
-    *("publish", "note_published"),
+    "_begin_stop",
+    "last_backup",
+    "write",
+    "learn",
+    "rebuild_ended",
+    "make_images",
+    "_begin_rebuild",
+    "publish",
+    "note_published",
 )
 
 

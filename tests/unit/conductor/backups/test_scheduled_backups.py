@@ -282,7 +282,12 @@ def test_conductor_killed_at_any_transaction_leaves_complete_backups(tmp_path: P
         assert world.count(models.Image) == 2, passed[-1]
         assert world.open_actions() == [], passed[-1]
     assert {
-        *("plan_backups", "_begin_backup", "complete_backup", "retire_backups", "drop_backup_image", "forget_backup")
+        "plan_backups",
+        "_begin_backup",
+        "complete_backup",
+        "retire_backups",
+        "drop_backup_image",
+        "forget_backup",
     } < set(passed)
 
 
@@ -308,7 +313,6 @@ def test_failed_backup_removes_no_older_one(world: Backups) -> None:
 
 
 def test_last_good_backup_stays_when_the_newest_image_was_deleted(world: Backups) -> None:
-    world.conf.set_override("keep_failed_days", 1, "server_backups")
     first, second = world.back_up(), world.back_up()
     world.db.write(images.drop, [second])
     world.db.write(lambda uow: uow.change(sa.update(models.BackupPolicy).values(keep_hourly=0, keep_daily=1)))

@@ -111,7 +111,7 @@ def test_old_soft_deleted_server_is_reclaimed(world: World) -> None:
 
 
 def test_sweep_reclaims_at_most_one_batch(world: World) -> None:
-    world.conf.set_override("reconcile_batch", 2, "conductor")
+    world.reconciler.batch = 2
     for _ in range(3):
         soft_deleted(world)
     grow_older(world, 101)

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.health import EVENT, ROOM_INTERVAL, HealthKeeper
 from nova_lite.db.core import models
 from nova_lite.db.hosts import host_health, hosts, services
@@ -42,11 +43,16 @@ class Health(World):
         self.scheduler.hosts = ["host2"]
         self.filters = Filters()
         self.clock = Clock()
+        self.timing = ConductorTiming()
         self.keeper = self.new_keeper()
         self.db.write(services.report, self.conf.host, services.CONDUCTOR, "conductor", "")
 
+    def move_at_once(self, servers: int) -> None:
+        self.timing = ConductorTiming(health_moves=servers)
+        self.keeper = self.new_keeper()
+
     def new_keeper(self) -> HealthKeeper:
-        return HealthKeeper(self.engine, self.filters, self.clock)  # type: ignore[arg-type]
+        return HealthKeeper(self.engine, self.filters, self.clock, self.timing)  # type: ignore[arg-type]
 
     def act(self, action: str, *problems: HostProblem, host: str = "host1") -> None:
         """Let a host report its problems, and the conductor look."""
@@ -190,7 +196,7 @@ def test_host_that_an_operator_has_disabled_keeps_its_reason(world: Health) -> N
 
 def test_servers_of_a_drained_host_leave_it_a_few_at_a_time_and_stopped_ones_are_confirmed(world: Health) -> None:
     running, stopped = world.uuids
-    world.conf.set_override("moves_at_once", 1, "host_health")
+    world.move_at_once(1)
     world.change(stopped, vm_state="stopped")
     world.act("drain", DISK)
     assert world.reason() == (True, f"nova-lite-manage host maintenance, after migration 0: {DISK.text}")
@@ -239,7 +245,7 @@ def test_confirmation_is_refused_if_the_drains_move_has_ended_meanwhile(world: H
 
 def test_server_whose_move_has_failed_waits_and_the_next_one_moves(world: Health) -> None:
     first, second = world.uuids
-    world.conf.set_override("moves_at_once", 1, "host_health")
+    world.move_at_once(1)
     world.act("drain", DISK)
     assert world.moves() == [("live-migration", first)]
     world.change(first, task_state=None)
@@ -258,7 +264,7 @@ def test_server_whose_move_is_refused_waits_and_the_next_one_moves(
 ) -> None:
     """A replica of another site's server may not move. Its refusal leaves no action behind."""
     replica, stopped = world.uuids
-    world.conf.set_override("moves_at_once", 1, "host_health")
+    world.move_at_once(1)
     world.change(replica, vm_state="stopped", site_role="replica")
     world.change(stopped, vm_state="stopped")
     for _ in range(3):
@@ -298,7 +304,7 @@ def test_room_is_counted_for_all_servers_of_a_host_together(world: Health) -> No
 
 
 def test_drain_ends_when_the_host_is_enabled(world: Health) -> None:
-    world.conf.set_override("moves_at_once", 1, "host_health")
+    world.move_at_once(1)
     world.act("drain", DISK)
     world.change(world.uuids[0], host="host2", task_state=None)
     world.enable()

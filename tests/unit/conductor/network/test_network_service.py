@@ -34,15 +34,13 @@ class Service(FakeNetworks):
         return super().call(call)
 
     def holds(self) -> list[str]:
-        directory = Path(self.conf.fake.network_path)
+        directory = Path(self.conf.state_path) / "network-service"
         return sorted(path.name for path in directory.iterdir()) if directory.exists() else []
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    world = World(tmp_path, Service)
-    world.conf.set_override("network_path", str(tmp_path / "service"), "fake")
-    return world
+    return World(tmp_path, Service)
 
 
 @pytest.fixture

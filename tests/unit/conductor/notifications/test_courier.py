@@ -218,7 +218,7 @@ def test_oldest_notifications_beyond_the_limit_are_dropped(world: World) -> None
 
 def test_old_notifications_of_any_channel_are_dropped(world: World) -> None:
     add(world, "old", channel="gone")
-    age(world, world.conf.notifications.max_age + 1)
+    age(world, int(FAST.notification_age) + 1)
     add(world, "new")
     before = dropped("all", "age")
     Notifications(world.db, world.conf, FAST, []).drop_old()

@@ -233,8 +233,14 @@ def test_resize_has_the_events_of_its_steps_and_their_hosts(world: Live) -> None
     world.act("confirmResize")
     world.answer()
     assert types(world.db) == [
-        *("resize_prep.start", "resize_prep.end", "resize.start", "resize.end"),
-        *("resize_finish.start", "resize_finish.end", "resize_confirm.start", "resize_confirm.end"),
+        "resize_prep.start",
+        "resize_prep.end",
+        "resize.start",
+        "resize.end",
+        "resize_finish.start",
+        "resize_finish.end",
+        "resize_confirm.start",
+        "resize_confirm.end",
     ]
     found = {row.event_type: row for row in rows(world.db)}
     assert found["instance.resize.start"].publisher_id == "nova-compute:host1"
@@ -284,8 +290,12 @@ def test_live_migration_that_fails_has_a_rollback(world: Live) -> None:
     world.asked()
     world.dropped()
     assert types(world.db) == [
-        *("live_migration_pre.start", "live_migration_pre.end", "live_migration_rollback.start"),
-        *("live_migration_rollback_dest.start", "live_migration_rollback_dest.end", "live_migration_rollback.end"),
+        "live_migration_pre.start",
+        "live_migration_pre.end",
+        "live_migration_rollback.start",
+        "live_migration_rollback_dest.start",
+        "live_migration_rollback_dest.end",
+        "live_migration_rollback.end",
     ]
     check_all(world.db)
 
@@ -351,7 +361,10 @@ def test_interfaces_have_start_and_end(world: Live) -> None:
     (port, *_) = command.instance.vifs
     report(world, detach(world, world.uuid, port.id))
     assert types(world.db) == [
-        *("interface_attach.start", "interface_attach.end", "interface_detach.start", "interface_detach.end"),
+        "interface_attach.start",
+        "interface_attach.end",
+        "interface_detach.start",
+        "interface_detach.end",
     ]
     assert [len(data(row)["ip_addresses"]) for row in rows(world.db)] == [2, 2, 2, 1]
     check_all(world.db)
@@ -364,7 +377,10 @@ def test_volumes_have_start_and_end_and_are_listed(tmp_path: Path) -> None:
     world.finish(world.attach(volume_id))
     world.finish(world.detach(volume_id))
     assert types(world.db) == [
-        *("volume_attach.start", "volume_attach.end", "volume_detach.start", "volume_detach.end"),
+        "volume_attach.start",
+        "volume_attach.end",
+        "volume_detach.start",
+        "volume_detach.end",
     ]
     assert {data(row)["volume_id"] for row in rows(world.db)} == {volume_id}
     attached, detached = data(rows(world.db)[1])["block_devices"], data(rows(world.db)[3])["block_devices"]
@@ -459,8 +475,13 @@ def test_unversioned_events_have_novas_older_names_and_publishers(world: Live) -
     world.act("lock")
     world.act("delete")
     assert types(world.db, "unversioned") == [
-        *("resize.prep.start", "resize.prep.end", "resize.start", "resize.end", "finish_resize.start"),
-        *("finish_resize.end", "delete.start"),
+        "resize.prep.start",
+        "resize.prep.end",
+        "resize.start",
+        "resize.end",
+        "finish_resize.start",
+        "finish_resize.end",
+        "delete.start",
     ]
     start = rows(world.db, "unversioned")[2]
     assert start.publisher_id == "compute.host1"

@@ -34,8 +34,17 @@ KEYS = {
     "ServiceStatusPayload": (
         "1.1",
         {
-            *("uuid", "host", "binary", "topic", "disabled", "disabled_reason", "forced_down", "availability_zone"),
-            *("last_seen_up", "report_count", "version"),
+            "uuid",
+            "host",
+            "binary",
+            "topic",
+            "disabled",
+            "disabled_reason",
+            "forced_down",
+            "availability_zone",
+            "last_seen_up",
+            "report_count",
+            "version",
         },
     ),
 }
@@ -96,7 +105,10 @@ def test_keypair_events(db: Database, conductor: ConductorRPC) -> None:
     conductor.keypair_delete(CONTEXT, "u1", "one")
     found = sent(db)
     assert [event for event, _ in found] == [
-        *("keypair.create.start", "keypair.create.end", "keypair.delete.start", "keypair.delete.end"),
+        "keypair.create.start",
+        "keypair.create.end",
+        "keypair.delete.start",
+        "keypair.delete.end",
     ]
     assert {(data["name"], data["fingerprint"]) for _, data in found} == {("one", "a:b")}
 

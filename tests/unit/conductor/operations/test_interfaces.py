@@ -217,7 +217,6 @@ def test_interface_that_cannot_be_attached_is_refused(world: World) -> None:
 
 def test_interface_methods_are_refused_if_a_service_allocates_interfaces(tmp_path: Path) -> None:
     world = World(tmp_path, FakeNetworks)
-    world.conf.set_override("network_path", str(tmp_path / "service"), "fake")
     world.conf.set_override("backend", "fake", "network")
     uuid, _, _ = world.built()
     with pytest.raises(exceptions.NotImplementedByDriver):

@@ -356,7 +356,10 @@ def test_swapped_volume_replaces_the_old_one(world: Booted) -> None:
     assert [world.status(item) for item in (world.data, new)] == [("available", None), ("in-use", world.uuid)]
     now = world.instance(world.uuid).block_devices[1]
     assert (now.volume_id, now.volume_size, now.device_name, now.uuid, now.swap_id) == (
-        *(new, 2, device.device_name, device.uuid),
+        new,
+        2,
+        device.device_name,
+        device.uuid,
         None,
     )
     assert world.open_actions() == []

@@ -46,7 +46,10 @@ def test_policy_is_created_listed_changed_and_deleted(db: Database, conf: cfg.Co
     changes = {"name": "two", "every": "day", "hour": 3, "enabled": False}
     changed = db.write(backup_policies.update, make.context(), policy.id, changes)
     assert (changed.name, changed.every, changed.hour, changed.enabled, changed.next_run_at) == (
-        *("two", Every.DAY, 3, False),
+        "two",
+        Every.DAY,
+        3,
+        False,
         None,
     )
     with pytest.raises(exceptions.InvalidInput, match="keeps no backup"):
@@ -281,15 +284,17 @@ YESTERDAY, TODAY = {"hours": 5.9}, {"hours": -18.1}
         pytest.param(1, [YESTERDAY | {"status": "running"}], id="copied for long after its window"),
         pytest.param(0, [TODAY | {"status": "running"}], id="made up"),
         pytest.param(
-            *(1, [YESTERDAY | {"status": "storing", "uploaded": 23}, TODAY | {"status": "running"}]), id="one stuck"
+            1, [YESTERDAY | {"status": "storing", "uploaded": 23}, TODAY | {"status": "running"}], id="one stuck"
         ),
         pytest.param(
-            *(1, [YESTERDAY | {"status": "storing", "uploaded": 23}, TODAY | {"status": "storing", "uploaded": 0.1}]),
+            1,
+            [YESTERDAY | {"status": "storing", "uploaded": 23}, TODAY | {"status": "storing", "uploaded": 0.1}],
             id="two stuck",
         ),
         *(
             pytest.param(
-                *(1, [YESTERDAY | {"status": "failed"}, TODAY | {"status": "storing", "uploaded": age}]),
+                1,
+                [YESTERDAY | {"status": "failed"}, TODAY | {"status": "storing", "uploaded": age}],
                 id=f"failed and not stored for {age} hours",
             )
             for age in (0.1, 1.1)
@@ -297,7 +302,8 @@ YESTERDAY, TODAY = {"hours": 5.9}, {"hours": -18.1}
         pytest.param(1, [YESTERDAY | {"status": "failed"}, TODAY | {"status": "running"}], id="failed and begun again"),
         pytest.param(0, [YESTERDAY | {"status": "failed"}, TODAY | {"status": "complete"}], id="failed and made"),
         pytest.param(
-            *(0, [YESTERDAY | {"status": "complete"}, TODAY | {"status": "storing", "uploaded": 5}]),
+            0,
+            [YESTERDAY | {"status": "complete"}, TODAY | {"status": "storing", "uploaded": 5}],
             id="the next one is stuck",
         ),
     ],

@@ -249,8 +249,7 @@ def test_a_statement_that_is_wrong_is_no_lost_database(db: Database, caplog: pyt
 
 def test_a_database_that_others_lock_is_away(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
     conf.set_override("connection", f"sqlite:///{tmp_path}/locked", "database")
-    conf.set_override("busy_timeout", 1, "database")
-    locked = Database(conf)
+    locked = Database(conf, DatabaseTiming(lock_wait=1))
     with sqlite3.connect(tmp_path / "locked") as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sa.exc.OperationalError) as caught:

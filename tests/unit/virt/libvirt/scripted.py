@@ -332,8 +332,20 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 for _name in (
-    *("createWithFlags", "destroyFlags", "undefineFlags", "suspend", "resume", "managedSave", "managedSaveRemove"),
-    *("attachDeviceFlags", "detachDeviceFlags", "blockCopy", "blockJobAbort", "fsFreeze", "fsThaw", "migrateToURI3"),
+    "createWithFlags",
+    "destroyFlags",
+    "undefineFlags",
+    "suspend",
+    "resume",
+    "managedSave",
+    "managedSaveRemove",
+    "attachDeviceFlags",
+    "detachDeviceFlags",
+    "blockCopy",
+    "blockJobAbort",
+    "fsFreeze",
+    "fsThaw",
+    "migrateToURI3",
     "shutdownFlags",
 ):
     setattr(Domain, _name, _method(_name))

@@ -100,7 +100,7 @@ def files(guest: Hypervisor, path: Path) -> VolumeFiles:
     made: Any = guest
     secrets: Any = None
     return VolumeFiles(
-        *(made, made, VolumeDevices(made, made, secrets), made, images.QemuImg(make.conf("sqlite://", path)))
+        made, made, VolumeDevices(made, made, secrets), made, images.QemuImg(make.conf("sqlite://", path))
     )
 
 

@@ -104,7 +104,11 @@ def test_used_disk_name_is_not_assigned() -> None:
     """Local disks have the names that were free when the guest was created, on the bus that its image requests."""
     taken = {"sda", "sdb", "sdd", "vda"}
     assert [volumes.free_name(name, taken) for name in ("sdc", "sdd", "sdb", "vdb", "vda")] == [
-        *("sdc", "sde", "sdc", "vdb", "vdb"),
+        "sdc",
+        "sde",
+        "sdc",
+        "vdb",
+        "vdb",
     ]
     assert volumes.free_name("sdz", {"sdz"}) == "sda"
     every = {f"sd{letter}" for letter in string.ascii_lowercase}

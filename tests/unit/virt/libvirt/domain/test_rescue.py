@@ -99,5 +99,9 @@ def test_rescue_system_uses_sata_where_the_ide_bus_is_full_or_missing() -> None:
     root = ET.fromstring(rescue_xml(full, DiskSet(disks=[RESCUE, CONFIG], direct_boot=None), how))
     targets = [disk.find("target") for disk in root.iterfind("devices/disk")]
     assert [(target.get("dev"), target.get("bus")) for target in targets if target is not None] == [
-        *(("hda", "ide"), ("hdb", "ide"), ("hdc", "ide"), ("hdd", "ide"), ("sda", "sata")),
+        ("hda", "ide"),
+        ("hdb", "ide"),
+        ("hdc", "ide"),
+        ("hdd", "ide"),
+        ("sda", "sata"),
     ]

@@ -1,0 +1,79 @@
+"""Definitions of guests, and their starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nova_lite import hardware
+from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
+from nova_lite.virt.libvirt.disks.disks import DiskSet
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
+from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain.consoles import Consoles
+from nova_lite.virt.libvirt.host.machine import HostMachine
+from nova_lite.virt.libvirt.net.networks import HostNetworks
+
+
+class Launcher:
+    """Describes guests, starts them, and drops the memory of suspended ones."""
+
+    def __init__(
+        self,
+        context: HostContext,
+        machine: HostMachine,
+        networks: HostNetworks,
+        consoles: Consoles,
+        secrets: VolumeSecrets,
+    ) -> None:
+        self._context = context
+        self._machine = machine
+        self._networks = networks
+        self._consoles = consoles
+        self._secrets = secrets
+
+    def xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
+        """Return the definition of a guest."""
+        networks = self._networks.run_by_libvirt(spec.vifs)
+        cache = self._context.conf.libvirt.tb_cache_mb
+        listeners = self._consoles.listeners()
+        return guest_xml.guest_xml(
+            *(spec, self._context.host, directory, disks, self._machine.virt_type, cache, networks, listeners),
+            hardware=hardware_of(spec),
+            given=self._machine.properties,
+        )
+
+    def start(
+        self, domain: Any, instance_uuid: str, paused: bool = False, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
+        context = self._context
+        encrypted: list[str] = []
+        if not context.connection.call(domain.isActive):
+            # Its disks change from now on, so no other host may fetch them any more.
+            directory = context.records.directory(instance_uuid)
+            transfer.withdraw(directory)
+            disk_locks.require_free(instance_uuid, directory)
+            xml = context.domains.description(domain)
+            rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, context.timing)
+            self._consoles.ensure_free_port(domain, xml)
+            encrypted = encrypted_in(xml)
+        with self._secrets.loaded(encrypted):
+            context.domains.start(domain, instance_uuid, context.conf.libvirt.spawn_timeout, paused)
+
+    def drop_memory(self, domain: Any) -> None:
+        """Drop the saved memory of a suspended guest."""
+        call = self._context.connection.call
+        if call(domain.hasManagedSaveImage, 0):
+            self._context.connection.call_checked(
+                lambda: not call(domain.hasManagedSaveImage, 0), domain.managedSaveRemove, 0
+            )
+
+
+def hardware_of(spec: SpawnSpec) -> hardware.Hardware:
+    """Return the hardware of a guest. Unsupported requests of a server that was accepted by an older version are
+    ignored."""
+    return hardware.resolve(spec.instance.flavor, spec.image, strict=False)

@@ -1,4 +1,4 @@
-"""What most parts of the driver need: the host's options, its connection to libvirt, its domains and its records."""
+"""Parts that most abilities need: the host's options, its connection to libvirt, its domains and its records."""
 
 from __future__ import annotations
 

@@ -68,6 +68,11 @@ LOG = logging.getLogger(__name__)
 class LibvirtDriver(ComputeDriver):
     """The registry of this driver's abilities. It makes them, and prepares the host for them."""
 
+    machine: HostMachine
+    snapshots: Snapshotter
+    backups: DiskBackups
+    volume_copies: VolumeCopies
+
     def __init__(
         self, conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage, timing: LibvirtTiming = TIMING.libvirt
     ) -> None:
@@ -84,7 +89,7 @@ class LibvirtDriver(ComputeDriver):
         self._secrets = VolumeSecrets(self._connection, host, lambda volume_id: self.volume_key(volume_id))
         self._consoles = Consoles(conf, self._connection, timing)
         self._network = self._make_network()
-        self.machine: HostMachine = HostMachine(self._context, self._reports, self._network.tunnels.address)
+        self.machine = HostMachine(self._context, self._reports, self._network.tunnels.address)
         self._make_guests()
         self._make_volumes()
         self._make_reports()
@@ -112,11 +117,11 @@ class LibvirtDriver(ComputeDriver):
         self._cache = ImageCache(self._records.base_path, self._qemu_img, self.fetch_image, self._room)
         self._disks = DiskMaker(self._cache, self._qemu_img, ConfigDrives(self.conf, networks.reach_metadata))
         self._freezer = Freezer(self._connection, self._domains, self._records.instances_path, self.host)
-        self._mirrors = Snapshotter(
+        self.snapshots = Snapshotter(
             *(self._connection, self._domains, self._qemu_img, self._room, self._freezer, self._records.directory)
         )
-        self._changes = DiskBackups(
-            *(self._connection, self._domains, self._qemu_img, self._mirrors, self._room, self._records.directory)
+        self.backups = DiskBackups(
+            *(self._connection, self._domains, self._qemu_img, self.snapshots, self._room, self._records.directory)
         )
         self._peers = MigrationPeers(self.conf, self.host, self._records)
         marks = Marks(self._records.instances_path, self.host)
@@ -134,9 +139,8 @@ class LibvirtDriver(ComputeDriver):
         self.definitions = GuestDefinitions(context, launcher, moved, self._rescue_boot)
         self.moves = ColdMoves(context, launcher, guests, power, moved)
         self.live_moves = LiveMoves(
-            *(context, self.machine, guests, self._consoles, moved, self._changes, self._peers, self._secrets)
+            *(context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets)
         )
-        self.snapshots, self.backups = self._mirrors, self._changes
         self.images = CachedImages(context, self._cache)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
@@ -144,10 +148,10 @@ class LibvirtDriver(ComputeDriver):
         def wait(instance_uuid: str, disk: ET.Element) -> None:
             rbd_watchers.wait_until_free(instance_uuid, [disk], lambda: None, self._context.timing)
 
-        connection, domains, mirrors = self._connection, self._domains, self._mirrors
+        connection, domains, mirrors = self._connection, self._domains, self.snapshots
         volumes = VolumeDevices(connection, domains, self._secrets, wait, self._disks.files_below)
-        self._copies = VolumeCopies(connection, domains, volumes, mirrors, self._secrets, self._room)
-        self.volumes, self.volume_copies = volumes, self._copies
+        self.volume_copies = VolumeCopies(connection, domains, volumes, mirrors, self._secrets, self._room)
+        self.volumes = volumes
         self.volume_files = VolumeFiles(connection, domains, volumes, mirrors, self._qemu_img)
 
     def _make_reports(self) -> None:
@@ -177,9 +181,9 @@ class LibvirtDriver(ComputeDriver):
         self._secrets.remove_old()
         with file_errors():
             self._freezer.thaw_left()
-        self._mirrors.end_copies(snapshots_path(self.conf, self.host))
-        self._copies.end_copies()
-        self._changes.end_jobs()
+        self.snapshots.end_copies(snapshots_path(self.conf, self.host))
+        self.volume_copies.end_copies()
+        self.backups.end_jobs()
         with file_errors():
             self._cache.clean()
 

@@ -139,7 +139,7 @@ def test_cancelled_snapshot_leaves_nothing(
         raise Enough
 
     with pytest.raises(Enough):
-        driver._mirrors._copy(connection.lookupByUUIDString(spec.instance.uuid), str(disk), f"{target}.copy", end)
+        driver.snapshots._copy(connection.lookupByUUIDString(spec.instance.uuid), str(disk), f"{target}.copy", end)
     Path(f"{target}.copy").unlink()
     assert mirrors(connection, spec.instance.uuid) == []
     assert not target.exists()

@@ -79,6 +79,8 @@ class _Disk(NamedTuple):
 
 
 class DiskBackups(abilities.Backups):
+    """Streams of guests' disks. ``directory`` returns an instance's directory."""
+
     def __init__(
         self,
         connection: Connection,
@@ -88,7 +90,6 @@ class DiskBackups(abilities.Backups):
         room: disk_room.DiskRoom,
         directory: Callable[[str], str],
     ) -> None:
-        """``directory``: returns the directory of an instance."""
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img

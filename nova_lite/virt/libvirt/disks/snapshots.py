@@ -45,6 +45,8 @@ _COPY_FLAGS = (
 
 
 class Snapshotter(abilities.Snapshots):
+    """Images of disks, and the mirrors that other copies use, too. ``directory`` returns an instance's directory."""
+
     def __init__(
         self,
         connection: Connection,
@@ -54,7 +56,6 @@ class Snapshotter(abilities.Snapshots):
         freezer: Freezer,
         directory: Callable[[str], str],
     ) -> None:
-        """``directory``: returns the directory of an instance."""
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img

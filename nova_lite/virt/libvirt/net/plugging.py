@@ -135,8 +135,10 @@ class HostFilters(abilities.Filters):
         # Neighbours change with every guest, and do not matter to the filters.
         paired = parts.port_firewall.paired_networks()
         bare = [_without_neighbours(router, paired) for router in parts.routers.active]
-        told = msgspec.structs.replace(filters, peers=None, routers=bare)
-        parts.port_firewall.set(msgspec.structs.replace(told, networks=None, pairs=None, unfiltered=None))
+        relevant = msgspec.structs.replace(
+            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None
+        )
+        parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers)
 

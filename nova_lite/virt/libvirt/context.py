@@ -22,3 +22,15 @@ class HostContext:
     connection: Connection
     domains: Domains
     records: Records
+
+
+@dataclasses.dataclass(eq=False)
+class HostPart:
+    """A part of the driver that uses its host's context."""
+
+    _context: HostContext
+
+    def __post_init__(self) -> None:
+        self._conf, self._host = self._context.conf, self._context.host
+        self._connection, self._domains = self._context.connection, self._context.domains
+        self._records = self._context.records

@@ -54,6 +54,7 @@ from nova_lite.virt.libvirt.domain.statistics import AllStatistics
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
+from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.plugging import GuestSide, HostFilters, HostSide, NetworkParts
@@ -106,8 +107,9 @@ class LibvirtDriver(ComputeDriver):
             routers=HostRouters(networks, self.host, path),
             records=GuestInterfaces(records, networks, anti_spoofing, firewall),
         )
+        devices = InterfaceDevices(self._connection, self.conf.libvirt.device_detach_timeout)
         self.networks = HostSide(self._context, parts)
-        self.interfaces = GuestSide(self._context, parts)
+        self.interfaces = GuestSide(self._context, devices, parts)
         self.filters = HostFilters(parts)
         return parts
 
@@ -130,9 +132,7 @@ class LibvirtDriver(ComputeDriver):
         self._rescue_boot = RescueBoot(self._connection, self._domains, self._records, self._disks)
         power = GuestPower(context, launcher, self._rescue_boot, self._events)
         left = LeftDisksFinder(self._records, marks)
-        guests = HostGuests(
-            context, self.machine, launcher, self._disks, left, moved, peers=self._peers, secrets=self._secrets
-        )
+        guests = HostGuests(context, self.machine, launcher, self._disks, left, moved, self._peers, self._secrets)
         self.guests, self.power = guests, power
         self.standby = GuestStandby(context, power)
         self.rescue = GuestRescue(context, launcher, power, self._rescue_boot)
@@ -158,7 +158,7 @@ class LibvirtDriver(ComputeDriver):
         context, path = self._context, self._records.instances_path
         self.consoles = GuestConsoles(context, self._consoles)
         self.passwords, self.crash_dumps = GuestPasswords(context), GuestCrashDumps(context)
-        self.diagnostics = GuestCounters(context, lambda: self.machine.virt_type)
+        self.diagnostics = GuestCounters(context, self.machine)
         self.statistics = AllStatistics(self._reports, Domains(self._reports, self.host, context.timing), path)
         self.health = host_health.HostChecks(self.conf, path)
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import libvirt
 
 from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.virt import abilities
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.records import file_errors
 
 
-class CachedImages(abilities.Images):
-    def __init__(self, context: HostContext, cache: ImageCache) -> None:
-        self._context = context
-        self._cache = cache
+@dataclasses.dataclass(eq=False)
+class CachedImages(HostPart, abilities.Images):
+    _cache: ImageCache
 
     def cache(self, image: Image) -> None:
         self._cache.get(image)
@@ -30,10 +30,10 @@ class CachedImages(abilities.Images):
 
     def _used(self) -> set[str]:
         """Return the images in use, also by domains without a record, which start their kernels themselves."""
-        used = disk_usage.used_images(self._context.records.instances_path)
-        for info in self._context.domains.all():
+        used = disk_usage.used_images(self._records.instances_path)
+        for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):
-                domain, _ = self._context.domains.get(info.uuid)
-                xml = self._context.connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE)
+                domain, _ = self._domains.get(info.uuid)
+                xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE)
                 used |= guest_xml.boot_files(xml)
         return used

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 
 from nova_lite.objects import StorageView
 from nova_lite.virt import abilities
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks.marks import Marks
 from nova_lite.virt.libvirt.records import file_errors
 
 LOG = logging.getLogger(__name__)
 
 
-class SharedDisks(abilities.SharedDisks):
-    def __init__(self, context: HostContext, marks: Marks) -> None:
-        self._records = context.records
-        self._marks = marks
+@dataclasses.dataclass(eq=False)
+class SharedDisks(HostPart, abilities.SharedDisks):
+    _marks: Marks
 
     @file_errors()
     def view(self) -> StorageView:
@@ -36,17 +36,14 @@ class SharedDisks(abilities.SharedDisks):
         self._records.keep(instance_uuid)
 
 
-class DiskChecks(abilities.DiskChecks):
-    def __init__(self, context: HostContext) -> None:
-        self._domains = context.domains
-        places = context.records.instances_path, context.conf.volume.store_path
-        self._roots = tuple(os.path.join(path, "") for path in places)
-
+class DiskChecks(HostPart, abilities.DiskChecks):
     def missing(self) -> set[str]:
+        places = self._records.instances_path, self._conf.volume.store_path
+        roots = tuple(os.path.join(path, "") for path in places)
         return {
             uuid
             for uuid, paths in self._domains.disk_files().items()
-            if any(path.startswith(self._roots) and _is_missing(path) for path in paths)
+            if any(path.startswith(roots) and _is_missing(path) for path in paths)
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import libvirt
@@ -10,7 +11,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.objects import DiskSource
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import SpawnSpec
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.domain.guests import HostGuests, undoing
@@ -22,17 +23,12 @@ from nova_lite.virt.libvirt.records import file_errors
 DEFINITION = "domain.xml"
 
 
-class ColdMoves(abilities.Moves):
-    def __init__(
-        self, context: HostContext, launcher: Launcher, guests: HostGuests, power: GuestPower, moved: MovedDisks
-    ) -> None:
-        self._context = context
-        self._domains = context.domains
-        self._records = context.records
-        self._launcher = launcher
-        self._guests = guests
-        self._power = power
-        self._moved = moved
+@dataclasses.dataclass(eq=False)
+class ColdMoves(HostPart, abilities.Moves):
+    _launcher: Launcher
+    _guests: HostGuests
+    _power: GuestPower
+    _moved: MovedDisks
 
     def offer_disks(self, instance_uuid: str, timeout: int) -> DiskSource:
         """Turn off the guest and offer the disks. Memory that was suspended to disk is lost, as with a power cut."""
@@ -43,7 +39,7 @@ class ColdMoves(abilities.Moves):
             return self._offer(self._records.directory(instance_uuid))
 
     def _offer(self, directory: str) -> DiskSource:
-        return transfer.offer(self._context.conf, directory, images=self._records.images_in(directory))
+        return transfer.offer(self._conf, directory, images=self._records.images_in(directory))
 
     @file_errors()
     def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
@@ -59,7 +55,7 @@ class ColdMoves(abilities.Moves):
             return
         self._power.off(instance_uuid, timeout)
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-        xml = self._context.connection.call(domain.XMLDesc, flags)
+        xml = self._connection.call(domain.XMLDesc, flags)
         files.write_atomically(self._definition(instance_uuid), xml.encode())
         self._domains.remove(instance_uuid)
 
@@ -92,7 +88,7 @@ class ColdMoves(abilities.Moves):
                 directory = self._records.directory(instance_uuid)
             else:
                 directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
-            fetcher = transfer.Fetcher(self._context.conf, source, instance_uuid, directory, self._context.timing)
+            fetcher = transfer.Fetcher(self._conf, source, instance_uuid, directory, self._context.timing)
             fetcher.fetch()
             xml = self._launcher.xml(spec, directory, self._moved.adopt(directory, spec, fetcher))
             spec.fence()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import libvirt
@@ -12,8 +13,9 @@ import libvirt
 from nova_lite.base import exceptions
 from nova_lite.objects import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
 from nova_lite.virt import abilities
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
+from nova_lite.virt.libvirt.host.machine import HostMachine
 
 #: Statistics that `diagnostics` reads.
 STATISTICS = (
@@ -28,22 +30,20 @@ _KIB_PER_MIB = 1024
 Statistics = Mapping[str, Any]
 
 
-class GuestCounters(abilities.GuestDiagnostics):
-    """The counters of one guest. ``virt_type``: returns the type of guests here."""
+@dataclasses.dataclass(eq=False)
+class GuestCounters(HostPart, abilities.GuestDiagnostics):
+    """The counters of one guest."""
 
-    def __init__(self, context: HostContext, virt_type: Callable[[], str]) -> None:
-        self._context = context
-        self._virt_type = virt_type
+    _machine: HostMachine
 
     def read(self, instance_uuid: str) -> Diagnostics:
-        context = self._context
-        domain, _ = context.domains.get(instance_uuid)
-        statistics = context.connection.connect_call("domainListGetStats", [domain], STATISTICS, 0)
+        domain, _ = self._domains.get(instance_uuid)
+        statistics = self._connection.connect_call("domainListGetStats", [domain], STATISTICS, 0)
         if not statistics:
             raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
-        xml = context.connection.call(domain.XMLDesc, 0)
-        config_drive = os.path.exists(os.path.join(context.records.directory(instance_uuid), CONFIG_DRIVE))
-        return diagnostics(statistics[0][1], xml, self._virt_type(), config_drive)
+        xml = self._connection.call(domain.XMLDesc, 0)
+        config_drive = os.path.exists(os.path.join(self._records.directory(instance_uuid), CONFIG_DRIVE))
+        return diagnostics(statistics[0][1], xml, self._machine.virt_type, config_drive)
 
 
 def diagnostics(statistics: Statistics, xml: str, virt_type: str, config_drive: bool) -> Diagnostics:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import ConsoleAddress
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.domain import console_log, guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.records import file_errors
 
 
-class GuestConsoles(abilities.Consoles):
-    def __init__(self, context: HostContext, consoles: Consoles) -> None:
-        self._context = context
-        self._consoles = consoles
+@dataclasses.dataclass(eq=False)
+class GuestConsoles(HostPart, abilities.Consoles):
+    _consoles: Consoles
 
     def output(self, instance_uuid: str, length: int | None) -> str:
-        self._context.domains.get(instance_uuid)
-        path = os.path.join(self._context.records.directory(instance_uuid), guest_xml.CONSOLE_LOG)
+        self._domains.get(instance_uuid)
+        path = os.path.join(self._records.directory(instance_uuid), guest_xml.CONSOLE_LOG)
         with file_errors():
             return console_log.tail(path, length)
 
@@ -30,6 +30,6 @@ class GuestConsoles(abilities.Consoles):
         return self._consoles.serial(self._xml(instance_uuid))
 
     def _xml(self, instance_uuid: str) -> str:
-        domain, _ = self._context.domains.get(instance_uuid)
-        xml: str = self._context.connection.call(domain.XMLDesc, 0)
+        domain, _ = self._domains.get(instance_uuid)
+        xml: str = self._connection.call(domain.XMLDesc, 0)
         return xml

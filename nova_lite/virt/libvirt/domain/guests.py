@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import time
@@ -15,7 +16,7 @@ from nova_lite.objects import GuestDevices
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import DomainInfo, SpawnSpec
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_locks
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
@@ -32,30 +33,17 @@ from nova_lite.virt.libvirt.records import file_errors
 LOG = logging.getLogger(__name__)
 
 
-class HostGuests(abilities.Guests):
+@dataclasses.dataclass(eq=False)
+class HostGuests(HostPart, abilities.Guests):
     """The guests. A guest is its domain and its directory."""
 
-    def __init__(
-        self,
-        context: HostContext,
-        machine: HostMachine,
-        launcher: Launcher,
-        disks: DiskMaker,
-        left: LeftDisksFinder,
-        moved: MovedDisks,
-        peers: MigrationPeers,
-        secrets: VolumeSecrets,
-    ) -> None:
-        self._context = context
-        self._domains = context.domains
-        self._records = context.records
-        self._machine = machine
-        self._launcher = launcher
-        self._disks = disks
-        self._left = left
-        self._moved = moved
-        self._peers = peers
-        self._secrets = secrets
+    _machine: HostMachine
+    _launcher: Launcher
+    _disks: DiskMaker
+    _left: LeftDisksFinder
+    _moved: MovedDisks
+    _peers: MigrationPeers
+    _secrets: VolumeSecrets
 
     def all(self) -> list[DomainInfo]:
         return self._domains.all()
@@ -69,7 +57,7 @@ class HostGuests(abilities.Guests):
 
     def devices(self, instance_uuid: str) -> GuestDevices:
         domain, _ = self._domains.get(instance_uuid)
-        return guest_devices.describe(self._context.connection.call(domain.XMLDesc, 0))
+        return guest_devices.describe(self._connection.call(domain.XMLDesc, 0))
 
     def spawn(self, spec: SpawnSpec) -> None:
         if self.is_running(spec):
@@ -124,7 +112,7 @@ class HostGuests(abilities.Guests):
         except exceptions.DomainNotFound:
             if self._domains.is_foreign(instance_uuid):
                 raise exceptions.VirtDriverError(
-                    reason=f"a domain with uuid {instance_uuid} exists that is not host {self._context.host}'s"
+                    reason=f"a domain with uuid {instance_uuid} exists that is not host {self._host}'s"
                 ) from None
         else:
             if info.generation > spec.generation:
@@ -142,16 +130,13 @@ class HostGuests(abilities.Guests):
         self._secrets.forget_incoming(instance_uuid)
 
 
-class GuestDefinitions(abilities.Definitions):
+@dataclasses.dataclass(eq=False)
+class GuestDefinitions(HostPart, abilities.Definitions):
     """Domains that are defined again."""
 
-    def __init__(self, context: HostContext, launcher: Launcher, moved: MovedDisks, rescue: RescueBoot) -> None:
-        self._context = context
-        self._domains = context.domains
-        self._records = context.records
-        self._launcher = launcher
-        self._moved = moved
-        self._rescue = rescue
+    _launcher: Launcher
+    _moved: MovedDisks
+    _rescue: RescueBoot
 
     @file_errors()
     def recreate(self, spec: SpawnSpec) -> None:
@@ -159,9 +144,7 @@ class GuestDefinitions(abilities.Definitions):
         if self._records.generation(instance_uuid) != spec.generation:
             raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
         if self._domains.has(instance_uuid):
-            raise exceptions.VirtDriverError(
-                reason=f"a domain {instance_uuid} exists that is not host {self._context.host}'s"
-            )
+            raise exceptions.VirtDriverError(reason=f"a domain {instance_uuid} exists that is not host {self._host}'s")
         self._rescue.forget(instance_uuid)
         xml = self._xml(spec)
         spec.fence()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from nova_lite import hardware
 from nova_lite.virt.abilities import SpawnSpec
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
@@ -18,30 +19,22 @@ from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 
 
-class Launcher:
+@dataclasses.dataclass(eq=False)
+class Launcher(HostPart):
     """Describes guests, starts them, and drops the memory of suspended ones."""
 
-    def __init__(
-        self,
-        context: HostContext,
-        machine: HostMachine,
-        networks: HostNetworks,
-        consoles: Consoles,
-        secrets: VolumeSecrets,
-    ) -> None:
-        self._context = context
-        self._machine = machine
-        self._networks = networks
-        self._consoles = consoles
-        self._secrets = secrets
+    _machine: HostMachine
+    _networks: HostNetworks
+    _consoles: Consoles
+    _secrets: VolumeSecrets
 
     def xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         """Return the definition of a guest."""
         networks = self._networks.run_by_libvirt(spec.vifs)
-        cache = self._context.conf.libvirt.tb_cache_mb
+        cache = self._conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()
         return guest_xml.guest_xml(
-            *(spec, self._context.host, directory, disks, self._machine.virt_type, cache, networks, listeners),
+            *(spec, self._host, directory, disks, self._machine.virt_type, cache, networks, listeners),
             hardware=hardware_of(spec),
             given=self._machine.properties,
         )
@@ -50,27 +43,24 @@ class Launcher:
         self, domain: Any, instance_uuid: str, paused: bool = False, check: Callable[[], None] = lambda: None
     ) -> None:
         """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
-        context = self._context
         encrypted: list[str] = []
-        if not context.connection.call(domain.isActive):
+        if not self._connection.call(domain.isActive):
             # Its disks change from now on, so no other host may fetch them any more.
-            directory = context.records.directory(instance_uuid)
+            directory = self._records.directory(instance_uuid)
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
-            xml = context.domains.description(domain)
-            rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, context.timing)
+            xml = self._domains.description(domain)
+            rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._context.timing)
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)
         with self._secrets.loaded(encrypted):
-            context.domains.start(domain, instance_uuid, context.conf.libvirt.spawn_timeout, paused)
+            self._domains.start(domain, instance_uuid, self._conf.libvirt.spawn_timeout, paused)
 
     def drop_memory(self, domain: Any) -> None:
         """Drop the saved memory of a suspended guest."""
-        call = self._context.connection.call
+        call = self._connection.call
         if call(domain.hasManagedSaveImage, 0):
-            self._context.connection.call_checked(
-                lambda: not call(domain.hasManagedSaveImage, 0), domain.managedSaveRemove, 0
-            )
+            self._connection.call_checked(lambda: not call(domain.hasManagedSaveImage, 0), domain.managedSaveRemove, 0)
 
 
 def hardware_of(spec: SpawnSpec) -> hardware.Hardware:

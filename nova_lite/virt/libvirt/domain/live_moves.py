@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from nova_lite.objects import EncryptedDisk, LiveDestination, LiveSource, Migrat
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import SpawnSpec
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
@@ -27,30 +28,15 @@ from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers, own_addre
 from nova_lite.virt.libvirt.records import file_errors
 
 
-class LiveMoves(abilities.LiveMoves):
-    def __init__(
-        self,
-        context: HostContext,
-        machine: HostMachine,
-        guests: HostGuests,
-        consoles: Consoles,
-        moved: MovedDisks,
-        backups: DiskBackups,
-        peers: MigrationPeers,
-        secrets: VolumeSecrets,
-    ) -> None:
-        self._conf = context.conf
-        self._host = context.host
-        self._connection = context.connection
-        self._domains = context.domains
-        self._records = context.records
-        self._machine = machine
-        self._guests = guests
-        self._consoles = consoles
-        self._moved = moved
-        self._backups = backups
-        self._peers = peers
-        self._secrets = secrets
+@dataclasses.dataclass(eq=False)
+class LiveMoves(HostPart, abilities.LiveMoves):
+    _machine: HostMachine
+    _guests: HostGuests
+    _consoles: Consoles
+    _moved: MovedDisks
+    _backups: DiskBackups
+    _peers: MigrationPeers
+    _secrets: VolumeSecrets
 
     def check_source(self, instance_uuid: str) -> LiveSource:
         domain, info = self._domains.get(instance_uuid)

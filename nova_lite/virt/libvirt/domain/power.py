@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from nova_lite.base import exceptions
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.domain.events import EventRelay
 from nova_lite.virt.libvirt.domain.launch import Launcher
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
@@ -14,12 +16,11 @@ from nova_lite.virt.libvirt.records import file_errors
 SOFT = "SOFT"
 
 
-class GuestPower(abilities.Power):
-    def __init__(self, context: HostContext, launcher: Launcher, rescue: RescueBoot, events: EventRelay) -> None:
-        self._domains = context.domains
-        self._launcher = launcher
-        self._rescue = rescue
-        self._events = events
+@dataclasses.dataclass(eq=False)
+class GuestPower(HostPart, abilities.Power):
+    _launcher: Launcher
+    _rescue: RescueBoot
+    _events: EventRelay
 
     def on(self, instance_uuid: str) -> None:
         domain, info = self._domains.get(instance_uuid)
@@ -43,11 +44,9 @@ class GuestPower(abilities.Power):
         self.on(instance_uuid)
 
 
-class GuestStandby(abilities.Standby):
-    def __init__(self, context: HostContext, power: GuestPower) -> None:
-        self._connection = context.connection
-        self._domains = context.domains
-        self._power = power
+@dataclasses.dataclass(eq=False)
+class GuestStandby(HostPart, abilities.Standby):
+    _power: GuestPower
 
     def pause(self, instance_uuid: str) -> None:
         domain, info = self._domains.get(instance_uuid)
@@ -69,12 +68,11 @@ class GuestStandby(abilities.Standby):
         self._power.on(instance_uuid)
 
 
-class GuestRescue(abilities.Rescue):
-    def __init__(self, context: HostContext, launcher: Launcher, power: GuestPower, boot: RescueBoot) -> None:
-        self._domains = context.domains
-        self._launcher = launcher
-        self._power = power
-        self._boot = boot
+@dataclasses.dataclass(eq=False)
+class GuestRescue(HostPart, abilities.Rescue):
+    _launcher: Launcher
+    _power: GuestPower
+    _boot: RescueBoot
 
     @file_errors()
     def start(self, spec: abilities.SpawnSpec, timeout: int) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from nova_lite.objects import VIF, HostRouter, Instance, PortFilters
 from nova_lite.virt import abilities
-from nova_lite.virt.libvirt.context import HostContext
+from nova_lite.virt.libvirt.context import HostContext, HostPart
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
@@ -42,12 +42,11 @@ class NetworkParts:
         self.tunnels.prepare(interfaces, self.routers.active)
 
 
-class HostSide(abilities.Networks):
+@dataclasses.dataclass(eq=False)
+class HostSide(HostPart, abilities.Networks):
     """The host side of interfaces."""
 
-    def __init__(self, context: HostContext, parts: NetworkParts) -> None:
-        self._records = context.records
-        self._parts = parts
+    _parts: NetworkParts
 
     @file_errors()
     def plug(self, instance: Instance, vifs: list[VIF]) -> None:
@@ -84,14 +83,12 @@ class HostSide(abilities.Networks):
         return self._parts.networks.remove_idle(minimum_age)
 
 
-class GuestSide(abilities.Interfaces):
+@dataclasses.dataclass(eq=False)
+class GuestSide(HostPart, abilities.Interfaces):
     """Interfaces that are attached to guests and detached from them."""
 
-    def __init__(self, context: HostContext, parts: NetworkParts) -> None:
-        self._domains = context.domains
-        self._records = context.records
-        self._devices = InterfaceDevices(context.connection, context.conf.libvirt.device_detach_timeout)
-        self._parts = parts
+    _devices: InterfaceDevices
+    _parts: NetworkParts
 
     def attach(self, instance_uuid: str, vif: VIF) -> None:
         domain, _ = self._domains.get(instance_uuid)
@@ -114,11 +111,11 @@ class GuestSide(abilities.Interfaces):
             self._records.write_interfaces(instance_uuid, rest)
 
 
+@dataclasses.dataclass(eq=False)
 class HostFilters(abilities.Filters):
     """Filters of the interfaces, and what the conductor sends with them."""
 
-    def __init__(self, parts: NetworkParts) -> None:
-        self._parts = parts
+    _parts: NetworkParts
 
     def instances(self) -> list[str]:
         return sorted({*self._parts.anti_spoofing.instances(), *self._parts.tunnels.begin_query()})

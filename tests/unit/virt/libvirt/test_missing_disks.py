@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from nova_lite.base.timing import TIMING
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.disks.shared_disks import DiskChecks
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.records import Records
@@ -37,12 +39,10 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskChecks:
     for name in (f"instances/{UUID}/disk", "instances/_base/image", "volumes/volume"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    context = SimpleNamespace(
-        conf=SimpleNamespace(volume=SimpleNamespace(store_path=str(tmp_path / "volumes"))),
-        records=Records(str(tmp_path / "instances"), HOST),
-        domains=Domains(Connection(URI, HOST), HOST),
-    )
-    return DiskChecks(context)  # type: ignore[arg-type]
+    conf = SimpleNamespace(volume=SimpleNamespace(store_path=str(tmp_path / "volumes")))
+    connection, records = Connection(URI, HOST), Records(str(tmp_path / "instances"), HOST)
+    context = HostContext(conf, HOST, TIMING.libvirt, connection, Domains(connection, HOST), records)
+    return DiskChecks(context)
 
 
 def test_guest_with_all_files_lacks_none(checks: DiskChecks) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import pycdlib
 import pytest
-from nova_lite.db.models import Instance
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import checks
+from nova_lite.db.core.models import Instance
 from nova_lite.objects import GuestDevices, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import BlockDevice, DeviceSource
 from nova_lite.operations.states import PowerState

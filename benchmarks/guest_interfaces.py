@@ -68,12 +68,12 @@ class Run:
         instance_uuid = spec.instance.uuid
 
         def boot() -> None:
-            self.driver.plug_vifs(spec.instance, spec.vifs)
-            self.driver.spawn(spec)
+            self.driver.networks.plug(spec.instance, spec.vifs)
+            self.driver.guests.spawn(spec)
 
         def destroy() -> None:
-            self.driver.destroy(instance_uuid)
-            self.driver.unplug_vifs(instance_uuid)
+            self.driver.guests.destroy(instance_uuid)
+            self.driver.networks.unplug(instance_uuid)
 
         self.timed(f"boot, {kind}", boot)
         xml = subprocess.run(
@@ -84,14 +84,14 @@ class Run:
         _copy(disk, copy)
         self.timed(f"destroy, {kind}", destroy)
         _copy(copy, disk)
-        self.driver.plug_vifs(spec.instance, spec.vifs)
+        self.driver.networks.plug(spec.instance, spec.vifs)
         path = self._directory / "domain.xml"
         path.write_text(xml)
         start = (("define", str(path)), ("start", instance_uuid))
         self.timed(f"virsh define and start, {kind}", lambda: _virsh(*start))
         end = (("destroy", instance_uuid), ("undefine", instance_uuid))
         self.timed(f"virsh destroy and undefine, {kind}", lambda: _virsh(*end))
-        self.driver.unplug_vifs(instance_uuid)
+        self.driver.networks.unplug(instance_uuid)
         trees.discard(disk)
         trees.discard(copy)
 
@@ -142,9 +142,9 @@ def main() -> None:
             if not number:  # it fills caches, and starts the network
                 run.times.clear()
     finally:
-        for instance_uuid in {info.uuid for info in run.driver.list_domains()} | run.driver.leftovers():
-            run.driver.destroy(instance_uuid)
-            run.driver.unplug_vifs(instance_uuid)
+        for instance_uuid in {info.uuid for info in run.driver.guests.all()} | run.driver.guests.leftovers():
+            run.driver.guests.destroy(instance_uuid)
+            run.driver.networks.unplug(instance_uuid)
         name = f"nova-lite-{token}"
         for verb in ("net-destroy", "net-undefine"):
             subprocess.run(["virsh", "-q", verb, name], check=False, capture_output=True)

@@ -200,7 +200,7 @@ TRACED = (
     ),
     Row(
         "`POST /servers` until `driver.spawn`: functions, files",
-        "426, 100", "<= 326, 70", lambda: _traced("create", "FakeDriver.spawn"),
+        "426, 100", "<= 326, 70", lambda: _traced("create", "FakeGuests.spawn"),
     ),
     Row(
         "`pause`, HTTP to recorded: calls, functions",

@@ -6,7 +6,7 @@ from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import Console, ConsolePort
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import ConsoleAddress, SerialConsole, VncConsole
+from nova_lite.virt.abilities import ConsoleAddress
 
 NOVNC = "novnc"
 SERIAL = "serial"
@@ -43,10 +43,9 @@ def _vnc(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAddre
         raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.vnc.enabled:
         raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
-    if not isinstance(host.driver, VncConsole):
-        raise exceptions.NotImplementedByDriver(operation="VNC consoles")
+    find = host.driver.consoles.vnc
     _check_running(host, instance_uuid, "get_vnc_console")
-    return host.driver.get_vnc_console(instance_uuid)
+    return find(instance_uuid)
 
 
 def _serial(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAddress:
@@ -55,14 +54,13 @@ def _serial(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAd
         raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.serial_console.enabled:
         raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
-    if not isinstance(host.driver, SerialConsole):
-        raise exceptions.NotImplementedByDriver(operation="serial consoles")
+    find = host.driver.consoles.serial
     _check_running(host, instance_uuid, "get_serial_console")
-    return host.driver.get_serial_console(instance_uuid)
+    return find(instance_uuid)
 
 
 def _check_running(host: LocalHost, instance_uuid: str, method: str) -> None:
-    state = host.driver.get_info(instance_uuid).power_state
+    state = host.driver.guests.get(instance_uuid).power_state
     if state not in (PowerState.RUNNING, PowerState.PAUSED):
         raise exceptions.InstanceInvalidState(
             method=method, instance_id=instance_uuid, attr="power state", state=state.name.lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import operator
 import traceback
 from collections.abc import Callable
 
@@ -164,8 +165,6 @@ def handler_of(step: HostStep) -> Handler:
 
 
 def call_driver(method: str, host: LocalHost, command: ActionCommand) -> None:
-    """Call ``driver.method(instance_uuid)``. Raise `NotImplementedByDriver` if the driver has no such method."""
+    """Call ``driver.<method>(instance_uuid)``: an ability, a dot, and its method."""
     host.require_domain(command)
-    if not hasattr(host.driver, method):
-        raise exceptions.NotImplementedByDriver(operation=method)
-    getattr(host.driver, method)(command.instance.uuid)
+    operator.attrgetter(method)(host.driver)(command.instance.uuid)

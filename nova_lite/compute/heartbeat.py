@@ -44,7 +44,7 @@ class Heartbeat:
     def refresh(self) -> None:
         """Read the inventory from the hypervisor. May raise or hang, as the driver does."""
         started = time.monotonic()
-        self._inventory = self._driver.get_inventory()
+        self._inventory = self._driver.machine.inventory()
         self._answered = time.monotonic()
         self._on_answer(self._answered - started)
 

@@ -31,7 +31,8 @@ from nova_lite.objects import (
 )
 from nova_lite.operations.states import PowerState
 from nova_lite.rpcapi.conductor import ConductorRPC
-from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating, SharingDisks
+from nova_lite.virt.abilities import DomainInfo
+from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.driver import VolumeBackend
 
 LOG = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class LocalHost:
     def domain(self, instance_uuid: str) -> DomainInfo | None:
         """Return the instance's domain, or None if it has none here."""
         try:
-            return self.driver.get_info(instance_uuid)
+            return self.driver.guests.get(instance_uuid)
         except exceptions.DomainNotFound:
             return None
 
@@ -136,7 +137,7 @@ class LocalHost:
     def guest_devices(self, instance: Instance) -> GuestDevices | None:
         """Return the places of its interfaces, and of its disks with a tag; None if they are unknown."""
         try:
-            found = self.driver.guest_devices(instance.uuid)
+            found = self.driver.guests.devices(instance.uuid)
         except exceptions.VirtDriverError as error:
             LOG.warning("Instance %s: the places of its devices are unknown: %s", instance.uuid, error)
             return None
@@ -176,7 +177,7 @@ class LocalHost:
 
         The conductor sends a command only after the build has ended, so the build is recorded as complete.
         """
-        found = self.driver.get_info(command.instance.uuid)
+        found = self.driver.guests.get(command.instance.uuid)
         if found.generation != command.generation:
             raise exceptions.DomainNotFound(instance_uuid=found.uuid)
         self.fencing.check_not_held(found.uuid, found.generation)
@@ -189,8 +190,8 @@ class LocalHost:
         A missing domain is no error. If a late message could build the instance again, revoke its generation
         beforehand.
         """
-        self.driver.destroy(instance_uuid)
-        self.driver.unplug_vifs(instance_uuid)
+        self.driver.guests.destroy(instance_uuid)
+        self.driver.networks.unplug(instance_uuid)
         self.volumes.disconnect(instance_uuid)
         self.fencing.mark_removed(instance_uuid)
         self.claims.release(instance_uuid)
@@ -199,17 +200,17 @@ class LocalHost:
         """Make disks that another host has left this host's permanently. Call it when the conductor counts the instance
         as built here, or as deleted. A failure is harmless: the domain reconciliation repeats it.
         """
-        if isinstance(self.driver, SharingDisks):
+        if self.driver.shared_disks:
             try:
-                self.driver.own_disks(instance_uuid)
+                self.driver.shared_disks.own(instance_uuid)
             except exceptions.VirtDriverError as error:
                 LOG.warning("Instance %s: its disks are not this host's yet: %s", instance_uuid, error.message)
 
     def remove_all(self, instance_uuid: str) -> None:
         """`remove`, and also the old disks that a resize on this host has kept."""
         self.remove(instance_uuid)
-        if isinstance(self.driver, Migrating):
-            self.driver.discard_set_aside(instance_uuid)
+        if self.driver.moves:
+            self.driver.moves.discard(instance_uuid)
 
     def remove_with_retries(self, instance_uuid: str) -> None:
         """`remove` the remains of a build, and repeat until it succeeds: on return no domain is here. Raises

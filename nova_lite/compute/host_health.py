@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from nova_lite.base import exceptions
 from nova_lite.objects import HostProblem
-from nova_lite.virt.driver import ComputeDriver, HealthChecking
+from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ class HealthReports:
 
     def tick(self) -> None:
         """Check the machine. Call it every minute or so, from one thread."""
-        if not isinstance(self._driver, HealthChecking):
+        if not self._driver.health:
             return
         try:
-            found = self._driver.check_health()
+            found = self._driver.health.check()
         except exceptions.VirtDriverError as error:
             LOG.warning("The health of this host is unknown: %s", error.message)
             return

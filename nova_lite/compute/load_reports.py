@@ -17,7 +17,8 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.objects.balance import HostLoad, Load, LoadRequest
 from nova_lite.rpcapi.conductor import ConductorRPC
-from nova_lite.virt.driver import ComputeDriver, DirtyRates, GuestStatistics, HostCounters, HostMeasuring
+from nova_lite.virt.abilities import GuestStatistics, HostCounters
+from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -59,11 +60,11 @@ class LoadReports:
 
     def tick(self) -> None:
         """Measure and report if that is due."""
-        if not isinstance(self._driver, HostMeasuring) or self._clock() < self._next:
+        if not self._driver.statistics or self._clock() < self._next:
             return
         self._next = self._clock() + self._timing.load_retry_interval
         started = self._clock()
-        load = self._measure(self._driver) if self._wanted.interval else None
+        load = self._measure() if self._wanted.interval else None
         took = self._clock() - started
         self._wanted = self._report(load)
         if self._wanted.interval:
@@ -75,15 +76,15 @@ class LoadReports:
     def _report(self, load: HostLoad | None) -> LoadRequest:
         return self._conductor.report_load(get_admin_context(), self._host, load)
 
-    def _measure(self, driver: HostMeasuring) -> HostLoad | None:
+    def _measure(self) -> HostLoad | None:
         """Return the means since the oldest reading within the window; None for the first reading.
 
         Raises `HypervisorUnavailable` if the counters cannot be read.
         """
         try:
-            servers = {server.uuid: server for server in driver.get_all_statistics()}
+            servers = {server.uuid: server for server in self._driver.statistics.guests()}
             dirty = self._dirty_rates()
-            reading = Reading(self._clock(), driver.get_host_counters(), servers)
+            reading = Reading(self._clock(), self._driver.statistics.host(), servers)
         except (exceptions.VirtDriverError, OSError) as error:
             raise exceptions.HypervisorUnavailable(host=self._host, reason=f"its load is unknown: {error}") from error
         self._readings.append(reading)
@@ -97,12 +98,10 @@ class LoadReports:
 
     def _dirty_rates(self) -> dict[str, float]:
         """Return how fast guests change their memory. It is measured again once in a window."""
-        if not isinstance(self._driver, DirtyRates):
-            return {}
         is_due = self._clock() >= self._next_dirty
         if is_due:
             self._next_dirty = self._clock() + self._wanted.window
-        return self._driver.get_dirty_rates(is_due)
+        return self._driver.statistics.dirty_rates(is_due)
 
 
 def load_of(readings: list[Reading]) -> HostLoad:

@@ -50,7 +50,7 @@ from nova_lite.objects import (
 )
 from nova_lite.operations.states import PowerState
 from nova_lite.rpcapi.conductor import ConductorRPC
-from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics, NetworkAgeing, SharingDisks
+from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.driver import VolumeBackend
 from nova_lite.volume.driver import load_backend as load_volumes
 
@@ -150,7 +150,7 @@ class ComputeManager:
         """
         self.host.driver.init_host()
         self.heartbeat.refresh()
-        here = {info.uuid for info in self.host.driver.list_domains()}
+        here = {info.uuid for info in self.host.driver.guests.all()}
         held = self.host.fencing.resources()
         self.host.claims.restore({uuid: amount for uuid, amount in held.items() if uuid in here})
         if self.jobs.building() or self.jobs.acting():
@@ -210,10 +210,10 @@ class ComputeManager:
 
         Report it again while a host there has not seen this one yet.
         """
-        driver = self.host.driver
-        if not isinstance(driver, SharingDisks):
+        disks = self.host.driver.shared_disks
+        if not disks:
             return
-        view, epoch = driver.view_storage(), self.registration.admission
+        view, epoch = disks.view(), self.registration.admission
         if (view, epoch) != self._storage_reported:
             shares = self.registration.report_storage(view)
             self._storage_reported = (view, epoch) if set(view.live) <= set(shares) else None
@@ -226,11 +226,8 @@ class ComputeManager:
 
     def age_networks(self) -> None:
         """Remove networks that no guest of this host has used lately. The host never learns that one was deleted."""
-        driver = self.host.driver
-        if not isinstance(driver, NetworkAgeing):
-            return
         try:
-            removed = driver.age_networks(self.host.timing.network_age)
+            removed = self.host.driver.networks.remove_unused(self.host.timing.network_age)
         except exceptions.VirtDriverError as error:
             LOG.warning("No idle network is removed: %s", error.message)
             return
@@ -363,12 +360,10 @@ class ComputeManager:
         Raises `InstanceNotReady` without a domain. Takes no instance lock: reading is harmless, and the user must not
         wait for a long build or stop.
         """
-        driver = self.host.driver
-        if not isinstance(driver, ConsoleOutput):
-            raise exceptions.NotImplementedByDriver(operation="console output")
+        read = self.host.driver.consoles.output
         self.host.require_hypervisor()
         try:
-            return driver.get_console_output(instance_uuid, length)
+            return read(instance_uuid, length)
         except exceptions.DomainNotFound as error:
             raise exceptions.InstanceNotReady(instance_id=instance_uuid) from error
 
@@ -388,17 +383,15 @@ class ComputeManager:
 
         Raises `InstanceInvalidState` if the guest does not run.
         """
-        driver = self.host.driver
-        if not isinstance(driver, InstanceDiagnostics):
-            raise exceptions.NotImplementedByDriver(operation="diagnostics")
+        read = self.host.driver.diagnostics.read
         self.host.require_hypervisor()
         try:
-            state = driver.get_info(instance_uuid).power_state
+            state = self.host.driver.guests.get(instance_uuid).power_state
             if state != PowerState.RUNNING:
                 raise exceptions.InstanceInvalidState(
                     method="get_diagnostics", instance_id=instance_uuid, attr="power state", state=state.name.lower()
                 )
-            return driver.get_instance_diagnostics(instance_uuid)
+            return read(instance_uuid)
         except exceptions.DomainNotFound as error:
             raise exceptions.InstanceNotReady(instance_id=instance_uuid) from error
 

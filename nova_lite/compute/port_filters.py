@@ -22,7 +22,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.objects import Instance, PortFilters
 from nova_lite.objects.security_group import LARGE, members_digest
 from nova_lite.rpcapi.conductor import ConductorRPC
-from nova_lite.virt.driver import ComputeDriver, PortFiltering
+from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class PortFilterSync:
 
     def __init__(self, host: str, driver: ComputeDriver, conductor: ConductorRPC, interval: float) -> None:
         self._host = host
-        self._driver = driver
+        self._filters = driver.filters
         self._conductor = conductor
         self._interval = interval
         self._wake_up = threading.Event()
@@ -60,7 +60,7 @@ class PortFilterSync:
 
     def commands_received(self, instance_uuids: Collection[str], filters: PortFilters | None) -> None:
         """Store the filters that came with a build command. None: they have to be queried."""
-        if not isinstance(self._driver, PortFiltering):
+        if not self._filters:
             return
         with self._lock:
             self._received.append((instance_uuids, filters))
@@ -80,33 +80,33 @@ class PortFilterSync:
         A failure is raised, and the next tick after a short pause tries again.
         """
         self._wake_up.wait(timeout)
-        driver, now = self._driver, time.monotonic()
-        if not isinstance(driver, PortFiltering) or now < self._not_before:
+        now = time.monotonic()
+        if not self._filters or now < self._not_before:
             return
         is_woken, due = self._wake_up.is_set(), now >= self._next
-        if not (is_woken or due or driver.lacks_port_filters()):
+        if not (is_woken or due or self._filters.are_missing()):
             return
         with self._lock:
             plugged, self._plugged = self._plugged, {}
             received, self._received = self._received, []
             self._wake_up.clear()
         try:
-            applied = self._apply_received(driver, received) if plugged is not None else False
-            if due or plugged is None or not (applied or plugged) or not self._refresh_projects(driver, plugged):
-                self._refresh_all(driver)
+            applied = self._apply_received(received) if plugged is not None else False
+            if due or plugged is None or not (applied or plugged) or not self._refresh_projects(plugged):
+                self._refresh_all()
         except Exception:
             self.refresh_soon()
             self._not_before = now + RETRY_PAUSE
             raise
 
-    def _refresh_all(self, driver: PortFiltering) -> None:
+    def _refresh_all(self) -> None:
         self._prefetched.clear()
-        instances = driver.filtered_instances()
+        instances = self._filters.instances()
         self._next = time.monotonic() + (self._first or self._interval)
         if instances:
             self._first = 0.0
             self._current = self._query(instances)
-            self._apply(driver)
+            self._apply()
 
     def _query(self, instances: list[str]) -> PortFilters:
         """Query the filters of these instances. Of large groups the conductor sends what changed, if it can."""
@@ -117,12 +117,10 @@ class PortFilterSync:
             return self._conductor.port_filters_get(context, self._host, instances)
         return _complete(self._conductor.port_filters_get(context, self._host, instances, known), self._current)
 
-    def _apply_received(
-        self, driver: PortFiltering, received: Iterable[tuple[Collection[str], PortFilters | None]]
-    ) -> bool:
+    def _apply_received(self, received: Iterable[tuple[Collection[str], PortFilters | None]]) -> bool:
         """Apply filters that came with build commands, unless newer ones are applied already. Return whether there were
         any."""
-        here, applied = set(driver.filtered_instances()), False
+        here, applied = set(self._filters.instances()), False
         for instance_uuids, update in received:
             self._prefetched.difference_update(instance_uuids)
             if update is not None and _is_later(update, self._current):
@@ -131,17 +129,17 @@ class PortFilterSync:
                 self._prefetched |= update.instances.keys()
                 applied = True
         if applied:
-            self._apply(driver)
+            self._apply()
         return applied
 
-    def _refresh_projects(self, driver: PortFiltering, plugged: Mapping[str, str | None]) -> bool:
+    def _refresh_projects(self, plugged: Mapping[str, str | None]) -> bool:
         """Query the filters of ``plugged`` and of all instances here that may belong to their projects.
 
         Instances without a group are included, because their project is unknown. Instances whose filters came with
         their build commands are left out. Returns False if there are other instances without filters, so that all have
         to be queried.
         """
-        here, current = driver.filtered_instances(), self._current
+        here, current = self._filters.instances(), self._current
         if any(uuid not in current.instances and uuid not in plugged for uuid in here):
             return False
         unknown = {uuid: project for uuid, project in plugged.items() if uuid not in self._prefetched}
@@ -155,12 +153,12 @@ class PortFilterSync:
         if queried:
             update = self._query(queried)
             self._current = _merged(current, update, projects, {*here, *self._prefetched})
-            self._apply(driver)
+            self._apply()
         return True
 
-    def _apply(self, driver: PortFiltering) -> None:
+    def _apply(self) -> None:
         """Pass the filters to the driver, without their time, so that unchanged filters are equal."""
-        driver.set_port_filters(msgspec.structs.replace(self._current, read_at=None))
+        self._filters.apply(msgspec.structs.replace(self._current, read_at=None))
 
 
 def _is_later(update: PortFilters, current: PortFilters) -> bool:

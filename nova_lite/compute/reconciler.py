@@ -28,7 +28,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.incident import ENDING, cause_of_end
 from nova_lite.operations.states import GUEST_OFF, PowerState
-from nova_lite.virt.driver import CheckingDisks, DomainInfo, SharingDisks
+from nova_lite.virt.abilities import DomainInfo
 
 LOG = logging.getLogger(__name__)
 
@@ -161,8 +161,8 @@ class DomainReconciler:
             return False
         with contextlib.ExitStack() as watch:
             touched = watch.enter_context(host.jobs.watch())
-            domains = host.driver.list_domains()
-            if touched or host.driver.leftovers() - {info.uuid for info in domains} or self._without_disks():
+            domains = host.driver.guests.all()
+            if touched or host.driver.guests.leftovers() - {info.uuid for info in domains} or self._without_disks():
                 return False
             if any(host.fencing.get(info.uuid).is_revoked(info.generation) for info in domains):
                 return False
@@ -224,8 +224,8 @@ class DomainReconciler:
 
     def _scan(self, touched: set[str], stopped_before: frozenset[str]) -> _Scan:
         """List domains and leftovers. ``stopped_before``: guests that this host had stopped before."""
-        driver, fencing = self._host.driver, self._self_fencing
-        found = {info.uuid: info for info in driver.list_domains()}
+        guests, fencing = self._host.driver.guests, self._self_fencing
+        found = {info.uuid: info for info in guests.all()}
         # A guest may have been stopped before it was listed: then it has not crashed.
         stopped = stopped_before | self._stopped_guests()
         withheld: frozenset[str] = frozenset() if fencing is None or fencing.may_start else stopped
@@ -236,7 +236,7 @@ class DomainReconciler:
             listed=set(found),
             domains={uuid: info for uuid, info in found.items() if uuid not in remaining},
             revoked=revoked,
-            leftovers=driver.leftovers() - set(found),
+            leftovers=guests.leftovers() - set(found),
             stopped=stopped,
             withheld=withheld,
             remaining=remaining,
@@ -244,8 +244,8 @@ class DomainReconciler:
         )
 
     def _without_disks(self) -> set[str]:
-        driver = self._host.driver
-        return driver.without_disks() if isinstance(driver, CheckingDisks) else set()
+        checks = self._host.driver.disk_checks
+        return checks.missing() if checks else set()
 
     def has_to_run_again(self, instance_uuid: str) -> bool:
         """Check whether a boot or the end of a lease may have stopped the guest, and no comparison has started it."""
@@ -295,8 +295,8 @@ class DomainReconciler:
             expected, error_text = [], error.message
         if error_text:
             LOG.info("The domains that belong to this host are unknown now: %s", error_text)
-        driver = self._host.driver
-        taken = driver.taken_disks() if isinstance(driver, SharingDisks) and expected else set()
+        disks = self._host.driver.shared_disks
+        taken = disks.taken() if disks and expected else set()
         for missing in expected:
             if missing.uuid in scan.listed:
                 if missing.uuid in taken and missing.uuid not in scan.touched:
@@ -349,8 +349,8 @@ class DomainReconciler:
                 host.remove_all(uuid)
             elif found is not None and uuid in scan.domains and found.generation == verdict.generation:
                 LOG.warning("Instance %s: generation %d does not belong here, destroying it", uuid, found.generation)
-                if verdict.keeps_disks and isinstance(host.driver, SharingDisks):
-                    host.driver.keep_disks(uuid)
+                if verdict.keeps_disks and host.driver.shared_disks:
+                    host.driver.shared_disks.keep(uuid)
                 host.fencing.revoke(uuid, found.generation)
                 host.remove(uuid)
             scan.remaining.discard(uuid)

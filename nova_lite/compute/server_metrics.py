@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 
 from nova_lite.base import metrics
 from nova_lite.base.timing import TIMING, ComputeTiming
-from nova_lite.virt.driver import BulkStatistics, ComputeDriver, GuestStatistics
+from nova_lite.virt.abilities import GuestStatistics
+from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class ServerMetrics:
 
     def __init__(self, driver: ComputeDriver, limit: int, timing: ComputeTiming = TIMING.compute) -> None:
         self._driver = driver
-        self._limit = limit if isinstance(driver, BulkStatistics) else 0
+        self._limit = limit if driver.statistics else 0
         self._timing = timing
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -77,10 +78,9 @@ class ServerMetrics:
         thread.join(self._timing.statistics_wait)
 
     def _read(self) -> None:
-        assert isinstance(self._driver, BulkStatistics)
         started = time.monotonic()
         try:
-            found = self._driver.get_all_statistics()
+            found = self._driver.statistics.guests()
         except Exception as error:
             LOG.info("The metrics of this host's servers cannot be read: %s", " ".join(str(error).split()))
             return

@@ -15,7 +15,6 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.objects import VolumeVerb, VolumeWork
-from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
 
 LOG = logging.getLogger(__name__)
 
@@ -143,9 +142,9 @@ class VolumeWorker:
                 self._host.images.upload(work.image, path, self._host.name, lambda _: None)
         else:
             backend.extend(work.volume_id, work.size)
-            driver = self._host.driver
-            if work.instance_uuid is not None and isinstance(driver, VolumeAttaching):
-                driver.extend_volume(work.instance_uuid, work.volume_id, work.size * GIB)
+            volumes = self._host.driver.volumes
+            if work.instance_uuid is not None and volumes:
+                volumes.extend(work.instance_uuid, work.volume_id, work.size * GIB)
 
     def _snapshot(self, work: VolumeWork) -> None:
         """Snapshot a volume. If a guest has it, the guest must be here: only its host knows the current content."""
@@ -153,13 +152,12 @@ class VolumeWorker:
             self._host.volumes.create_snapshot(work.volume_id, str(work.snapshot_id))
             return
         driver, uuid = self._host.driver, work.instance_uuid
-        if not isinstance(driver, VolumeCopying):
-            raise exceptions.NotImplementedByDriver(operation="a snapshot of a volume in use")
-        driver.get_info(uuid)
+        copy, held = driver.volume_copies.copy, driver.volume_copies.held
+        driver.guests.get(uuid)
         self._host.volumes.create_snapshots_in_use(
             {work.volume_id: str(work.snapshot_id)},
-            lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None),
-            lambda volume_ids: driver.held_volumes(uuid, volume_ids),
+            lambda parts: copy(uuid, self._sources(parts), lambda: None),
+            lambda volume_ids: held(uuid, volume_ids),
         )
 
     def _work_on_backup(self, work: VolumeWork) -> None:
@@ -174,13 +172,12 @@ class VolumeWorker:
             backend.create_backup(work)
         else:
             driver, uuid = self._host.driver, work.instance_uuid
-            if not isinstance(driver, VolumeCopying):
-                raise exceptions.NotImplementedByDriver(operation="a backup of a volume in use")
-            driver.get_info(uuid)
+            copy, held = driver.volume_copies.copy, driver.volume_copies.held
+            driver.guests.get(uuid)
             backend.create_backup_in_use(
                 work,
-                lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None),
-                lambda volume_ids: driver.held_volumes(uuid, volume_ids),
+                lambda parts: copy(uuid, self._sources(parts), lambda: None),
+                lambda volume_ids: held(uuid, volume_ids),
             )
 
     def _sources(self, parts: Mapping[str, str]) -> dict[str, tuple[str, str]]:

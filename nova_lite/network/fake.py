@@ -1,7 +1,7 @@
 """Backend ``fake``, for tests of faults: built-in networks with a slow service in between.
 
 The service is the directory ``network-service`` in ``[DEFAULT] state_path``. A file in it has the name of an instance,
-and holds what the service has for it. At the failpoints of its calls (`nova_lite.network.driver.load_backend`) it
+and holds its ports. At the failpoints of its calls (`nova_lite.network.driver.load_backend`) it
 fails, waits, or does not return.
 """
 

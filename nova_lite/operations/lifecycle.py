@@ -215,7 +215,7 @@ CRASH_DUMP = Operation(
             PERFORM,
             "trigger_crash_dump",
             event="compute_trigger_crash_dump",
-            driver="trigger_crash_dump",
+            driver="crash_dumps.trigger",
         ),
     ),
     action="trigger_crash_dump",

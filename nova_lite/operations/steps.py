@@ -77,8 +77,8 @@ def by_host(kind: str, task: str, becomes: str, **fields: Any) -> HostStep:
 
 
 def by_driver(kind: str, task: str, becomes: str, **fields: Any) -> HostStep:
-    """Return the step of an operation that the driver's method ``<kind>`` carries out alone."""
-    return by_host(kind, task, becomes, driver=kind, **fields)
+    """Return the step of an operation that the driver's ``standby.<kind>`` carries out alone."""
+    return by_host(kind, task, becomes, driver=f"standby.{kind}", **fields)
 
 
 def snapshot_step(method: str, task: str, *tasks: str) -> HostStep:

@@ -112,7 +112,7 @@ class HostStep(Step):
 
     - ``begun``: the task state once the host has everything to start with
     - ``tasks``: the task states that the host reports as it reaches them, in this order
-    - ``driver``: the method of the virt driver that does the whole step; without it the host has code of its own
+    - ``driver``: ability and method of the virt driver that does the whole step; without it the host has its code
     - ``fences``: the host first revokes the instance's generation, so that it never builds it again
     - ``retry_forever``: repeated until it succeeds; neither a failure nor the deadline ends it
     - ``offline_step``: the step's name while its host is away; the owner already sees it as done

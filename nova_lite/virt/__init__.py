@@ -1,8 +1,11 @@
 """Hypervisor drivers.
 
-- `driver`: `ComputeDriver`: the interface that a compute daemon calls, and the types that it passes
+- `abilities`: the interface that a compute daemon calls, a protocol for each ability, and the types that it passes
+- `driver`: `ComputeDriver`: a hypervisor as a registry of its abilities
 - `libvirt`: guests under KVM, or emulated, by libvirt and qemu
-- `fake`, `fake_rules`: a driver without a hypervisor, and rules by which its guests are slow or fail
+- `fake`, `fake_disks`: a driver without a hypervisor: its abilities, and the abilities that work on disks
+- `fake_hypervisor`: the files of a fake host, its delays and its failures
+- `fake_rules`: rules by which fake guests are slow or fail
 - `configdrive`: config drives: the ISO images with a guest's metadata
 - `images`: qemu-img: inspect, convert and resize image files
 - `rbd`: the program ``rbd``, for images in Ceph

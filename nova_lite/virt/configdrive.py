@@ -15,7 +15,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.metadata.documents import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, PASSWORD, MetadataDocuments
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 
 LABEL = "config-2"
 

@@ -8,16 +8,19 @@ are metadata of the server, or extra specs of its flavor; metadata win. They are
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
-from nova_lite.objects import BlockDevice, DiskSource, Instance, VolumeSource
-from nova_lite.virt import driver, fake
+from nova_lite.objects import Instance
+from nova_lite.virt import fake
+from nova_lite.virt.abilities import FetchImage, SpawnSpec
 
 FAIL, DELAY = "nova_lite:fail", "nova_lite:delay"
 
@@ -52,61 +55,48 @@ def rules_of(instance: Instance) -> Rules:
     return Rules(known, min(delay, MAX_DELAY) if delay > 0 else 0.0)
 
 
+#: Operations of an existing guest, by ability and method.
+RULED = {
+    ("guests", "destroy"): "delete",
+    ("power", "on"): "start",
+    ("power", "off"): "stop",
+    ("power", "reboot"): "reboot",
+    ("standby", "pause"): "pause",
+    ("standby", "suspend"): "suspend",
+    ("snapshots", "take"): "snapshot",
+    ("volumes", "attach"): "attach-volume",
+}
+
+
 class RuledFakeDriver(fake.FakeDriver):
     """Fake driver whose guests follow their rules."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: driver.FetchImage) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> None:
         super().__init__(conf, host, fetch_image)
-        self._rules_path = os.path.join(os.path.dirname(self.path), "rules")
+        self._rules_path = os.path.join(os.path.dirname(self.hypervisor.path), "rules")
+        self._wrap("guests", "spawn", lambda spec: self._record(spec).apply("build", self.host))
+        self._wrap("moves", "finish", lambda spec: self._record(spec).apply("resize", self.host))
+        for (ability, method), operation in RULED.items():
+            self._wrap(ability, method, functools.partial(self._apply, operation))
+
+    def _wrap(self, ability: str, method: str, before: Callable[[Any], None]) -> None:
+        """Call ``before`` with the first argument before each call of a method, also by other methods of the driver."""
+        target = getattr(self, ability)
+        call = getattr(target, method)
+
+        def ruled(subject: Any, *arguments: Any) -> Any:
+            before(subject)
+            return call(subject, *arguments)
+
+        setattr(target, method, ruled)
 
     def init_host(self) -> None:
         super().init_host()
         files.remove_unfinished(files.private_directory(self._rules_path), self.host)
 
-    def spawn(self, spec: driver.SpawnSpec) -> None:
-        self._record(spec).apply("build", self.host)
-        super().spawn(spec)
-
-    def finish_migration(self, spec: driver.SpawnSpec, source: DiskSource, power_on: bool) -> None:
-        self._record(spec).apply("resize", self.host)
-        super().finish_migration(spec, source, power_on)
-
-    def destroy(self, instance_uuid: str) -> None:
-        if os.path.exists(self._file("domains", instance_uuid)):
-            self._apply("delete", instance_uuid)
-        super().destroy(instance_uuid)
-
-    def power_on(self, instance_uuid: str) -> None:
-        self._apply("start", instance_uuid)
-        super().power_on(instance_uuid)
-
-    def power_off(self, instance_uuid: str, timeout: int) -> None:
-        self._apply("stop", instance_uuid)
-        super().power_off(instance_uuid, timeout)
-
-    def reboot(self, instance_uuid: str, reboot_type: str, timeout: int) -> None:
-        self._apply("reboot", instance_uuid)
-        super().reboot(instance_uuid, reboot_type, timeout)
-
-    def pause(self, instance_uuid: str) -> None:
-        self._apply("pause", instance_uuid)
-        super().pause(instance_uuid)
-
-    def suspend(self, instance_uuid: str) -> None:
-        self._apply("suspend", instance_uuid)
-        super().suspend(instance_uuid)
-
-    def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
-        self._apply("snapshot", instance_uuid)
-        super().snapshot(instance_uuid, target, check)
-
-    def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
-        self._apply("attach-volume", instance_uuid)
-        super().attach_volume(instance_uuid, device, path)
-
     # --- rules
 
-    def _record(self, spec: driver.SpawnSpec) -> Rules:
+    def _record(self, spec: SpawnSpec) -> Rules:
         """Keep the rules of a new guest, for all hosts: it may migrate."""
         rules = rules_of(spec.instance)
         content = msgspec.json.encode(rules)
@@ -114,7 +104,8 @@ class RuledFakeDriver(fake.FakeDriver):
         return rules
 
     def _apply(self, operation: str, instance_uuid: str) -> None:
-        self._rules(instance_uuid).apply(operation, self.host)
+        if operation != "delete" or os.path.exists(self.hypervisor.file("domains", instance_uuid)):
+            self._rules(instance_uuid).apply(operation, self.host)
 
     def _rules(self, instance_uuid: str) -> Rules:
         try:

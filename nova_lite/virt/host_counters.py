@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nova_lite.virt.driver import HostCounters
+from nova_lite.virt.abilities import HostCounters
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 

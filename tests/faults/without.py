@@ -78,13 +78,13 @@ def conditional_claim() -> None:
     claims.claim = grant
 
 
-def idle_driver(method: str) -> Callable[[], None]:
+def idle_power(method: str) -> Callable[[], None]:
     """Make the hypervisor report success without doing anything."""
 
     def switch_off() -> None:
-        from nova_lite.virt.fake import FakeDriver
+        from nova_lite.virt.fake import FakePower
 
-        setattr(FakeDriver, method, lambda self, *args: None)
+        setattr(FakePower, method, lambda self, *args: None)
 
     return switch_off
 
@@ -94,8 +94,8 @@ RULES = {
     "confirmation": confirmation,
     "revocation": revocation,
     "conditional claim": conditional_claim,
-    "power_off": idle_driver("power_off"),
-    "reboot": idle_driver("reboot"),
+    "power_off": idle_power("off"),
+    "reboot": idle_power("reboot"),
 }
 
 

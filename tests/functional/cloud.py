@@ -595,7 +595,7 @@ class Cloud:
         (self._domains_of(self.domains()[instance_uuid]) / f"{instance_uuid}.json").unlink()
 
     def control_host(self, host: str, **control: Any) -> None:
-        """Control a fake hypervisor (`nova_lite.virt.fake.Control`); without values it behaves as configured."""
+        """Control a fake hypervisor (`fake_hypervisor.Control`); without values it behaves as configured."""
         path = self.path / host / "instances" / f"fake-{host}"
         path.mkdir(parents=True, exist_ok=True)
         draft = path / "control.draft"

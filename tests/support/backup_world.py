@@ -17,7 +17,7 @@ from nova_lite.db.image import images
 from nova_lite.image import store
 from nova_lite.objects import ActionReport, BackupPolicy, BackupQuery, BackupStatus, ServerBackup
 from nova_lite.objects.backup import Every
-from nova_lite.virt.fake import QCOW2_HEADER
+from nova_lite.virt.fake_disks import QCOW2_HEADER
 from tests.support import make
 from tests.support.conductor_world import World
 

@@ -39,7 +39,7 @@ from nova_lite.objects import (
     VolumeVerb,
 )
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import fake
+from nova_lite.virt import fake, fake_hypervisor
 
 UUID = "11111111-1111-4111-8111-111111111111"
 HOST = "host-a"
@@ -255,12 +255,15 @@ class HookedDriver(fake.FakeDriver):
         super().__init__(*arguments)
         self.hooks: dict[str, Callable[[], None]] = {}
         self.steps: list[str] = []
+        step = self.hypervisor.step
 
-    def _step(self, name: str, *arguments: Any) -> fake.Control:
-        self.steps.append(name)
-        if name in self.hooks:
-            self.hooks[name]()
-        return super()._step(name, *arguments)
+        def hooked(name: str, *arguments: Any) -> fake_hypervisor.Control:
+            self.steps.append(name)
+            if name in self.hooks:
+                self.hooks[name]()
+            return step(name, *arguments)
+
+        self.hypervisor.step = hooked  # type: ignore[method-assign]
 
 
 class Gate:
@@ -321,7 +324,7 @@ class Host:
         return Host(self.path, self.conductor, self.name, self.timing, **self.compute)
 
     def control(self, **values: Any) -> None:
-        fake.write_control(self.conf, self.name, **values)
+        fake_hypervisor.write_control(self.conf, self.name, **values)
 
     def build(self, generation: int = 1, **values: Any) -> None:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
@@ -342,17 +345,17 @@ class Host:
     def domains(self) -> dict[str, int]:
         """Return the generation by uuid, from the hypervisor's own files."""
         files = (self.path / "instances" / f"fake-{self.name}" / "domains").glob("*.json")
-        found = [msgspec.json.decode(file.read_bytes(), type=fake.Domain) for file in files]
+        found = [msgspec.json.decode(file.read_bytes(), type=fake_hypervisor.Domain) for file in files]
         return {domain.uuid: domain.generation for domain in found}
 
     def power(self, uuid: str = UUID) -> int:
-        return int(self.driver.get_info(uuid).power_state)
+        return int(self.driver.guests.get(uuid).power_state)
 
     def crash(self, uuid: str = UUID) -> None:
         """Let the guest's process end."""
-        domain = self.driver._read(uuid)
+        domain = self.driver.hypervisor.read(uuid)
         domain.power_state = PowerState.CRASHED
-        self.driver._write(domain)
+        self.driver.hypervisor.write(domain)
 
     def fence(self, generation: int = 1) -> bool:
         return self.manager.fence_instance(self.context, UUID, generation)

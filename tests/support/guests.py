@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 
 
 def make_network(**changes: Any) -> Network:

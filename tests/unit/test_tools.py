@@ -24,7 +24,7 @@ def test_trace_of_pause_shows_every_daemon_on_the_way() -> None:
     assert printed.index("[api]") < printed.index("[conductor]") < printed.index("[compute]")
     for file in ("nova_lite/api/http/router.py", "nova_lite/rpc/client.py", "nova_lite/virt/fake.py"):
         assert f"\n{file}:" in printed
-    assert "FakeDriver.pause" in printed
+    assert "FakeStandby.pause" in printed
 
 
 def test_trace_files_of_create_include_the_scheduler() -> None:

@@ -38,7 +38,7 @@ from nova_lite.daemon import service, sockets
 from nova_lite.db.core.engine import Database
 from nova_lite.db.identity.identity_records import DatabaseStore
 from nova_lite.db.migrations import schema
-from nova_lite.virt import fake
+from nova_lite.virt import fake_hypervisor
 
 LOG = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ def _host_names(count: int) -> list[str]:
 def _control_hosts(conf: cfg.ConfigOpts, seeds: list[Seed], count: int, console_ports: dict[str, int]) -> None:
     """Set the consoles of all hosts, and the behaviour of hosts that seed files describe."""
     for name in _host_names(count):
-        fake.write_control(conf, name, console_ports=console_ports)
+        fake_hypervisor.write_control(conf, name, console_ports=console_ports)
     for content in seeds:
         for name, values in content.hosts.items():
             if name not in _host_names(count):
@@ -249,7 +249,7 @@ def _control_hosts(conf: cfg.ConfigOpts, seeds: list[Seed], count: int, console_
                     f"host{count}."
                 )
             given = {field: value for field, value in msgspec.structs.asdict(values).items() if value is not None}
-            fake.write_control(conf, name, console_ports=console_ports, **given)
+            fake_hypervisor.write_control(conf, name, console_ports=console_ports, **given)
 
 
 def _wait_for_hosts(scheduler: SchedulerDaemon) -> None:

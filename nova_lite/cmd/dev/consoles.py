@@ -44,7 +44,7 @@ class DevConsoleProxy(ConsoleProxy):
 
 
 class GuestConsoles:
-    """The screen and the serial port of every fake guest. ``ports``: for `nova_lite.virt.fake.Control`."""
+    """The screen and the serial port of every fake guest. ``ports``: for `nova_lite.virt.fake_hypervisor.Control`."""
 
     def __init__(self) -> None:
         self._servers = {"novnc": _Server(_Screen), "serial": _Server(_SerialPort)}

@@ -113,7 +113,7 @@ class SeedServer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SeedHost(msgspec.Struct, forbid_unknown_fields=True):
-    """Behaviour of a host, as in `nova_lite.virt.fake.Control`. None: as configured."""
+    """Behaviour of a host, as in `nova_lite.virt.fake_hypervisor.Control`. None: as configured."""
 
     spawn_delay: float | None = None
     destroy_delay: float | None = None

@@ -127,7 +127,7 @@ class SealedSetup(Setup, Generic[Found]):
         return admission.wait_until_confirmed(self._send, f"{command} {self._wanted.name} {code}")
 
     def _accept(self, state: JoinState, places: Mapping[str, Place]) -> None:
-        """Open what is sealed. Then write what only the cloud has."""
+        """Open the sealed data. Then write the data of the cloud."""
         reply = trust.reply_of(state, self._authority, self._wanted.name, admission.public(self._key))
         self._check(reply)
         try:

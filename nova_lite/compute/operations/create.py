@@ -21,7 +21,7 @@ from nova_lite.compute.operations import interfaces
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.objects import VIF, BuildOutcome, BuildRequest, BuildResult, GuestDevices, Instance, block_device
-from nova_lite.virt.driver import DomainInfo, SpawnSpec
+from nova_lite.virt.abilities import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
 
@@ -205,11 +205,11 @@ class Builder:
         undo.callback(host.remove_with_retries, instance.uuid)
         volumes = host.volume_paths(instance, lambda: host.fencing.check(instance.uuid, generation))
         host.fencing.check(instance.uuid, generation)
-        host.driver.plug_vifs(instance, vifs)
+        host.driver.networks.plug(instance, vifs)
         if vifs:
             self._on_plugged(instance)
         host.fencing.check(instance.uuid, generation)
-        host.driver.spawn(
+        host.driver.guests.spawn(
             SpawnSpec(
                 instance=instance,
                 generation=generation,

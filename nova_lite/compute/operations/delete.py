@@ -20,7 +20,7 @@ def soft_delete_instance(host: LocalHost, command: ActionCommand) -> None:
     """Turn the guest off and keep its disks. A missing guest counts as off."""
     found = host.domain(command.instance.uuid)
     if found is not None and found.generation == command.generation:
-        host.driver.power_off(command.instance.uuid, host.conf.shutdown_timeout)
+        host.driver.power.off(command.instance.uuid, host.conf.shutdown_timeout)
 
 
 def restore_instance(host: LocalHost, command: ActionCommand) -> None:

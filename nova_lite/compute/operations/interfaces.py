@@ -14,7 +14,6 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import VIF, ActionCommand, Instance
-from nova_lite.virt.driver import AttachingInterfaces
 
 LOG = logging.getLogger(__name__)
 
@@ -28,15 +27,15 @@ _PAUSE = threading.Event()
 def attach_interface(host: LocalHost, command: ActionCommand) -> None:
     """Attach the interface ``payload["port_id"]``. An existing interface stays."""
     host.require_domain(command)
-    driver, vif = _driver(host), _vif(command)
-    host.driver.plug_vifs(command.instance, command.instance.vifs)
-    driver.attach_interface(command.instance.uuid, vif)
+    attach, vif = host.driver.interfaces.attach, _vif(command)
+    host.driver.networks.plug(command.instance, command.instance.vifs)
+    attach(command.instance.uuid, vif)
 
 
 def detach_interface(host: LocalHost, command: ActionCommand) -> None:
     """Detach the interface ``payload["port_id"]`` from the guest and from its bridge."""
     host.require_domain(command)
-    _driver(host).detach_interface(command.instance.uuid, _vif(command))
+    host.driver.interfaces.detach(command.instance.uuid, _vif(command))
 
 
 def rollback_attach_interface(host: LocalHost, command: ActionCommand) -> None:
@@ -65,19 +64,13 @@ def _vif(command: ActionCommand) -> VIF:
     raise exceptions.PortNotFound(port_id=port_id, instance_id=command.instance.uuid)
 
 
-def _driver(host: LocalHost) -> AttachingInterfaces:
-    if not isinstance(host.driver, AttachingInterfaces):
-        raise exceptions.NotImplementedByDriver(operation="attaching interfaces")
-    return host.driver
-
-
 # --- ports of another network service
 
 
 def bind_and_plug(host: LocalHost, instance: Instance) -> list[VIF]:
     """Bind the ports of an instance that has moved here, and plug them as the network service requests."""
     vifs = bind(host, instance)
-    host.driver.plug_vifs(instance, vifs)
+    host.driver.networks.plug(instance, vifs)
     return vifs
 
 

@@ -18,14 +18,13 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces, moves
 from nova_lite.objects import ActionCommand, LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.operations import HostRole, states
-from nova_lite.virt.driver import LiveMigrating
 
 
 def check_can_live_migrate_source(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     """Return what the destination has to prepare. Runs at the source."""
-    driver = _driver(host)
+    check = host.driver.live_moves.check_source
     host.require_domain(command)
-    source = driver.check_can_live_migrate_source(command.instance.uuid)
+    source = check(command.instance.uuid)
     if command.payload.get("block") is False and source.disks:
         raise exceptions.MigrationPreCheckError(
             reason=f"Instance {command.instance.uuid} is not on shared storage: block_migration is needed."
@@ -36,7 +35,7 @@ def check_can_live_migrate_source(host: LocalHost, command: ActionCommand) -> di
 def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     """Claim resources, prepare interfaces and files, and return their locations. Runs at the destination."""
     uuid, generation, payload = command.instance.uuid, command.generation, command.payload
-    driver = _driver(host)
+    prepare = host.driver.live_moves.prepare
     host.fencing.check(uuid, generation)
     moves.require_current(host, command)
     found = host.domain(uuid)
@@ -44,21 +43,21 @@ def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any
         host.remove_with_retries(uuid)
     instance = msgspec.structs.replace(command.instance, numa=moves.numa_at(command, HostRole.DESTINATION))
     host.claims.instance_claim(uuid, Resources.of(instance.flavor, instance.numa), payload.get("limits", {}))
-    host.driver.plug_vifs(command.instance, command.instance.vifs)
+    host.driver.networks.plug(command.instance, command.instance.vifs)
     spec = moves.spawn_spec(host, command, instance)
     source = msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
-    return {"live": msgspec.to_builtins(driver.pre_live_migration(spec, source))}
+    return {"live": msgspec.to_builtins(prepare(spec, source))}
 
 
 def live_migration(host: LocalHost, command: ActionCommand) -> None:
     """Migrate the guest. A migration that a killed daemon has left running is ended first. Runs at the source."""
     uuid = command.instance.uuid
-    driver, destination = _driver(host), _destination(command)
-    if driver.settle_live_migration(uuid, destination):
+    live_moves, destination = host.driver.live_moves, _destination(command)
+    if live_moves.settle(uuid, destination):
         return
     host.require_domain(command)
     with _slot(host, command):
-        driver.live_migration(uuid, destination, lambda progress: _wish(host, command, progress))
+        live_moves.migrate(uuid, destination, lambda progress: _wish(host, command, progress))
 
 
 @contextlib.contextmanager
@@ -91,7 +90,7 @@ def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) 
 
 def rollback_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     """Return whether the guest has moved. Runs at the source after an unknown result."""
-    return {"done": _driver(host).settle_live_migration(command.instance.uuid, _destination(command))}
+    return {"done": host.driver.live_moves.settle(command.instance.uuid, _destination(command))}
 
 
 def find_live_migrated_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def find_live_migrated_instance(host: LocalHost, command: ActionCommand) -> dict
     """
     found = host.domain(command.instance.uuid)
     is_it = found is not None and found.generation == command.generation
-    return {"done": is_it and _driver(host).has_arrived(command.instance.uuid)}
+    return {"done": is_it and host.driver.live_moves.has_arrived(command.instance.uuid)}
 
 
 def rollback_live_migration_at_destination(host: LocalHost, command: ActionCommand) -> None:
@@ -116,9 +115,9 @@ def post_live_migration_at_destination(host: LocalHost, command: ActionCommand) 
     resources = Resources.of(command.instance.flavor, moves.numa_at(command, HostRole.DESTINATION))
     host.fencing.mark_built(uuid, command.generation, resources)
     interfaces.bind_and_plug(host, command.instance)
-    _driver(host).finish_live_migration(uuid)
+    host.driver.live_moves.finish(uuid)
     if command.instance.vm_state == states.PAUSED:
-        _driver(host).take_over_paused(uuid)
+        host.driver.live_moves.take_over_paused(uuid)
 
 
 def post_live_migration(host: LocalHost, command: ActionCommand) -> None:
@@ -128,9 +127,3 @@ def post_live_migration(host: LocalHost, command: ActionCommand) -> None:
 
 def _destination(command: ActionCommand) -> LiveDestination:
     return msgspec.convert(command.payload["answers"]["prepare"]["live"], LiveDestination)
-
-
-def _driver(host: LocalHost) -> LiveMigrating:
-    if not isinstance(host.driver, LiveMigrating):
-        raise exceptions.NotImplementedByDriver(operation="live migration")
-    return host.driver

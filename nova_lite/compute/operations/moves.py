@@ -9,7 +9,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionCommand, Image, Instance, InstanceNUMATopology
 from nova_lite.operations import HostRole
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 
 
 def require_current(host: LocalHost, command: ActionCommand) -> None:
@@ -29,7 +29,7 @@ def require_current(host: LocalHost, command: ActionCommand) -> None:
 
 def require_generation(host: LocalHost, command: ActionCommand) -> None:
     """Raise `DomainNotFound` unless the domain has exactly the command's generation. It may be held."""
-    found = host.driver.get_info(command.instance.uuid)
+    found = host.driver.guests.get(command.instance.uuid)
     if found.generation != command.generation:
         raise exceptions.DomainNotFound(instance_uuid=found.uuid)
 

@@ -7,19 +7,18 @@ from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.moves import spawn_spec
 from nova_lite.objects import ActionCommand
-from nova_lite.virt.driver import Recreating, Renewing
 
 
 def stop_instance(host: LocalHost, command: ActionCommand) -> None:
     """Shut the guest down, or cut its power after ``[DEFAULT] shutdown_timeout``."""
     host.require_domain(command)
-    host.driver.power_off(command.instance.uuid, host.conf.shutdown_timeout)
+    host.driver.power.off(command.instance.uuid, host.conf.shutdown_timeout)
 
 
 def start_instance(host: LocalHost, command: ActionCommand) -> None:
     host.require_domain(command)
-    host.driver.plug_vifs(command.instance, command.instance.vifs)
-    host.driver.power_on(command.instance.uuid)
+    host.driver.networks.plug(command.instance, command.instance.vifs)
+    host.driver.power.on(command.instance.uuid)
 
 
 def reboot_instance(host: LocalHost, command: ActionCommand) -> None:
@@ -32,15 +31,15 @@ def reboot_instance(host: LocalHost, command: ActionCommand) -> None:
         _recreate(host, command)
     host.require_domain(command)
     if reboot_type == "HARD":
-        host.driver.plug_vifs(command.instance, command.instance.vifs)
+        host.driver.networks.plug(command.instance, command.instance.vifs)
         _renew(host, command)
-    host.driver.reboot(command.instance.uuid, reboot_type, host.conf.shutdown_timeout)
+    host.driver.power.reboot(command.instance.uuid, reboot_type, host.conf.shutdown_timeout)
 
 
 def _renew(host: LocalHost, command: ActionCommand) -> None:
     """Define the domain again, if the command contains all that is necessary."""
-    if isinstance(host.driver, Renewing) and "image" in command.payload:
-        host.driver.renew(spawn_spec(host, command, command.instance))
+    if host.driver.definitions and "image" in command.payload:
+        host.driver.definitions.renew(spawn_spec(host, command, command.instance))
 
 
 def _recreate(host: LocalHost, command: ActionCommand) -> None:
@@ -49,13 +48,13 @@ def _recreate(host: LocalHost, command: ActionCommand) -> None:
     The conductor's command proves that the instance belongs here at this generation, and that no other operation runs.
     """
     instance = command.instance
-    if not isinstance(host.driver, Recreating):
+    if not host.driver.definitions:
         raise exceptions.DomainNotFound(instance_uuid=instance.uuid)
     host.fencing.check_not_held(instance.uuid, command.generation)
     resources = Resources.of(instance.flavor, instance.numa)
     host.claims.instance_claim(instance.uuid, resources, {})
     try:
-        host.driver.recreate(spawn_spec(host, command, instance))
+        host.driver.definitions.recreate(spawn_spec(host, command, instance))
     except Exception:
         host.claims.release(instance.uuid)
         raise

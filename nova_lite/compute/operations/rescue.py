@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionCommand, Image
-from nova_lite.virt.driver import Rescuing, SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 
 
 def rescue_instance(host: LocalHost, command: ActionCommand) -> None:
@@ -15,7 +14,8 @@ def rescue_instance(host: LocalHost, command: ActionCommand) -> None:
 
     ``payload``: ``image``, its kernel and ramdisk in ``images``, and ``admin_password``.
     """
-    driver = _rescuing(host, command)
+    host.require_domain(command)
+    start = host.driver.rescue.start
     image = msgspec.convert(command.payload["image"], Image)
     spec = SpawnSpec(
         instance=command.instance,
@@ -28,18 +28,12 @@ def rescue_instance(host: LocalHost, command: ActionCommand) -> None:
         fence=lambda: None,
         volumes=host.volume_paths(command.instance),
     )
-    host.driver.plug_vifs(command.instance, command.instance.vifs)
-    driver.rescue(spec, host.conf.shutdown_timeout)
+    host.driver.networks.plug(command.instance, command.instance.vifs)
+    start(spec, host.conf.shutdown_timeout)
 
 
 def unrescue_instance(host: LocalHost, command: ActionCommand) -> None:
-    driver = _rescuing(host, command)
-    host.driver.plug_vifs(command.instance, command.instance.vifs)
-    driver.unrescue(command.instance.uuid)
-
-
-def _rescuing(host: LocalHost, command: ActionCommand) -> Rescuing:
     host.require_domain(command)
-    if not isinstance(host.driver, Rescuing):
-        raise exceptions.NotImplementedByDriver(operation="rescue")
-    return host.driver
+    end = host.driver.rescue.end
+    host.driver.networks.plug(command.instance, command.instance.vifs)
+    end(command.instance.uuid)

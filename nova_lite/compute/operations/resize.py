@@ -17,16 +17,15 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces, moves
 from nova_lite.objects import ActionCommand, DiskSource, Flavor
 from nova_lite.operations import HostRole
-from nova_lite.virt.driver import Migrating
 
 
 def resize_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     """Turn the guest off, hold it, and return where its disks can be fetched. Runs at the source."""
     uuid = command.instance.uuid
-    driver = _driver(host)
+    offer = host.driver.moves.offer_disks
     moves.require_generation(host, command)
     host.fencing.hold(uuid, command.generation)
-    source = driver.migrate_disk_and_power_off(uuid, host.conf.shutdown_timeout)
+    source = offer(uuid, host.conf.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
 
 
@@ -35,12 +34,12 @@ def resize_instance_same_host(host: LocalHost, command: ActionCommand) -> dict[s
 
     Runs at the source, which is also the destination.
     """
-    uuid, driver = command.instance.uuid, _driver(host)
+    uuid, set_aside = command.instance.uuid, host.driver.moves.set_aside
     found = host.domain(uuid)
     if found is not None and found.generation != command.generation:
         raise exceptions.DomainNotFound(instance_uuid=uuid)
     host.fencing.hold(uuid, command.generation)
-    source = driver.set_aside(uuid, host.conf.shutdown_timeout)
+    source = set_aside(uuid, host.conf.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
 
 
@@ -58,14 +57,14 @@ def finish_resize(host: LocalHost, command: ActionCommand) -> None:
     moves.require_current(host, command)
     if found is not None:
         host.remove_with_retries(uuid)
-    driver = _driver(host)
+    finish = host.driver.moves.finish
     flavor = msgspec.convert(payload["flavor"], Flavor)
     numa = moves.numa_at(command, HostRole.DESTINATION)
     resources = Resources.of(flavor, numa)
     host.claims.instance_claim(uuid, resources, payload.get("limits", {}))
     instance = msgspec.structs.replace(command.instance, flavor=flavor, numa=numa)
     instance.vifs = interfaces.bind_and_plug(host, instance)
-    driver.finish_migration(
+    finish(
         moves.spawn_spec(host, command, instance),
         msgspec.convert(payload["answers"]["leave"]["disks"], DiskSource),
         bool(payload["running"]),
@@ -90,7 +89,7 @@ def drop_resize(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
 def confirm_resize(host: LocalHost, command: ActionCommand) -> None:
     """Remove the guest. Runs at the source after the move."""
     moves.remove_generation(host, command)
-    _driver(host).discard_set_aside(command.instance.uuid)
+    host.driver.moves.discard(command.instance.uuid)
 
 
 def revert_resize(host: LocalHost, command: ActionCommand) -> None:
@@ -107,7 +106,7 @@ def finish_revert_resize(host: LocalHost, command: ActionCommand) -> None:
     host.fencing.release_hold(uuid)
     if command.payload["running"]:
         interfaces.bind_and_plug(host, command.instance)
-        host.driver.power_on(uuid)
+        host.driver.power.on(uuid)
     else:
         interfaces.bind(host, command.instance)
 
@@ -126,12 +125,6 @@ def _restore_original(host: LocalHost, command: ActionCommand) -> None:
         host.fencing.revoke(uuid, found.generation)
         host.remove(uuid)
     host.fencing.mark_restored(uuid, command.generation, resources)
-    _driver(host).restore_set_aside(uuid)
+    host.driver.moves.restore(uuid)
     host.claims.restore({uuid: resources})
-    host.driver.plug_vifs(command.instance, command.instance.vifs)
-
-
-def _driver(host: LocalHost) -> Migrating:
-    if not isinstance(host.driver, Migrating):
-        raise exceptions.NotImplementedByDriver(operation="resize")
-    return host.driver
+    host.driver.networks.plug(command.instance, command.instance.vifs)

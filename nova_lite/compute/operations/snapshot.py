@@ -16,7 +16,8 @@ from nova_lite.base import exceptions, files, trees
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionCommand, Image
-from nova_lite.virt.driver import BackupRequest, IncrementalBackups, Snapshots, snapshots_path
+from nova_lite.virt.abilities import BackupRequest
+from nova_lite.virt.driver import snapshots_path
 
 LOG = logging.getLogger(__name__)
 
@@ -40,9 +41,7 @@ def backup_instance(host: LocalHost, command: ActionCommand) -> None:
 def backup_disk(host: LocalHost, command: ActionCommand) -> None:
     """Upload a stream of the disks. ``payload["backup"]``: the `BackupRequest`."""
     host.require_domain(command)
-    driver = host.driver
-    if not isinstance(driver, IncrementalBackups):
-        raise exceptions.NotImplementedByDriver(operation="incremental backup")
+    take = host.driver.backups.take
     request = msgspec.convert(command.payload["backup"], BackupRequest)
 
     def exported(volume_id: str) -> AbstractContextManager[str]:
@@ -52,17 +51,13 @@ def backup_disk(host: LocalHost, command: ActionCommand) -> None:
             )
         return host.volumes.exported(volume_id, "raw")
 
-    _make_and_upload(
-        host, command, lambda path, check: driver.back_up_disk(command.instance.uuid, path, request, check, exported)
-    )
+    _make_and_upload(host, command, lambda path, check: take(command.instance.uuid, path, request, check, exported))
 
 
 def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
     """Make and upload the image. Raise `ActionOver` if the action has ended, for example because of a delete."""
-    driver = host.driver
-    if not isinstance(driver, Snapshots):
-        raise exceptions.NotImplementedByDriver(operation="snapshot")
-    _make_and_upload(host, command, lambda path, check: driver.snapshot(command.instance.uuid, path, check))
+    take = host.driver.snapshots.take
+    _make_and_upload(host, command, lambda path, check: take(command.instance.uuid, path, check))
 
 
 def _make_and_upload(host: LocalHost, command: ActionCommand, make: Callable[[str, Callable[[], None]], None]) -> None:

@@ -15,7 +15,6 @@ from nova_lite.compute.operations.snapshot import CommandProgress
 from nova_lite.compute.reports import Stopping
 from nova_lite.objects import ActionCommand, BlockDevice, FileMerge, VolumeSource
 from nova_lite.objects.volume import is_file_name
-from nova_lite.virt.driver import VolumeAttaching, VolumeCopying, VolumeFiling
 
 LOG = logging.getLogger(__name__)
 
@@ -24,18 +23,18 @@ GIB = 1024**3
 
 def attach_volume(host: LocalHost, command: ActionCommand) -> None:
     """Attach the volume ``payload["volume_id"]``, which belongs to one of the instance's block devices."""
-    driver = _attaching(host)
+    attach = host.driver.volumes.attach
     host.require_domain(command)
     device = _device(command)
-    driver.attach_volume(command.instance.uuid, device, _source(host, command, device))
+    attach(command.instance.uuid, device, _source(host, command, device))
 
 
 def detach_volume(host: LocalHost, command: ActionCommand) -> None:
     """Detach the volume ``payload["volume_id"]``. A missing guest has no volumes."""
-    driver = _attaching(host)
+    detach = host.driver.volumes.detach
     volume_id = str(command.payload["volume_id"])
     if host.domain(command.instance.uuid) is not None:
-        driver.detach_volume(command.instance.uuid, volume_id, TIMING.volumes.detach)
+        detach(command.instance.uuid, volume_id, TIMING.volumes.detach)
     host.volumes.disconnect(command.instance.uuid, volume_id)
 
 
@@ -58,17 +57,17 @@ def _source(host: LocalHost, command: ActionCommand, device: BlockDevice) -> Vol
 def snapshot_volumes(host: LocalHost, command: ActionCommand) -> None:
     """Make snapshots of volumes in use. ``payload["snapshots"]``: snapshot ids by volume id."""
     host.require_domain(command)
-    driver = _copying(host)
+    copy_in_use, held = host.driver.volume_copies.copy, host.driver.volume_copies.held
     progress = CommandProgress(host, command)
     for task in progress.tasks:
         progress.enter(task)
 
     def copy(parts: Mapping[str, str]) -> None:
         sources = {volume_id: (host.volume_file(volume_id), part) for volume_id, part in parts.items()}
-        driver.copy_volumes(command.instance.uuid, sources, progress.check)
+        copy_in_use(command.instance.uuid, sources, progress.check)
 
     def hold(volume_ids: Sequence[str]) -> contextlib.AbstractContextManager[None]:
-        return driver.held_volumes(command.instance.uuid, volume_ids)
+        return held(command.instance.uuid, volume_ids)
 
     host.volumes.create_snapshots_in_use(command.payload["snapshots"], copy, hold)
 
@@ -79,7 +78,7 @@ def swap_volume(host: LocalHost, command: ActionCommand) -> None:
     ``payload["size"]``: in GB. `rollback_swap_volume` cleans up after a failure.
     """
     host.require_domain(command)
-    driver = _copying(host)
+    swap = host.driver.volume_copies.swap
     old, new = _device(command), str(command.payload["new_volume_id"])
     progress = CommandProgress(host, command)
 
@@ -89,16 +88,16 @@ def swap_volume(host: LocalHost, command: ActionCommand) -> None:
             progress.enter(task)
 
     size, path = command.payload["size"] * GIB, host.volume_file(new)
-    driver.swap_volume(command.instance.uuid, old, new, path, size, progress.check, on_copied)
+    swap(command.instance.uuid, old, new, path, size, progress.check, on_copied)
 
 
 def rollback_swap_volume(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     """End a swap. Return in ``done`` whether the guest has the new volume; else it keeps the old one."""
-    driver = _copying(host)
+    end_swap = host.driver.volume_copies.end_swap
     uuid, new = command.instance.uuid, str(command.payload["new_volume_id"])
     done = False
     if host.domain(uuid) is not None:
-        done = driver.end_swap(uuid, str(command.payload["volume_id"]), new, command.payload["size"] * GIB)
+        done = end_swap(uuid, str(command.payload["volume_id"]), new, command.payload["size"] * GIB)
     if not done:
         host.volumes.extend(new, command.payload["size"])
     return {"done": done}
@@ -110,10 +109,8 @@ def volume_snapshot_create(host: LocalHost, command: ActionCommand) -> None:
     uuid, volume_id, new_file = command.instance.uuid, str(_device(command).volume_id), command.payload["new_file"]
     if not is_file_name(new_file) or not host.volumes.is_in_file(uuid, volume_id):
         raise exceptions.VolumeNotInFiles(volume_id=volume_id, reason=f"it cannot get the file {new_file!r}")
-    driver = _filing(host)
-    _work_on_files(
-        host, command, lambda: driver.snapshot_volume_file(uuid, volume_id, new_file), lambda: _uses(host, command)
-    )
+    snapshot = host.driver.volume_files.snapshot
+    _work_on_files(host, command, lambda: snapshot(uuid, volume_id, new_file), lambda: _uses(host, command))
     _record(host, command)
 
 
@@ -129,7 +126,7 @@ def volume_snapshot_delete(host: LocalHost, command: ActionCommand) -> None:
     """Merge files of the volume ``payload["volume_id"]``, until another command for the instance comes."""
     host.require_domain(command)
     uuid, volume_id, request = command.instance.uuid, str(_device(command).volume_id), _merge_of(command)
-    driver = _filing(host)
+    merge = host.driver.volume_files.merge
 
     def check() -> None:
         record = host.fencing.get(uuid)
@@ -139,7 +136,7 @@ def volume_snapshot_delete(host: LocalHost, command: ActionCommand) -> None:
     _work_on_files(
         host,
         command,
-        lambda: driver.merge_volume_files(uuid, volume_id, request, check),
+        lambda: merge(uuid, volume_id, request, check),
         lambda: _is_merged(host, command),
     )
 
@@ -185,7 +182,7 @@ def _is_merged(host: LocalHost, command: ActionCommand) -> bool:
     """End a merge that continues, and check whether the files are merged."""
     if not _names(host, command):
         return False
-    _filing(host).end_volume_merge(command.instance.uuid, str(command.payload["volume_id"]))
+    host.driver.volume_files.end_merge(command.instance.uuid, str(command.payload["volume_id"]))
     names = _names(host, command)
     return bool(names) and _merge_of(command).is_done(names)
 
@@ -195,7 +192,7 @@ def _names(host: LocalHost, command: ActionCommand) -> list[str]:
     if host.domain(command.instance.uuid) is None:
         return []
     try:
-        return _filing(host).volume_file_names(command.instance.uuid, str(command.payload["volume_id"]))
+        return host.driver.volume_files.names(command.instance.uuid, str(command.payload["volume_id"]))
     except exceptions.VolumeNotInFiles as error:
         LOG.warning("Instance %s: %s", command.instance.uuid, error.message)
         return []
@@ -207,24 +204,6 @@ def _merge_of(command: ActionCommand) -> FileMerge:
         if name is not None and not is_file_name(name):
             raise exceptions.VirtDriverError(reason=f"{name!r} is no name of a file of Cinder")
     return FileMerge(source=source, target=target)
-
-
-def _filing(host: LocalHost) -> VolumeFiling:
-    if not isinstance(host.driver, VolumeFiling):
-        raise exceptions.NotImplementedByDriver(operation="work on the files of volumes")
-    return host.driver
-
-
-def _copying(host: LocalHost) -> VolumeCopying:
-    if not isinstance(host.driver, VolumeCopying):
-        raise exceptions.NotImplementedByDriver(operation="copying volumes in use")
-    return host.driver
-
-
-def _attaching(host: LocalHost) -> VolumeAttaching:
-    if not isinstance(host.driver, VolumeAttaching):
-        raise exceptions.NotImplementedByDriver(operation="attaching volumes")
-    return host.driver
 
 
 def _device(command: ActionCommand) -> BlockDevice:

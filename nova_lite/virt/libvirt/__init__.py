@@ -1,6 +1,7 @@
 """The libvirt driver.
 
-- `driver`: `LibvirtDriver`: the facade. It implements `nova_lite.virt.driver.ComputeDriver` and delegates
+- `driver`: `LibvirtDriver`: the registry of the abilities (`nova_lite.virt.abilities`), which makes them
+- `context`: the parts that most of them need: options, connection, domains and records
 - `connection`: the connection to libvirtd, and the translation of its errors
 - `records`: the directory of each instance, and the list of its interfaces
 - `domain`: guests: their XML, power states, events, consoles, rescue and live migration

@@ -6,7 +6,7 @@
     <instances_path>/<uuid>@<host>/          the same, if another host with the same path has (or had) the first name
     <instances_path>/…@aside/                either of them, while the instance is resized on its own host
     <instances_path>/…@kept/                 either of them: the instance has left this host, but may need its disks
-    <instances_path>/_interfaces/<uuid>.json what `plug_vifs` has created, so that `unplug_vifs` can remove it
+    <instances_path>/_interfaces/<uuid>.json what `Networks.plug` has created, so that `unplug` removes it
     <instances_path>/_base/                  image cache
 
 Several compute daemons, of one machine or of several, may share ``instances_path``. Each sees only what has its host
@@ -22,12 +22,12 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from nova_lite.base import files, trees
+from nova_lite.base import exceptions, files, trees
 from nova_lite.objects import VIF
 from nova_lite.objects.ready import prepare_decoders
 
@@ -48,6 +48,15 @@ ASIDE = "@aside"
 
 #: Suffix of a directory that is kept for another host.
 KEPT = "@kept"
+
+
+@contextlib.contextmanager
+def file_errors() -> Iterator[None]:
+    """Raise errors of the file system (full disk, missing permission) as a driver's error."""
+    try:
+        yield
+    except OSError as error:
+        raise exceptions.VirtDriverError(reason=str(error)) from error
 
 
 class TakenFrom(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from nova_lite import conf as configuration
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, networks, nft
 from tests.integration import guest_image
@@ -163,9 +163,9 @@ def make_driver(directory: Path) -> Iterator[MakeDriver]:
 
     yield make
     for driver in drivers:
-        for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
-            driver.destroy(instance_uuid)
-            driver.unplug_vifs(instance_uuid)
+        for instance_uuid in {info.uuid for info in driver.guests.all()} | driver.guests.leftovers():
+            driver.guests.destroy(instance_uuid)
+            driver.networks.unplug(instance_uuid)
 
 
 MakeHost = Callable[..., LibvirtDriver]
@@ -198,9 +198,9 @@ def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
 
     yield make
     for driver in drivers:
-        for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
-            driver.destroy(instance_uuid)
-            driver.discard_set_aside(instance_uuid)
+        for instance_uuid in {info.uuid for info in driver.guests.all()} | driver.guests.leftovers():
+            driver.guests.destroy(instance_uuid)
+            driver.moves.discard(instance_uuid)
     for driver in drivers:
         shutil.rmtree(driver.conf.state_path, ignore_errors=True)
         nft.apply(migration_peers.without(nft.table("nova_lite_migrations_", driver.host)))
@@ -241,13 +241,13 @@ def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **ch
 
 
 def boot(driver: LibvirtDriver, spec: SpawnSpec) -> None:
-    driver.plug_vifs(spec.instance, spec.vifs)
-    driver.spawn(spec)
+    driver.networks.plug(spec.instance, spec.vifs)
+    driver.guests.spawn(spec)
 
 
 def whole_lines(driver: LibvirtDriver, instance_uuid: str) -> str:
     """Return the console without its last line, which may be incomplete."""
-    text = driver.get_console_output(instance_uuid, None)
+    text = driver.consoles.output(instance_uuid, None)
     return text[: text.rfind("\n") + 1]
 
 
@@ -271,7 +271,7 @@ def traces(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> list[str]
     ]
     root = Path(driver.conf.state_path)
     found += [str(path) for path in root.rglob(f"*{instance_uuid}*")]
-    if instance_uuid in driver.leftovers():
+    if instance_uuid in driver.guests.leftovers():
         found.append("a leftover")
     for vif in spec.vifs:
         tap = f"tap{vif.id[:11]}"

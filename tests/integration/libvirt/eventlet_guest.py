@@ -63,15 +63,15 @@ def main(state_path: str, image_file: str) -> None:
     driver.wait_for_events(lambda instance_uuid, _: events.append(instance_uuid))
     spec = make_spec(instance=make_instance(), image=make_image(Path(image_file), "raw"))
     watch = Watch()
-    driver.spawn(spec)
-    driver.power_off(spec.instance.uuid, 0)
-    driver.power_on(spec.instance.uuid)
+    driver.guests.spawn(spec)
+    driver.power.off(spec.instance.uuid, 0)
+    driver.power.on(spec.instance.uuid)
     gap = watch.stop()
     deadline = time.monotonic() + 10
     while len(events) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
-    driver.destroy(spec.instance.uuid)
-    left = [info.uuid for info in driver.list_domains()] + sorted(driver.leftovers())
+    driver.guests.destroy(spec.instance.uuid)
+    left = [info.uuid for info in driver.guests.all()] + sorted(driver.guests.leftovers())
     print(json.dumps({"longest_gap": gap, "events": len(events), "left": left}))
 
 

@@ -11,7 +11,7 @@ from nova_lite.compute.api import API
 from nova_lite.daemon import sockets
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from tests.support.api_client import make_conf
 from tests.support.control_plane import FakeCompute, FakeConductor
 

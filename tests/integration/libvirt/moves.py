@@ -11,7 +11,7 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.objects import MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt.conftest import wait_for, whole_lines
@@ -25,7 +25,7 @@ def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
 
 def state(driver: LibvirtDriver, spec: SpawnSpec) -> PowerState | None:
     try:
-        return driver.get_info(spec.instance.uuid).power_state
+        return driver.guests.get(spec.instance.uuid).power_state
     except exceptions.DomainNotFound:
         return None
 
@@ -48,10 +48,10 @@ def go_on(progress: MigrationProgress) -> MigrationControl:
 
 def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) -> float:
     """Migrate in the three steps of the hosts. Return the seconds of the last step."""
-    offered = source.check_can_live_migrate_source(spec.instance.uuid)
-    ready = destination.pre_live_migration(spec, offered)
+    offered = source.live_moves.check_source(spec.instance.uuid)
+    ready = destination.live_moves.prepare(spec, offered)
     started = time.monotonic()
-    source.live_migration(spec.instance.uuid, ready, go_on)
+    source.live_moves.migrate(spec.instance.uuid, ready, go_on)
     return time.monotonic() - started
 
 

@@ -55,18 +55,18 @@ class Commands:
             image=msgspec.convert(image, Image),
             images=msgspec.convert(images, dict[str, Image]),
         )
-        self._driver.plug_vifs(spec.instance, spec.vifs)
-        self._driver.spawn(spec)
+        self._driver.networks.plug(spec.instance, spec.vifs)
+        self._driver.guests.spawn(spec)
 
     def filters(self, filters: Any) -> None:
-        self._driver.set_port_filters(msgspec.convert(filters, PortFilters))
+        self._driver.filters.apply(msgspec.convert(filters, PortFilters))
 
     def console(self, uuid: str) -> str:
-        return self._driver.get_console_output(uuid, None)
+        return self._driver.consoles.output(uuid, None)
 
     def destroy(self, uuid: str) -> None:
-        self._driver.destroy(uuid)
-        self._driver.unplug_vifs(uuid)
+        self._driver.guests.destroy(uuid)
+        self._driver.networks.unplug(uuid)
 
     def links(self) -> list[str]:
         return sorted(path.name for path in Path("/sys/class/net").iterdir())

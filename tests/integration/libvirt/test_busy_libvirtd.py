@@ -94,13 +94,13 @@ def test_slow_starts_of_many_guests_all_succeed_at_their_host(
         failures = [f"{result.outcome}: {result.message}" for result in results if result.outcome != BuildOutcome.BUILT]
         assert failures == []
         assert len(results) == GUESTS
-        assert [info.power_state for info in driver.list_domains()] == [PowerState.RUNNING] * GUESTS
+        assert [info.power_state for info in driver.guests.all()] == [PowerState.RUNNING] * GUESTS
         assert all(was_up), "the inventory does not wait for guests that start"
         assert all(result.blames_host for result in results), "nothing was repeated"
         assert "connection broke" not in caplog.text
     finally:
         manager.jobs.wait_idle(60)
-        wait_for("idle hypervisor", lambda: driver.list_domains() is not None)
+        wait_for("idle hypervisor", lambda: driver.guests.all() is not None)
 
 
 def test_queries_of_libvirt_to_qemu_are_seen(directory: Path) -> None:

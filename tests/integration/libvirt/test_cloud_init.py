@@ -77,7 +77,7 @@ def test_cloud_init_applies_name_key_and_user_data(
     try:
         wait_for("the end of cloud-init", lambda: ssh("cat /run/cloud-init/result.json"), PATIENCE)
     except AssertionError as error:
-        raise AssertionError(f"{error}; its console:\n{driver.get_console_output(spec.instance.uuid, 80)}") from error
+        raise AssertionError(f"{error}; its console:\n{driver.consoles.output(spec.instance.uuid, 80)}") from error
     result = json.loads(ssh("cat /run/cloud-init/result.json"))["v1"]
     assert result["errors"] == []
     assert result["datasource"].startswith(f"DataSource{source}")

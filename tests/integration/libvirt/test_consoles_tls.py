@@ -20,7 +20,7 @@ from nova_lite.console import rfb
 from nova_lite.console.host_tls import HostTls
 from nova_lite.console.opening import ConsoleRefusal, Opener
 from nova_lite.objects import Console, ConsolePort, ConsoleTarget
-from nova_lite.virt.driver import ConsoleAddress, SpawnSpec
+from nova_lite.virt.abilities import ConsoleAddress, SpawnSpec
 from nova_lite.virt.libvirt.domain import consoles
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
@@ -49,7 +49,7 @@ class Cloud:
 
     def __init__(self, driver: LibvirtDriver, spec: SpawnSpec, console_type: str) -> None:
         self.uuid, self._type = spec.instance.uuid, console_type
-        find = driver.get_vnc_console if console_type == "novnc" else driver.get_serial_console
+        find = driver.consoles.vnc if console_type == "novnc" else driver.consoles.serial
         self.address: ConsoleAddress = find(self.uuid)
 
     def console_token_redeem(self, *args: Any) -> ConsoleTarget:
@@ -103,7 +103,7 @@ def test_real_guest_shows_its_consoles_to_the_proxy_alone(
         certificates_directory=str(pki / "third"),
     )
     spec = guest_spec(images, [])
-    third.spawn(spec)
+    third.guests.spawn(spec)
     guest_lines(third, spec.instance.uuid)
 
     screen: Any = Cloud(third, spec, "novnc")

@@ -80,8 +80,8 @@ def test_costs_of_a_guest_do_not_grow(
     assert calls.total() <= 14, calls
     assert syncs <= 6, "record of interfaces, its directory; record of the guest, two directories; overlay"
 
-    driver.get_all_statistics()
-    programs, calls, syncs = costs.of(driver.get_all_statistics)
+    driver.statistics.guests()
+    programs, calls, syncs = costs.of(driver.statistics.guests)
     assert (programs, syncs, calls["getAllDomainStats"]) == ([], 0, 1), "one call for all guests"
     assert calls.keys() <= {"getAllDomainStats", "metadata"}, "the owner of another test's new domain is read once"
 
@@ -91,7 +91,7 @@ def test_costs_of_a_guest_do_not_grow(
     assert calls.total() <= 29, calls
     assert syncs <= 2
 
-    programs, calls, syncs = costs.of(lambda: (driver.destroy(uuid), driver.unplug_vifs(uuid)))
+    programs, calls, syncs = costs.of(lambda: (driver.guests.destroy(uuid), driver.networks.unplug(uuid)))
     assert programs == ["nft -f -"]
     assert (calls["destroyFlags"], calls["undefineFlags"]) == (1, 1)
     assert calls.total() <= 5, calls
@@ -106,6 +106,6 @@ class Nothing(Images):
 
 
 def hard_reboot(driver: LibvirtDriver, spec: Any) -> None:
-    driver.plug_vifs(spec.instance, spec.vifs)
-    driver.renew(spec)
-    driver.reboot(spec.instance.uuid, "HARD", 60)
+    driver.networks.plug(spec.instance, spec.vifs)
+    driver.definitions.renew(spec)
+    driver.power.reboot(spec.instance.uuid, "HARD", 60)

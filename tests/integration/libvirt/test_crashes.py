@@ -16,7 +16,7 @@ PANIC = "insmod /lib/pvpanic.ko; insmod /lib/pvpanic-mmio.ko; sleep 1; echo c > 
 
 
 def has_crashed(driver: LibvirtDriver, instance_uuid: str) -> bool:
-    info = driver.get_info(instance_uuid)
+    info = driver.guests.get(instance_uuid)
     return info.crashed and info.power_state == PowerState.SHUTDOWN
 
 
@@ -29,9 +29,9 @@ def test_guest_whose_kernel_panics_is_off_and_can_be_started(driver: LibvirtDriv
     boot(driver, spec)
     wait_for("crash", lambda: has_crashed(driver, uuid))
     wait_for("event", lambda: incidents == [IncidentKind.PANIC])
-    driver.power_on(uuid)
-    assert driver.get_info(uuid).power_state == PowerState.RUNNING
-    assert not driver.get_info(uuid).crashed
+    driver.power.on(uuid)
+    assert driver.guests.get(uuid).power_state == PowerState.RUNNING
+    assert not driver.guests.get(uuid).crashed
 
 
 def test_guest_whose_process_is_killed_has_crashed_and_one_that_is_stopped_has_not(
@@ -42,9 +42,9 @@ def test_guest_whose_process_is_killed_has_crashed_and_one_that_is_stopped_has_n
     boot(driver, spec)
     os.kill(pid_of(uuid), signal.SIGKILL)
     wait_for("crash", lambda: has_crashed(driver, uuid))
-    driver.power_on(uuid)
-    driver.power_off(uuid, 0)
-    assert not driver.get_info(uuid).crashed
+    driver.power.on(uuid)
+    driver.power.off(uuid, 0)
+    assert not driver.guests.get(uuid).crashed
 
 
 def pid_of(instance_uuid: str) -> int:

@@ -20,7 +20,7 @@ from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Flavor, Image
 from nova_lite.objects.block_device import PREFIXES, DeviceSource
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, ROOT, SWAP, Disk, DiskSet, volume_disk
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.rescue import rescue_xml

@@ -16,7 +16,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import EncryptedDisk, VolumeKey, VolumeVerb, VolumeWork
 from nova_lite.virt import images as disk_images
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
@@ -70,7 +70,7 @@ def watching(images: Images, volume_id: str, name: str) -> SpawnSpec:
 
 
 def wait_for_line(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
-    wait_for(f"{text!r} on the console", lambda: text in driver.get_console_output(spec.instance.uuid, None))
+    wait_for(f"{text!r} on the console", lambda: text in driver.consoles.output(spec.instance.uuid, None))
 
 
 def require_ciphertext(path: str) -> None:
@@ -91,20 +91,20 @@ def test_mark_of_a_guest_is_read_by_another_and_not_found_in_the_file(
     path = volumes.require(volume_id)
     source = EncryptedDisk(path=path)
     one, two = watching(images, volume_id, "one"), watching(images, volume_id, "two")
-    driver.spawn(one)
+    driver.guests.spawn(one)
     wait_for_line(driver, one, "nova-lite-guest: instance=")
 
     key = keys.known.pop(volume_id)
     for wrong, reason in ((None, "it was destroyed"), (VolumeKey(passphrase="no"), "does not fit its data")):
         keys.known |= {} if wrong is None else {volume_id: wrong}
         with pytest.raises(exceptions.NovaLiteException, match=reason) as caught:
-            driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), source)
+            driver.volumes.attach(one.instance.uuid, device(volume_id, "/dev/vdc"), source)
         assert "\n" not in caught.value.message
         definition = connection.lookupByUUIDString(one.instance.uuid).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         assert volume_id not in definition
 
     keys.known[volume_id] = key
-    driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), source)
+    driver.volumes.attach(one.instance.uuid, device(volume_id, "/dev/vdc"), source)
     wait_for_line(driver, one, f"sectors {GIB // 512}")
     wait_for_line(driver, one, "volume marked")
     assert volume_id not in {secret.UUIDString() for secret in connection.listAllSecrets()}
@@ -114,27 +114,27 @@ def test_mark_of_a_guest_is_read_by_another_and_not_found_in_the_file(
 
     def copy(parts: Mapping[str, str]) -> None:
         copies = {known: (volumes.require(known), part) for known, part in parts.items()}
-        driver.copy_volumes(one.instance.uuid, copies, lambda: None)
+        driver.volume_copies.copy(one.instance.uuid, copies, lambda: None)
 
     snapshot = str(uuid.uuid4())
     volumes.create_snapshots_in_use({volume_id: snapshot}, copy, contextlib.nullcontext)
     volumes.extend(volume_id, 2)
-    driver.extend_volume(one.instance.uuid, volume_id, 2 * GIB)
+    driver.volumes.extend(one.instance.uuid, volume_id, 2 * GIB)
     wait_for_line(driver, one, f"volume has {2 * GIB // 512} sectors")
-    driver.detach_volume(one.instance.uuid, volume_id, 60)
+    driver.volumes.detach(one.instance.uuid, volume_id, 60)
     wait_for_line(driver, one, "volume released")
-    driver.destroy(one.instance.uuid)
+    driver.guests.destroy(one.instance.uuid)
 
     copied = make_volume(volumes, keys, key.passphrase, source_snapshot=snapshot)
     for known in (volume_id, copied):
         require_ciphertext(volumes.require(known))
-    driver.spawn(two)
+    driver.guests.spawn(two)
     wait_for_line(driver, two, "nova-lite-guest: instance=")
-    driver.power_off(two.instance.uuid, 0)
-    driver.attach_volume(two.instance.uuid, device(volume_id, "/dev/vdc"), source)
-    driver.power_on(two.instance.uuid)
+    driver.power.off(two.instance.uuid, 0)
+    driver.volumes.attach(two.instance.uuid, device(volume_id, "/dev/vdc"), source)
+    driver.power.on(two.instance.uuid)
     wait_for_line(driver, two, f"volume: marked-by-one, sectors {2 * GIB // 512}")
-    driver.destroy(two.instance.uuid)
+    driver.guests.destroy(two.instance.uuid)
     assert marks(volumes.require(copied), key, tmp_path).startswith(b"marked-by-one")
 
 
@@ -161,13 +161,13 @@ def test_guest_boots_from_an_encrypted_volume_and_moves_with_it(
     instance = msgspec.structs.replace(plain.instance, block_devices=[root])
     path = volumes.require(volume_id)
     spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: EncryptedDisk(path=path)})
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_line(here, spec, "mark written")
     migrate(here, there, arriving(spec, 2))
-    there.finish_live_migration(spec.instance.uuid)
-    here.destroy(spec.instance.uuid)
-    there.reboot(spec.instance.uuid, "HARD", 0)
+    there.live_moves.finish(spec.instance.uuid)
+    here.guests.destroy(spec.instance.uuid)
+    there.power.reboot(spec.instance.uuid, "HARD", 0)
     wait_for_line(there, spec, "on disk: marked-by-a-guest")
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
     require_ciphertext(path)
     assert re.search(r"/luks/[0-9a-f-]{36}$", path)

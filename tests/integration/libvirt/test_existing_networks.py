@@ -33,7 +33,7 @@ def age(network: Network) -> None:
 
 def plug(driver: LibvirtDriver, network: Network) -> str:
     instance, address = make_instance(), network.cidr.replace(".0/24", ".20")
-    driver.plug_vifs(instance, [make_vif(network=network, address=address)])
+    driver.networks.plug(instance, [make_vif(network=network, address=address)])
     return instance.uuid
 
 
@@ -63,13 +63,13 @@ def test_bridge_of_a_left_over_network_is_refused_until_the_network_is_removed(
     connection: Any, driver: LibvirtDriver, bridge: str
 ) -> None:
     left = some_network(1, bridge, f"a0000000-0000-4000-8000-{uuid.uuid4().hex[:12]}")
-    driver.unplug_vifs(plug(driver, left))
+    driver.networks.unplug(plug(driver, left))
     try:
         network = some_network(2, bridge)
         with pytest.raises(exceptions.VirtDriverError, match=f"belongs to libvirt's network nova-lite-{left.id}"):
             plug(driver, network)
         remove_left_over_networks(connection)
-        driver.unplug_vifs(plug(driver, network))
+        driver.networks.unplug(plug(driver, network))
         with pytest.raises(exceptions.VirtDriverError, match=r"has subnet .*virsh net-undefine"):
             plug(driver, some_network(3, bridge, network.id))
     finally:
@@ -85,8 +85,8 @@ def test_network_of_a_deleted_one_with_the_same_addresses_is_replaced(connection
         guest = plug(driver, first)
         with pytest.raises(exceptions.VirtDriverError, match=f"nova-lite-{first.id}, which guests use"):
             plug(driver, second)
-        driver.unplug_vifs(guest)
-        driver.unplug_vifs(plug(driver, second))
+        driver.networks.unplug(guest)
+        driver.networks.unplug(plug(driver, second))
         names = {network.name() for network in connection.listAllNetworks()}
         assert (f"nova-lite-{first.id}" in names, f"nova-lite-{second.id}" in names) == (False, True)
         tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
@@ -111,14 +111,14 @@ def test_network_without_guests_is_removed_and_starts_again(connection: Any, dri
     try:
         guest = plug(driver, network)
         age(network)
-        assert network.id not in driver.age_networks(HOUR)
-        driver.unplug_vifs(guest)
-        assert network.id not in driver.age_networks(HOUR), "it was used just now"
+        assert network.id not in driver.networks.remove_unused(HOUR)
+        driver.networks.unplug(guest)
+        assert network.id not in driver.networks.remove_unused(HOUR), "it was used just now"
         assert len(remains()) >= 4
         age(network)
-        assert network.id in driver.age_networks(HOUR)
+        assert network.id in driver.networks.remove_unused(HOUR)
         assert remains() == []
-        driver.unplug_vifs(plug(driver, network))
+        driver.networks.unplug(plug(driver, network))
         assert name in remains()
     finally:
         remove_network(connection, name, bridge_name(network))

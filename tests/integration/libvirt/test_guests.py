@@ -47,44 +47,44 @@ def test_guest_boots_stops_starts_and_leaves_nothing(
     boot(driver, spec)
     assert guest_lines(driver, instance_uuid) == [me]
     console_line(driver, instance_uuid, "user data ran")
-    assert [info.uuid for info in driver.list_domains()] == [instance_uuid]
-    assert driver.get_inventory().running_vms == 1
-    assert driver.get_console_output(instance_uuid, 1).count("\n") <= 1
-    found = driver.get_instance_diagnostics(instance_uuid)
+    assert [info.uuid for info in driver.guests.all()] == [instance_uuid]
+    assert driver.machine.inventory().running_vms == 1
+    assert driver.consoles.output(instance_uuid, 1).count("\n") <= 1
+    found = driver.diagnostics.read(instance_uuid)
     assert (len(found.cpus), found.memory_maximum, found.config_drive) == (1, 128, True)
     assert found.cpus[0].time
     assert [nic.mac_address for nic in found.nics] == [vif.mac_address]
     assert found.nics[0].tx_packets
     assert found.disks[0].read_bytes
-    (counters,) = driver.get_all_statistics()
+    (counters,) = driver.statistics.guests()
     assert (counters.uuid, counters.project_id) == (instance_uuid, spec.instance.project_id)
     assert counters.cpu_seconds and counters.disk_read_bytes and counters.network_sent_bytes
     assert counters.memory_bytes and counters.memory_limit_bytes == 128 << 20
 
-    driver.spawn(spec)
-    assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+    driver.guests.spawn(spec)
+    assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
 
     started = time.monotonic()
-    driver.power_off(instance_uuid, 60)
+    driver.power.off(instance_uuid, 60)
     assert time.monotonic() - started < 30, "the guest did not receive the power button"
-    assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN
-    assert driver.get_all_statistics() == []
-    driver.power_off(instance_uuid, 60)
+    assert driver.guests.get(instance_uuid).power_state == PowerState.SHUTDOWN
+    assert driver.statistics.guests() == []
+    driver.power.off(instance_uuid, 60)
 
-    driver.power_on(instance_uuid)
+    driver.power.on(instance_uuid)
     assert guest_lines(driver, instance_uuid, 2)[-1] == me
-    driver.power_on(instance_uuid)
+    driver.power.on(instance_uuid)
 
-    driver.reboot(instance_uuid, "SOFT", 60)
+    driver.power.reboot(instance_uuid, "SOFT", 60)
     assert guest_lines(driver, instance_uuid, 3)[-1] == me
-    driver.reboot(instance_uuid, "HARD", 60)
+    driver.power.reboot(instance_uuid, "HARD", 60)
     assert guest_lines(driver, instance_uuid, 4)[-1] == me
 
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
 
 
 def test_paused_guest_stands_still(connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
@@ -97,18 +97,18 @@ def test_paused_guest_stands_still(connection: Any, driver: LibvirtDriver, image
         return int(connection.lookupByUUIDString(instance_uuid).info()[4])
 
     for _ in range(2):
-        driver.pause(instance_uuid)
-        assert driver.get_info(instance_uuid).power_state == PowerState.PAUSED
+        driver.standby.pause(instance_uuid)
+        assert driver.guests.get(instance_uuid).power_state == PowerState.PAUSED
     stood = cpu_time()
     time.sleep(1)
     assert cpu_time() == stood, "its CPU ran on"
     for _ in range(2):
-        driver.unpause(instance_uuid)
-        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
-    driver.pause(instance_uuid)
-    driver.reboot(instance_uuid, "HARD", 60)
+        driver.standby.unpause(instance_uuid)
+        assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
+    driver.standby.pause(instance_uuid)
+    driver.power.reboot(instance_uuid, "HARD", 60)
     guest_lines(driver, instance_uuid, 2)
-    driver.destroy(instance_uuid)
+    driver.guests.destroy(instance_uuid)
 
 
 def test_suspended_guest_continues_where_it_was(
@@ -120,23 +120,23 @@ def test_suspended_guest_continues_where_it_was(
     boot(driver, spec)
     guest_lines(driver, instance_uuid)
     for _ in range(2):
-        driver.suspend(instance_uuid)
-        assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN
+        driver.standby.suspend(instance_uuid)
+        assert driver.guests.get(instance_uuid).power_state == PowerState.SHUTDOWN
     for _ in range(2):
-        driver.resume(instance_uuid)
-        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+        driver.standby.resume(instance_uuid)
+        assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
     assert len(guest_lines(driver, instance_uuid)) == 1, "it was not booted again"
-    driver.power_off(instance_uuid, 60)
-    assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN, "it received the power button"
-    driver.power_on(instance_uuid)
+    driver.power.off(instance_uuid, 60)
+    assert driver.guests.get(instance_uuid).power_state == PowerState.SHUTDOWN, "it received the power button"
+    driver.power.on(instance_uuid)
     guest_lines(driver, instance_uuid, 2)
 
-    driver.suspend(instance_uuid)
-    driver.reboot(instance_uuid, "HARD", 60)
+    driver.standby.suspend(instance_uuid)
+    driver.power.reboot(instance_uuid, "HARD", 60)
     guest_lines(driver, instance_uuid, 3)
-    driver.suspend(instance_uuid)
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.standby.suspend(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -151,7 +151,7 @@ def test_guest_without_network_boots(connection: Any, driver: LibvirtDriver, ima
     spec = guest_spec(images, [], hostname="lonely", config_drive=True)
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "lonely", "none")]
-    driver.destroy(spec.instance.uuid)
+    driver.guests.destroy(spec.instance.uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -178,8 +178,8 @@ def test_address_is_assigned_to_its_next_owner(
         spec = guest_spec(images, [vif], hostname="next")
         boot(driver, spec)
         assert guest_lines(driver, spec.instance.uuid)[0][2] == first.address
-        driver.destroy(spec.instance.uuid)
-        driver.unplug_vifs(spec.instance.uuid)
+        driver.guests.destroy(spec.instance.uuid)
+        driver.networks.unplug(spec.instance.uuid)
         assert_nothing_left(connection, driver, spec)
 
 
@@ -189,9 +189,9 @@ def test_guest_that_ignores_a_shutdown_is_cut_off_after_the_timeout(
     spec = guest_spec(images, [], image=blank)
     boot(driver, spec)
     started = time.monotonic()
-    driver.power_off(spec.instance.uuid, 2)
+    driver.power.off(spec.instance.uuid, 2)
     assert 2 <= time.monotonic() - started < 12
-    assert driver.get_info(spec.instance.uuid).power_state == PowerState.SHUTDOWN
+    assert driver.guests.get(spec.instance.uuid).power_state == PowerState.SHUTDOWN
 
 
 def test_power_changes_are_reported(make_driver: MakeDriver, images: Images, blank: Image) -> None:
@@ -201,7 +201,7 @@ def test_power_changes_are_reported(make_driver: MakeDriver, images: Images, bla
     boot(driver, spec)
     driver.wait_for_events(lambda instance_uuid, _: reported.set() if instance_uuid == spec.instance.uuid else None)
     other.wait_for_events(lambda instance_uuid, _: elsewhere.set() if instance_uuid == spec.instance.uuid else None)
-    driver.power_off(spec.instance.uuid, 0)
+    driver.power.off(spec.instance.uuid, 0)
     assert reported.wait(10)
     assert not elsewhere.is_set()
 
@@ -209,11 +209,11 @@ def test_power_changes_are_reported(make_driver: MakeDriver, images: Images, bla
 def test_missing_domain_is_an_error(driver: LibvirtDriver, images: Images) -> None:
     instance_uuid = guest_spec(images, []).instance.uuid
     for ask in (
-        lambda: driver.get_info(instance_uuid),
-        lambda: driver.power_on(instance_uuid),
-        lambda: driver.power_off(instance_uuid, 0),
-        lambda: driver.reboot(instance_uuid, "HARD", 0),
-        lambda: driver.get_console_output(instance_uuid, None),
+        lambda: driver.guests.get(instance_uuid),
+        lambda: driver.power.on(instance_uuid),
+        lambda: driver.power.off(instance_uuid, 0),
+        lambda: driver.power.reboot(instance_uuid, "HARD", 0),
+        lambda: driver.consoles.output(instance_uuid, None),
     ):
         with pytest.raises(exceptions.DomainNotFound):
             ask()
@@ -230,18 +230,18 @@ def test_rebuilt_guest_starts_afresh_with_its_address(
     console_line(driver, instance_uuid, "first life")
     disk = Path(driver._records.directory(instance_uuid), "disk")
     with disk.open("rb") as first:  # no other file gets its inode number while it is open
-        driver.destroy(instance_uuid)
-        driver.unplug_vifs(instance_uuid)
+        driver.guests.destroy(instance_uuid)
+        driver.networks.unplug(instance_uuid)
         spec.generation, spec.instance.user_data, spec.image = 2, user_data("echo second life"), images.disk
         boot(driver, spec)
         assert disk.stat().st_ino != os.fstat(first.fileno()).st_ino
     assert guest_lines(driver, instance_uuid) == [(instance_uuid, "rebuilt", vif.address)]
     console_line(driver, instance_uuid, "second life")
-    assert "first life" not in driver.get_console_output(instance_uuid, None)
-    assert [info.generation for info in driver.list_domains()] == [2]
+    assert "first life" not in driver.consoles.output(instance_uuid, None)
+    assert [info.generation for info in driver.guests.all()] == [2]
     assert "<kernel>" not in connection.lookupByUUIDString(instance_uuid).XMLDesc(), "it boots from the other image"
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -286,21 +286,21 @@ def test_rescued_guest_sees_its_own_disk_and_returns_to_it(
         rescue_spec = guest_spec(images, [vif], image=image)
         rescue_spec.instance, rescue_spec.admin_password = spec.instance, "s3cret"
         count = len(disk_lines(driver, instance_uuid, 1))
-        driver.rescue(rescue_spec, 60)
-        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
-        assert driver.get_info(instance_uuid).generation == spec.generation
+        driver.rescue.start(rescue_spec, 60)
+        assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
+        assert driver.guests.get(instance_uuid).generation == spec.generation
         assert disk_lines(driver, instance_uuid, count + 1)[-1] == "disks: vda= vdb=marked"
         assert b"s3cret" in (directory / "disk.config.rescue").read_bytes()
         targets = [(disk.get("dev")) for disk in ET.fromstring(domain.XMLDesc()).iterfind("devices/disk/target")]
         assert targets == ["vda", "vdb", "vdc"]
 
-        driver.unrescue(instance_uuid)
+        driver.rescue.end(instance_uuid)
         assert defined() == before, "the original domain, unchanged"
         assert {path.name for path in directory.iterdir()} == files_before
         assert disk_lines(driver, instance_uuid, count + 2)[-1] == "disks: vda=marked vdb="
     assert set(guest_lines(driver, instance_uuid, 5)) == {(instance_uuid, "rescued", vif.address)}
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -326,21 +326,21 @@ def test_vanished_domain_is_recreated_from_its_disks(
     again = msgspec.structs.replace(
         spec, admin_password=None, fence=lambda: fenced.append(driver._domains.has(instance_uuid))
     )
-    driver._rescue.define(msgspec.structs.replace(spec))
+    driver._rescue_boot.define(msgspec.structs.replace(spec))
     domain().destroy()
     domain().undefine()
     with pytest.raises(exceptions.DomainNotFound):
-        driver.recreate(msgspec.structs.replace(again, generation=spec.generation + 1))
-    driver.recreate(again)
+        driver.definitions.recreate(msgspec.structs.replace(again, generation=spec.generation + 1))
+    driver.definitions.recreate(again)
     assert (defined(), fenced) == (before, [False])
-    driver.reboot(instance_uuid, "HARD", 0)
+    driver.power.reboot(instance_uuid, "HARD", 0)
     assert disk_lines(driver, instance_uuid, 2)[-1] == "disks: vda=marked vdb="
-    assert not driver._rescue.is_rescued(instance_uuid)
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    assert not driver._rescue_boot.is_rescued(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
     with pytest.raises(exceptions.DomainNotFound):
-        driver.recreate(again)
+        driver.definitions.recreate(again)
 
 
 def test_failed_rescue_leaves_the_domain_unchanged(
@@ -355,26 +355,26 @@ def test_failed_rescue_leaves_the_domain_unchanged(
     bad = guest_spec(images, [], image=gone)
     bad.instance = spec.instance
     with pytest.raises(exceptions.ImageFileMissing):
-        driver.rescue(bad, 0)
+        driver.rescue.start(bad, 0)
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
-    assert not driver._rescue.is_rescued(instance_uuid)
+    assert not driver._rescue_boot.is_rescued(instance_uuid)
 
     spec.image = blank
     monkeypatch.setattr(driver._domains, "start", fail)
     with pytest.raises(exceptions.VirtDriverError, match="configured to fail"):
-        driver.rescue(spec, 0)
+        driver.rescue.start(spec, 0)
     monkeypatch.undo()
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
-    assert (driver.get_info(instance_uuid).power_state, driver._rescue.is_rescued(instance_uuid)) == (
+    assert (driver.guests.get(instance_uuid).power_state, driver._rescue_boot.is_rescued(instance_uuid)) == (
         PowerState.SHUTDOWN,
         False,
     )
 
-    driver._rescue.define(spec)  # the daemon is killed here
-    driver.power_on(instance_uuid)
+    driver._rescue_boot.define(spec)  # the daemon is killed here
+    driver.power.on(instance_uuid)
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before, "a start completes an interrupted rescue"
-    driver.rescue(spec, 0)
-    driver.destroy(instance_uuid)
+    driver.rescue.start(spec, 0)
+    driver.guests.destroy(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -383,12 +383,12 @@ def test_crash_dump_interrupt_reaches_the_guest(connection: Any, driver: Libvirt
     instance_uuid = spec.instance.uuid
     boot(driver, spec)
     guest_lines(driver, instance_uuid)
-    driver.trigger_crash_dump(instance_uuid)
-    wait_for("the guest's message about the NMI", lambda: "NMI" in driver.get_console_output(instance_uuid, None))
-    driver.power_off(instance_uuid, 0)
+    driver.crash_dumps.trigger(instance_uuid)
+    wait_for("the guest's message about the NMI", lambda: "NMI" in driver.consoles.output(instance_uuid, None))
+    driver.power.off(instance_uuid, 0)
     with pytest.raises(exceptions.VirtDriverError):
-        driver.trigger_crash_dump(instance_uuid)
-    driver.destroy(instance_uuid)
+        driver.crash_dumps.trigger(instance_uuid)
+    driver.guests.destroy(instance_uuid)
 
 
 @pytest.mark.parametrize("with_channel", [True, False])
@@ -402,9 +402,9 @@ def test_password_needs_an_agent_that_answers(
     xml = connection.lookupByUUIDString(instance_uuid).XMLDesc()
     assert ("org.qemu.guest_agent.0" in xml) is with_channel
     with pytest.raises(exceptions.GuestAgentUnresponsive) as caught:
-        driver.set_admin_password(instance_uuid, "root", "s3cret")
+        driver.passwords.set(instance_uuid, "root", "s3cret")
     assert "s3cret" not in str(caught.value)
-    driver.destroy(instance_uuid)
+    driver.guests.destroy(instance_uuid)
 
 
 # --- failures
@@ -434,14 +434,14 @@ def test_failed_spawn_leaves_only_its_interfaces(
             "start": (driver._domains, "start"),
         }
         monkeypatch.setattr(*target[step], fail)
-    driver.plug_vifs(spec.instance, spec.vifs)
+    driver.networks.plug(spec.instance, spec.vifs)
 
     with pytest.raises(exceptions.VirtDriverError, match="configured to fail"):
-        driver.spawn(spec)
+        driver.guests.spawn(spec)
 
-    assert spec.instance.uuid not in {info.uuid for info in driver.list_domains()}
-    assert driver.leftovers() == {spec.instance.uuid}
-    driver.unplug_vifs(spec.instance.uuid)
+    assert spec.instance.uuid not in {info.uuid for info in driver.guests.all()}
+    assert driver.guests.leftovers() == {spec.instance.uuid}
+    driver.networks.unplug(spec.instance.uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -450,7 +450,7 @@ def test_domain_that_libvirt_cannot_start_is_an_error(
 ) -> None:
     spec = guest_spec(images, [make_vif(network=make_network(bridge="nlt-no-such"))], image=blank)
     with pytest.raises(exceptions.InstancePowerOnFailure, match="nlt-no-such"):
-        driver.spawn(spec)
+        driver.guests.spawn(spec)
     assert traces(connection, driver, spec) == []
 
 
@@ -458,7 +458,7 @@ def test_missing_image_file_is_an_error(connection: Any, driver: LibvirtDriver, 
     gone = Image(id="6d9f3b7e-0000-4000-8000-000000000000", name="/nonexistent/image", disk_format="raw")
     spec = guest_spec(images, [], image=gone)
     with pytest.raises(exceptions.ImageFileMissing, match="No such file"):
-        driver.spawn(spec)
+        driver.guests.spawn(spec)
     assert traces(connection, driver, spec) == []
 
 
@@ -471,12 +471,12 @@ def test_newer_generation_replaces_an_older_one_and_never_the_reverse(
     spec = guest_spec(images, [], image=blank, generation=2)
     boot(driver, spec)
     spec.generation = 3
-    driver.spawn(spec)
-    assert driver.get_info(spec.instance.uuid).generation == 3
+    driver.guests.spawn(spec)
+    assert driver.guests.get(spec.instance.uuid).generation == 3
     spec.generation = 2
     with pytest.raises(exceptions.Fenced):
-        driver.spawn(spec)
-    assert driver.get_info(spec.instance.uuid).generation == 3
+        driver.guests.spawn(spec)
+    assert driver.guests.get(spec.instance.uuid).generation == 3
 
 
 def test_two_hosts_on_one_libvirtd_leave_each_other_alone(
@@ -487,22 +487,22 @@ def test_two_hosts_on_one_libvirtd_leave_each_other_alone(
     instance_uuid = spec.instance.uuid
     boot(one, spec)
 
-    assert two.list_domains() == []
-    assert two.leftovers() == set()
+    assert two.guests.all() == []
+    assert two.guests.leftovers() == set()
     with pytest.raises(exceptions.DomainNotFound):
-        two.power_off(instance_uuid, 0)
-    two.destroy(instance_uuid)
-    two.unplug_vifs(instance_uuid)
+        two.power.off(instance_uuid, 0)
+    two.guests.destroy(instance_uuid)
+    two.networks.unplug(instance_uuid)
     with pytest.raises(exceptions.VirtDriverError, match="that is not host two"):
-        two.spawn(spec)
-    assert one.get_info(instance_uuid).power_state == PowerState.RUNNING
+        two.guests.spawn(spec)
+    assert one.guests.get(instance_uuid).power_state == PowerState.RUNNING
     assert len(traces(connection, one, spec)) > 1
 
-    one.destroy(instance_uuid)
-    one.unplug_vifs(instance_uuid)
-    two.plug_vifs(spec.instance, spec.vifs)
-    two.spawn(spec)
-    assert two.get_info(instance_uuid).power_state == PowerState.RUNNING
+    one.guests.destroy(instance_uuid)
+    one.networks.unplug(instance_uuid)
+    two.networks.plug(spec.instance, spec.vifs)
+    two.guests.spawn(spec)
+    assert two.guests.get(instance_uuid).power_state == PowerState.RUNNING
 
 
 def test_concurrent_hosts_define_the_same_network(
@@ -519,7 +519,7 @@ def test_concurrent_hosts_define_the_same_network(
 
     def plug(number: int) -> None:
         try:
-            drivers[number].plug_vifs(specs[number].instance, specs[number].vifs)
+            drivers[number].networks.plug(specs[number].instance, specs[number].vifs)
         except Exception as error:
             failures.append(error)
 
@@ -531,7 +531,7 @@ def test_concurrent_hosts_define_the_same_network(
 
     assert failures == []
     for driver, spec in zip(drivers, specs, strict=True):
-        driver.unplug_vifs(spec.instance.uuid)
+        driver.networks.unplug(spec.instance.uuid)
         assert_nothing_left(connection, driver, spec)
 
 

@@ -96,19 +96,19 @@ def test_guest_with_two_sockets_scsi_and_another_nic_boots(
         return ET.canonicalize(ET.tostring(root, encoding="unicode"), strip_text=True)
 
     before = defined()
-    driver.renew(spec)
+    driver.definitions.renew(spec)
     assert defined() == before
-    driver.renew(msgspec.structs.replace(spec, image=with_properties(image, hw_watchdog_action="pause")))
+    driver.definitions.renew(msgspec.structs.replace(spec, image=with_properties(image, hw_watchdog_action="pause")))
     assert defined() == before.replace('action="reset"', 'action="pause"') != before
-    driver.renew(spec)
-    driver.reboot(instance_uuid, "HARD", 0)
+    driver.definitions.renew(spec)
+    driver.power.reboot(instance_uuid, "HARD", 0)
     assert len(guest_lines(driver, instance_uuid, 2)) == 2
     connection.lookupByUUIDString(instance_uuid).destroy()
     connection.lookupByUUIDString(instance_uuid).undefine()
-    driver.recreate(spec)
+    driver.definitions.recreate(spec)
     assert defined() == before
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -117,7 +117,7 @@ def test_uefi_guest_keeps_its_firmware_variables(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image, secure: str
 ) -> None:
     trait = "COMPUTE_FIRMWARE_UEFI" if secure == "disabled" else "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
-    if trait not in driver.get_inventory().capabilities["traits"]:
+    if trait not in driver.machine.inventory().capabilities["traits"]:
         pytest.skip("no OVMF here (package ovmf)")
     image = with_properties(blank, hw_firmware_type="uefi", os_secure_boot=secure)
     spec = guest_spec(images, [], image=image, memory_mb=256)
@@ -131,12 +131,12 @@ def test_uefi_guest_keeps_its_firmware_variables(
     assert loader is not None
     assert loader.get("secure", "no") == ("yes" if secure == "required" else "no")
 
-    driver.set_aside(instance_uuid, 0)
+    driver.moves.set_aside(instance_uuid, 0)
     assert "nvram.fd" in os.listdir(f"{directory}@aside")
-    driver.restore_set_aside(instance_uuid)
-    driver.power_on(instance_uuid)
-    assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
-    driver.destroy(instance_uuid)
+    driver.moves.restore(instance_uuid)
+    driver.power.on(instance_uuid)
+    assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
+    driver.guests.destroy(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -145,7 +145,7 @@ def test_host_without_a_requested_trait_creates_nothing(
 ) -> None:
     spec = guest_spec(images, [], image=with_properties(blank, **{"trait:CUSTOM_GOLD": "required"}))
     with pytest.raises(exceptions.VirtDriverError, match="lacks requested traits: CUSTOM_GOLD"):
-        driver.spawn(spec)
+        driver.guests.spawn(spec)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -161,17 +161,17 @@ def test_stable_rescue_disk_keeps_the_places_of_others(
         properties = {"hw_rescue_bus": bus, "hw_rescue_device": device}
         rescue = guest_spec(images, [vif], image=with_properties(images.disk, **properties))
         rescue.instance = spec.instance
-        driver.rescue(rescue, 0)
-        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+        driver.rescue.start(rescue, 0)
+        assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
         disks = ET.fromstring(connection.lookupByUUIDString(instance_uuid).XMLDesc()).findall("devices/disk")
         names = [(disk.find("target").get("dev"), disk.find("boot") is not None) for disk in disks]  # type: ignore[union-attr]
         assert sorted(names) == sorted([(name, True), ("vda", False), ("vdb", False)])
         assert disks[-1].get("device") == device
         if device == "disk":
             assert len(guest_lines(driver, instance_uuid, 2)) == 2
-    driver.unrescue(instance_uuid)
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
+    driver.rescue.end(instance_uuid)
+    driver.guests.destroy(instance_uuid)
+    driver.networks.unplug(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -183,8 +183,8 @@ def test_iso_image_is_a_drive(connection: Any, driver: LibvirtDriver, images: Im
     disk = ET.fromstring(connection.lookupByUUIDString(spec.instance.uuid).XMLDesc()).find("devices/disk")
     assert disk is not None
     assert (disk.get("device"), disk.find("target").get("bus")) == ("cdrom", "ide")  # type: ignore[union-attr]
-    assert driver.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
-    driver.destroy(spec.instance.uuid)
+    assert driver.guests.get(spec.instance.uuid).power_state == PowerState.RUNNING
+    driver.guests.destroy(spec.instance.uuid)
     assert_nothing_left(connection, driver, spec)
 
 
@@ -218,21 +218,21 @@ def test_uefi_guest_takes_its_variables_to_other_hosts(
     image = make_image(path, disk_format, properties=properties)
     spec = guest_spec(images, [], image=image, memory_mb=256)
     instance_uuid = spec.instance.uuid
-    here.spawn(spec)
+    here.guests.spawn(spec)
     console(here, instance_uuid, "BdsDxe")
     before = hardware(here, instance_uuid)
 
     migrate(here, there, arriving(spec, 2))
-    assert there.get_info(instance_uuid).power_state == PowerState.RUNNING
+    assert there.guests.get(instance_uuid).power_state == PowerState.RUNNING
     assert hardware(there, instance_uuid) == before
     variables = instance_path(there, spec) / "nvram.fd"
     assert variables.stat().st_size > 0
-    here.destroy(instance_uuid)
+    here.guests.destroy(instance_uuid)
 
-    source = there.migrate_disk_and_power_off(instance_uuid, 0)
+    source = there.moves.offer_disks(instance_uuid, 0)
     content = variables.read_bytes()
-    here.finish_migration(arriving(spec, 3), source, power_on=False)
+    here.moves.finish(arriving(spec, 3), source, power_on=False)
     assert (instance_path(here, spec) / "nvram.fd").read_bytes() == content
     assert hardware(here, instance_uuid) == before
-    here.power_on(instance_uuid)
-    assert here.get_info(instance_uuid).power_state == PowerState.RUNNING
+    here.power.on(instance_uuid)
+    assert here.guests.get(instance_uuid).power_state == PowerState.RUNNING

@@ -66,7 +66,7 @@ def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_
     driver, volumes = make_driver("one"), local_volumes(directory)
     if (
         "hw_firmware_type" in properties
-        and "COMPUTE_FIRMWARE_UEFI" not in driver.get_inventory().capabilities["traits"]
+        and "COMPUTE_FIRMWARE_UEFI" not in driver.machine.inventory().capabilities["traits"]
     ):
         pytest.skip("no OVMF here (package ovmf)")
     image = with_properties(images.ami, hw_machine_type=machine, **properties)
@@ -75,14 +75,14 @@ def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_
     uuid_, vifs = spec.instance.uuid, list(spec.vifs)
     boot(driver, spec)
     guest_lines(driver, uuid_)
-    before = driver.guest_devices(uuid_).free_ports
+    before = driver.guests.devices(uuid_).free_ports
     assert before is not None
     assert before >= 12
 
     def attach_interface() -> None:
         vifs.append(new_vif())
-        driver.plug_vifs(spec.instance, vifs)
-        driver.attach_interface(uuid_, vifs[-1])
+        driver.networks.plug(spec.instance, vifs)
+        driver.interfaces.attach(uuid_, vifs[-1])
 
     def at_least(interfaces: int, disks: int) -> Callable[[], bool]:
         return lambda: all(
@@ -96,26 +96,26 @@ def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_
         attach_interface()
         volume_id = str(uuid.uuid4())
         volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
-        driver.attach_volume(uuid_, device(volume_id, f"/dev/vd{'fghijk'[number]}"), volumes.require(volume_id))
+        driver.volumes.attach(uuid_, device(volume_id, f"/dev/vd{'fghijk'[number]}"), volumes.require(volume_id))
         wait_for("new devices in the guest", at_least(2 + number, disks_at_boot + 1 + number))
-    found = driver.guest_devices(uuid_)
+    found = driver.guests.devices(uuid_)
     assert found.free_ports == before - 12
     assert {vif.mac_address for vif in vifs} <= {place.key for place in found.devices}
     assert len({place.address for place in found.devices if place.bus == "pci"}) == len(
         [place for place in found.devices if place.bus == "pci"]
     )
-    while driver.guest_devices(uuid_).free_ports:
+    while driver.guests.devices(uuid_).free_ports:
         attach_interface()
     wait_for("last device in the guest", at_least(len(vifs), disks_at_boot + 6))
     row = Instance(uuid=uuid_, power_state=PowerState.RUNNING)
-    row.guest_devices = msgspec.to_builtins(driver.guest_devices(uuid_))
+    row.guests.devices = msgspec.to_builtins(driver.guests.devices(uuid_))
     with pytest.raises(exceptions.NoFreePort) as refusal:
         checks.require_free_port(row)
     assert refusal.value.code == 409
     with pytest.raises(exceptions.VirtDriverError):
         attach_interface()
-    driver.destroy(uuid_)
-    driver.unplug_vifs(uuid_)
+    driver.guests.destroy(uuid_)
+    driver.networks.unplug(uuid_)
 
 
 def test_guest_without_free_ports_takes_a_device_while_it_is_off(
@@ -126,19 +126,19 @@ def test_guest_without_free_ports_takes_a_device_while_it_is_off(
     uuid_ = spec.instance.uuid
     boot(driver, spec)
     vifs = list(spec.vifs)
-    while driver.guest_devices(uuid_).free_ports:
+    while driver.guests.devices(uuid_).free_ports:
         vifs.append(new_vif())
-        driver.plug_vifs(spec.instance, vifs)
-        driver.attach_interface(uuid_, vifs[-1])
+        driver.networks.plug(spec.instance, vifs)
+        driver.interfaces.attach(uuid_, vifs[-1])
     assert len(vifs) > 1
-    driver.power_off(uuid_, 0)
+    driver.power.off(uuid_, 0)
     vifs.append(new_vif())
-    driver.plug_vifs(spec.instance, vifs)
-    driver.attach_interface(uuid_, vifs[-1])
-    driver.power_on(uuid_)
-    assert vifs[-1].mac_address in {place.key for place in driver.guest_devices(uuid_).devices}
-    driver.destroy(uuid_)
-    driver.unplug_vifs(uuid_)
+    driver.networks.plug(spec.instance, vifs)
+    driver.interfaces.attach(uuid_, vifs[-1])
+    driver.power.on(uuid_)
+    assert vifs[-1].mac_address in {place.key for place in driver.guests.devices(uuid_).devices}
+    driver.guests.destroy(uuid_)
+    driver.networks.unplug(uuid_)
 
 
 def test_first_metadata_have_the_addresses_of_devices_with_tags(
@@ -155,19 +155,19 @@ def test_first_metadata_have_the_addresses_of_devices_with_tags(
     spec = msgspec.structs.replace(
         spec,
         volumes={volume_id: volumes.require(volume_id)},
-        placed=lambda devices: reported.append((driver.get_info(uuid_).power_state, devices)),
+        placed=lambda devices: reported.append((driver.guests.get(uuid_).power_state, devices)),
     )
     uuid_ = spec.instance.uuid
     boot(driver, spec)
     assert [state for state, _ in reported] == [PowerState.SHUTDOWN], "before the start"
-    assert reported[0][1].devices == driver.guest_devices(uuid_).devices
+    assert reported[0][1].devices == driver.guests.devices(uuid_).devices
     (path,) = Path(driver.conf.state_path).rglob(f"{uuid_}/{CONFIG_DRIVE}")
     drive, data_file = pycdlib.PyCdlib(), io.BytesIO()
     drive.open(str(path))
     drive.get_file_from_iso_fp(data_file, joliet_path="/openstack/latest/meta_data.json")
     drive.close()
     found = json.loads(data_file.getvalue())["devices"]
-    places = driver.guest_devices(uuid_)
+    places = driver.guests.devices(uuid_)
     expected: list[dict[str, Any]] = [
         {"type": "disk", "serial": volume_id, "path": "/dev/vdc", "tags": ["data"]},
         {"type": "disk", "serial": None, "path": "/dev/vda", "tags": ["system"]},
@@ -178,5 +178,5 @@ def test_first_metadata_have_the_addresses_of_devices_with_tags(
         assert place.bus == "pci"
         item |= {"bus": "pci", "address": place.address}
     assert found == expected
-    driver.destroy(uuid_)
-    driver.unplug_vifs(uuid_)
+    driver.guests.destroy(uuid_)
+    driver.networks.unplug(uuid_)

@@ -23,19 +23,19 @@ def test_images_of_a_guest_stay_until_it_is_gone(driver: LibvirtDriver, images: 
     """The directory belongs to the whole session: images of other tests are recent."""
     spec = guest_spec(images, [])
     mine = (images.ami.id, images.kernel.id, images.ramdisk.id)
-    driver.spawn(spec)
-    driver.power_off(spec.instance.uuid, 0)
+    driver.guests.spawn(spec)
+    driver.power.off(spec.instance.uuid, 0)
     make_old(driver, *mine)
-    assert driver.age_images(AGE) == []
+    assert driver.images.remove_unused(AGE) == []
 
     record = Path(driver._records.directory(spec.instance.uuid), "instance.json")
     content = json.loads(record.read_text())
     assert content.pop("images"), "the record contains them"
     record.write_text(json.dumps(content))
-    assert driver.age_images(AGE) == [], "images of a guest without such a record stay, too"
+    assert driver.images.remove_unused(AGE) == [], "images of a guest without such a record stay, too"
 
-    driver.destroy(spec.instance.uuid)
-    assert sorted(driver.age_images(AGE)) == sorted(mine)
+    driver.guests.destroy(spec.instance.uuid)
+    assert sorted(driver.images.remove_unused(AGE)) == sorted(mine)
     assert not any(Path(driver._records.base_path, name).exists() for name in mine)
-    driver.spawn(spec)
-    driver.destroy(spec.instance.uuid)
+    driver.guests.spawn(spec)
+    driver.guests.destroy(spec.instance.uuid)

@@ -15,7 +15,8 @@ import pytest
 from nova_lite.backups import disk_data, disk_parts, qcow2_file
 from nova_lite.backups.disk_data import DiskHeader, Extent
 from nova_lite.objects import VolumeVerb, VolumeWork
-from nova_lite.virt.driver import BackupRequest, SpawnSpec, snapshots_path
+from nova_lite.virt.abilities import BackupRequest, SpawnSpec
+from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.images import QemuImg
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import LocalVolumes
@@ -58,7 +59,7 @@ class Guest:
             base_size=self.size,
             base_disks=[(name, sizes[name]) for name in disks],
         )
-        self.driver.back_up_disk(
+        self.driver.backups.take(
             self.uuid, str(path), request, lambda: None, lambda volume_id: self.volumes.exported(volume_id, "raw")
         )
         with path.open("rb") as file:
@@ -97,7 +98,7 @@ class Guest:
     def wait(self, text: str) -> None:
         """Wait for a line of the console, and pause the guest, so that its disk does not change."""
         console_line(self.driver, self.uuid, text)
-        self.driver.pause(self.uuid)
+        self.driver.standby.pause(self.uuid)
 
 
 def are_same(one: Path, other: Path, kind: str = "qcow2") -> bool:
@@ -124,11 +125,11 @@ def writer(connection: Any, driver: LibvirtDriver, images: Images) -> Iterator[G
         file.seek(5_000_000)
         file.write(b"volume" * 300_000)
     boot(driver, spec)
-    driver.attach_volume(spec.instance.uuid, device(VOLUME, "/dev/vdc"), volumes.require(VOLUME))
+    driver.volumes.attach(spec.instance.uuid, device(VOLUME, "/dev/vdc"), volumes.require(VOLUME))
     made = Guest(driver, spec, directory, volumes)
     made.wait("A is written")
     yield made
-    driver.destroy(made.uuid)
+    driver.guests.destroy(made.uuid)
     assert not any(".copy" in path.name for path in directory.iterdir())
 
 
@@ -143,7 +144,7 @@ def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: A
     assert on_root(nothing, nothing.data) == 0
     assert on_root(whole, whole.data) < whole.length, "the volume is in it"
 
-    driver.reboot(guest.uuid, "HARD", 0)
+    driver.power.reboot(guest.uuid, "HARD", 0)
     guest.wait("B is written")
     increment = guest.back_up(2, base=1)
     assert increment.base == IDS[1]
@@ -159,11 +160,11 @@ def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: A
     assert guest.back_up(3, base=0).base is None, "its checkpoint is gone"
     os.kill(int(Path(f"/run/libvirt/qemu/{domain.name()}.pid").read_text()), signal.SIGKILL)
     wait_for("end of the guest", lambda: not domain.isActive())
-    driver.power_on(guest.uuid)
-    driver.pause(guest.uuid)
+    driver.power.on(guest.uuid)
+    driver.standby.pause(guest.uuid)
     root_alone = guest.back_up(4, base=3, disks=())
     assert root_alone.base is None, "a guest that was killed has recorded nothing for sure"
-    driver.power_off(guest.uuid, 0)
+    driver.power.off(guest.uuid, 0)
     assert guest.back_up(5, base=4).base is None, "a guest that is off is read as a whole"
     QemuImg(driver.conf).remove_bitmaps(str(guest.disk))
     subprocess.run(["qemu-img", "resize", "-q", "-f", "qcow2", str(guest.disk), "+1M"], check=True)

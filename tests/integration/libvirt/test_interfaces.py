@@ -56,25 +56,25 @@ def test_interface_is_attached_and_detached_while_the_guest_runs(
     boot(driver, spec)
     guest_lines(driver, uuid)
     assert console_line(driver, uuid, "has:").split()[1:] == [first.mac_address]
-    driver.plug_vifs(spec.instance, [first, second])
+    driver.networks.plug(spec.instance, [first, second])
     for _ in range(2):
-        driver.attach_interface(uuid, second)
+        driver.interfaces.attach(uuid, second)
     both = {first.mac_address, second.mac_address}
     assert macs(connection, uuid) == (both, both)
     line = f"has: {' '.join(sorted(both))}"
-    wait_for("the guest has both", lambda: line in driver.get_console_output(uuid, None))
+    wait_for("the guest has both", lambda: line in driver.consoles.output(uuid, None))
     for _ in range(2):
-        driver.detach_interface(uuid, second)
+        driver.interfaces.detach(uuid, second)
     assert macs(connection, uuid) == ({first.mac_address}, {first.mac_address})
     alone = f"has: {first.mac_address} \r"
-    wait_for("the guest has one", lambda: driver.get_console_output(uuid, None).count(alone) > 1)
-    driver.power_off(uuid, 0)
-    driver.plug_vifs(spec.instance, [first, second])
-    driver.attach_interface(uuid, second)
-    driver.power_on(uuid)
+    wait_for("the guest has one", lambda: driver.consoles.output(uuid, None).count(alone) > 1)
+    driver.power.off(uuid, 0)
+    driver.networks.plug(spec.instance, [first, second])
+    driver.interfaces.attach(uuid, second)
+    driver.power.on(uuid)
     assert macs(connection, uuid) == (both, both)
-    driver.destroy(uuid)
-    driver.unplug_vifs(uuid)
+    driver.guests.destroy(uuid)
+    driver.networks.unplug(uuid)
     spec.vifs = [first, second]
     assert_nothing_left(connection, driver, spec)
 
@@ -103,10 +103,10 @@ def test_guest_whose_rules_cannot_be_loaded_is_refused_alone(
     real = nft.run
     monkeypatch.setattr(nft, "run", lambda text: "nft: refused" if bad.id[:8] in text else real(text))
     with pytest.raises(exceptions.VirtDriverError, match="nft: refused"):
-        driver.plug_vifs(specs[1].instance, [bad])
+        driver.networks.plug(specs[1].instance, [bad])
     assert guarded(driver, f"tap{good.id[:11]}")
     assert not guarded(driver, f"tap{bad.id[:11]}")
-    driver.unplug_vifs(specs[1].instance.uuid)
+    driver.networks.unplug(specs[1].instance.uuid)
     monkeypatch.undo()
     boot(driver, specs[1])
     assert guarded(driver, f"tap{bad.id[:11]}")
@@ -129,5 +129,5 @@ def test_guest_whose_record_is_unreadable_is_closed_until_it_is_plugged(
     listed = subprocess.run(["nft", "list", "table", "bridge", table], capture_output=True, text=True, check=True)
     assert listed.stdout.count(f'"{tap}" : drop') == 2, "sent and received"
     assert guarded(driver, f"tap{other.id[:11]}")
-    driver.plug_vifs(spec.instance, [vif])
+    driver.networks.plug(spec.instance, [vif])
     assert guarded(driver, tap)

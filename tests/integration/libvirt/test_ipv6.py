@@ -102,7 +102,7 @@ def test_guest_has_both_addresses_and_its_groups_filter_them(
 
     def let_in(*open_to_all: Any) -> None:
         known = {member.id: member for member in (group("shut"), *open_to_all)}
-        driver.set_port_filters(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
+        driver.filters.apply(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
 
     def tries() -> list[tuple[str, ...]]:
         return _TRY.findall(whole_lines(driver, ids[1]))
@@ -178,7 +178,7 @@ def test_member_subnet_assigns_addresses_by_dhcpv6_after_a_change_of_modes(
     driver: LibvirtDriver, dual: Network, request: pytest.FixtureRequest
 ) -> None:
     """The host's network runs with SLAAC before. It is started again, since no guest is there."""
-    networks = driver._networks
+    networks = driver._network.networks
     networks.start(dual)
     pool, address = dual.cidr6.replace("::/64", "::{}"), dual.cidr6.replace("::/64", "::55")
     settings = Subnet6(

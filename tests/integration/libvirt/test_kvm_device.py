@@ -54,7 +54,7 @@ def seconds_to_boot(driver: LibvirtDriver, blank: Image) -> float:
     started = time.monotonic()
     boot(driver, spec)
     seconds = time.monotonic() - started
-    driver.destroy(spec.instance.uuid)
+    driver.guests.destroy(spec.instance.uuid)
     return seconds
 
 

@@ -14,7 +14,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
@@ -68,7 +68,7 @@ def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, imag
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
     spec = counting_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 10)
 
     for generation, (source, destination) in enumerate(((here, there), (there, here)), 2):
@@ -78,7 +78,7 @@ def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, imag
             took = migrate(source, destination, moved)
             wait_for_count(destination, spec, before[-1][0] + 10)
         assert state(source, spec) is None
-        assert destination.get_info(spec.instance.uuid).generation == generation
+        assert destination.guests.get(spec.instance.uuid).generation == generation
         after = counts(destination, spec)
         gaps = [later - earlier for (_, earlier), (_, later) in itertools.pairwise(after)]
         print(
@@ -89,19 +89,19 @@ def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, imag
         numbers = [number for number, _ in after]
         assert numbers == list(range(numbers[0], numbers[-1] + 1)), "it did not count without a gap"
         assert numbers[0] > before[-1][0], "it started again from zero"
-        source.destroy(spec.instance.uuid)
+        source.guests.destroy(spec.instance.uuid)
         assert not instance_path(source, spec).exists()
-        assert source.leftovers() == set()
+        assert source.guests.leftovers() == set()
 
 
 def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, images: Images) -> None:
     here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI, live_migration_bandwidth=1)
     there = make_host("there", hosts.THERE)
     spec = counting_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 10)
     moved = arriving(spec)
-    ready = there.pre_live_migration(moved, here.check_can_live_migrate_source(spec.instance.uuid))
+    ready = there.live_moves.prepare(moved, here.live_moves.check_source(spec.instance.uuid))
     seen: list[MigrationProgress] = []
 
     def abort_when_it_goes_on(progress: MigrationProgress) -> MigrationControl:
@@ -109,15 +109,15 @@ def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, i
         return MigrationControl.ABORT if progress.memory_processed else MigrationControl.CONTINUE
 
     with pytest.raises(exceptions.MigrationAborted):
-        here.live_migration(spec.instance.uuid, ready, abort_when_it_goes_on)
+        here.live_moves.migrate(spec.instance.uuid, ready, abort_when_it_goes_on)
     halfway = next(progress for progress in seen if progress.memory_processed)
     assert 0 < halfway.memory_remaining < halfway.memory_total
     assert state(here, spec) == PowerState.RUNNING
-    assert not here.settle_live_migration(spec.instance.uuid, ready)
+    assert not here.live_moves.settle(spec.instance.uuid, ready)
     wait_for_count(here, spec, counts(here, spec)[-1][0] + 10)
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
     assert state(there, spec) is None
-    assert there.leftovers() == set()
+    assert there.guests.leftovers() == set()
 
 
 def test_paused_guest_migrates_there_and_back_and_resumes(make_host: MakeHost, images: Images) -> None:
@@ -125,16 +125,16 @@ def test_paused_guest_migrates_there_and_back_and_resumes(make_host: MakeHost, i
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
     spec = counting_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 5)
-    here.pause(spec.instance.uuid)
+    here.standby.pause(spec.instance.uuid)
     before = counts(here, spec)[-1][0]
     for generation, (source, destination) in enumerate(((here, there), (there, here)), 2):
         migrate(source, destination, arriving(spec, generation))
-        destination.take_over_paused(spec.instance.uuid)
+        destination.live_moves.take_over_paused(spec.instance.uuid)
         assert (state(source, spec), state(destination, spec)) == (None, PowerState.PAUSED)
-        source.destroy(spec.instance.uuid)
-    here.unpause(spec.instance.uuid)
+        source.guests.destroy(spec.instance.uuid)
+    here.standby.unpause(spec.instance.uuid)
     wait_for_count(here, spec, before + 5)
 
 
@@ -161,7 +161,7 @@ class Stubborn:
         options = {"live_migration_uri": hosts.URI, "live_migration_bandwidth": BANDWIDTH, **options}
         self.here, self.there = make("here", hosts.HERE, **options), make("there", hosts.THERE)
         self.spec = stubborn_guest(images)
-        self.here.spawn(self.spec)
+        self.here.guests.spawn(self.spec)
         wait_for_count(self.here, self.spec, 10)
         self.moved = arriving(self.spec)
         self.seen: list[MigrationProgress] = []
@@ -170,7 +170,7 @@ class Stubborn:
     def migrate(self, wish: MigrationControl, after: int) -> None:
         """Migrate, and return ``wish`` once the transfer has processed ``after`` times the guest's memory."""
         uuid = self.spec.instance.uuid
-        ready = self.there.pre_live_migration(self.moved, self.here.check_can_live_migrate_source(uuid))
+        ready = self.there.live_moves.prepare(self.moved, self.here.live_moves.check_source(uuid))
         domain = self.here._domains.get(uuid)[0]
 
         def watch(progress: MigrationProgress) -> MigrationControl:
@@ -180,7 +180,7 @@ class Stubborn:
                 self.throttled = max(self.throttled, domain.jobStats().get("auto_converge_throttle", 0))
             return wish if len(self.seen) > after else MigrationControl.CONTINUE
 
-        self.here.live_migration(uuid, ready, watch)
+        self.here.live_moves.migrate(uuid, ready, watch)
 
     def runs_there(self) -> None:
         """Assert that the guest continued to count there, and is nowhere else."""

@@ -18,7 +18,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import Authority
 from nova_lite.objects import MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec
@@ -116,7 +116,7 @@ def test_encrypted_migration_shows_no_memory(make_host: MakeHost, images: Images
     here = make_host("here", hosts.HERE, live_migration_tls=True, **options)
     there = make_host("there", hosts.THERE, **options)
     spec = secret_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 10)
     before = counts(here, spec)[-1][0]
     with Sniffer() as sniffer:
@@ -125,7 +125,7 @@ def test_encrypted_migration_shows_no_memory(make_host: MakeHost, images: Images
     assert sniffer.bytes > 2**20, "nothing was captured"
     assert sniffer.found == 0
     assert state(here, spec) is None
-    here.destroy(spec.instance.uuid)
+    here.guests.destroy(spec.instance.uuid)
     with Sniffer() as sniffer, pytest.raises(exceptions.MigrationPreCheckError, match="live_migration_tls is true on"):
         migrate(there, here, arriving(spec, 3))
     assert sniffer.found == 0
@@ -133,7 +133,7 @@ def test_encrypted_migration_shows_no_memory(make_host: MakeHost, images: Images
     with Sniffer() as sniffer:  # without encryption on its way back
         migrate(there, here, arriving(spec, 3))
     assert sniffer.found > 0, "the test would prove nothing"
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
 
 
 #: Names of libvirt's files, by those of qemu's.
@@ -168,15 +168,15 @@ def test_libvirtds_reach_each_other_by_tls(
     )
     third = make_host("third", hosts.THIRD)
     spec = secret_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 5)
     before = counts(here, spec)[-1][0]
     with Sniffer() as sniffer:
         migrate(here, third, arriving(spec, 2))
         wait_for_count(third, spec, before + 5)
     assert (sniffer.found, state(here, spec)) == (0, None)
-    here.destroy(spec.instance.uuid)
-    third.destroy(spec.instance.uuid)
+    here.guests.destroy(spec.instance.uuid)
+    third.guests.destroy(spec.instance.uuid)
 
 
 def test_libvirtd_refuses_a_certificate_of_another_authority(
@@ -203,13 +203,13 @@ def test_host_with_a_certificate_of_another_authority_gets_no_guest(
     other.create()
     give(other, "there", hosts.THERE, THEIRS)
     spec = secret_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 5)
     with Sniffer() as sniffer, pytest.raises(exceptions.MigrationFailed):
         migrate(here, there, arriving(spec, 2))
     assert sniffer.found == 0
     assert state(here, spec) == PowerState.RUNNING
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
 
 
 def test_destination_listens_at_one_address(make_host: MakeHost, images: Images, certificates: Authority) -> None:
@@ -217,9 +217,9 @@ def test_destination_listens_at_one_address(make_host: MakeHost, images: Images,
     here = make_host("here", hosts.HERE, live_migration_tls=True, **options)
     there = make_host("there", hosts.THERE, **options)
     spec = secret_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_count(here, spec, 5)
-    ready = there.pre_live_migration(arriving(spec, 2), here.check_can_live_migrate_source(spec.instance.uuid))
+    ready = there.live_moves.prepare(arriving(spec, 2), here.live_moves.check_source(spec.instance.uuid))
     seen: set[str] = set()
 
     def look(progress: MigrationProgress) -> MigrationControl:
@@ -229,6 +229,6 @@ def test_destination_listens_at_one_address(make_host: MakeHost, images: Images,
         return MigrationControl.ABORT if seen and progress.memory_processed else MigrationControl.CONTINUE
 
     with pytest.raises(exceptions.MigrationAborted):
-        here.live_migration(spec.instance.uuid, ready, look)
+        here.live_moves.migrate(spec.instance.uuid, ready, look)
     assert {place.rpartition(":")[0] for place in seen} == {hosts.THERE}
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)

@@ -57,7 +57,7 @@ def test_guest_reads_its_metadata_without_a_config_drive(
     assert console_line(driver, uuid_, "keys:").strip() == f"keys: {KEY}"
     assert console_line(driver, uuid_, "address:").strip() == f"address: {vif.address}"
     assert " public-keys/ " in console_line(driver, uuid_, "names:")
-    assert driver.get_instance_diagnostics(uuid_).config_drive is False
+    assert driver.diagnostics.read(uuid_).config_drive is False
 
 
 def test_guest_cannot_impersonate_another(
@@ -74,7 +74,7 @@ def test_guest_cannot_impersonate_another(
         "echo spoofed: $(get /latest/meta-data/hostname)",
     )
     spec = guest_spec(images, [vif], hostname="forger", user_data=asks)
-    driver.plug_vifs(victim.instance, victim.vifs)
+    driver.networks.plug(victim.instance, victim.vifs)
     boot(driver, service.know(spec))
     assert console_line(driver, spec.instance.uuid, "forged:").strip() == "forged: forger"
     console_line(driver, spec.instance.uuid, "script ended")
@@ -161,7 +161,7 @@ def test_rules_are_restored_by_the_daemon(
     """The state is that after a reboot: libvirt has restored its networks, and the tables are missing."""
     vif = new_vif()
     spec = service.know(guest_spec(images, [vif], hostname="again"))
-    driver.plug_vifs(spec.instance, spec.vifs)
+    driver.networks.plug(spec.instance, spec.vifs)
     tables = ["nft", "list", "tables", "inet"]
     name = f"nova_lite_{vif.network.id.replace('-', '_')}"
     assert name in subprocess.run(tables, capture_output=True, text=True, check=True).stdout
@@ -180,4 +180,4 @@ def test_guest_without_metadata_service_gets_a_config_drive(
         boot(driver, spec)
         source_line = console_line(driver, spec.instance.uuid, "nova-lite-guest-source").strip()
         assert source_line == "nova-lite-guest-source: config-drive"
-        driver.destroy(spec.instance.uuid)
+        driver.guests.destroy(spec.instance.uuid)

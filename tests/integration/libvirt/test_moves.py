@@ -17,7 +17,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import DiskSource, Image
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
@@ -34,23 +34,23 @@ def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
 def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:
     here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
     spec = marking_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     run_and_mark(here, spec, "nothing")
 
-    source = here.migrate_disk_and_power_off(spec.instance.uuid, 30)
+    source = here.moves.offer_disks(spec.instance.uuid, 30)
     assert state(here, spec) == PowerState.SHUTDOWN
     bigger = arriving(spec, root_gb=2, ephemeral_gb=1, swap=16)
-    there.finish_migration(bigger, source, power_on=True)
+    there.moves.finish(bigger, source, power_on=True)
     run_and_mark(there, bigger, "marked-by-a-guest")
     assert lines(there, bigger, "on disk:")[-1].endswith(f"sectors {2 * 1024**3 // 512}")
     assert (state(here, spec), state(there, spec)) == (PowerState.SHUTDOWN, PowerState.RUNNING)
-    assert there.get_info(spec.instance.uuid).generation == 2
-    there.finish_migration(bigger, source, power_on=True)
+    assert there.guests.get(spec.instance.uuid).generation == 2
+    there.moves.finish(bigger, source, power_on=True)
 
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
     assert state(there, spec) is None
     assert not instance_path(there, spec).exists()
-    here.power_on(spec.instance.uuid)
+    here.power.on(spec.instance.uuid)
     wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
     assert lines(here, spec, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
 
@@ -60,32 +60,36 @@ def test_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word:
     here = make_host("here", hosts.HERE)
     spec = marking_guest(images)
     uuid = spec.instance.uuid
-    here.spawn(spec)
+    here.guests.spawn(spec)
     run_and_mark(here, spec, "nothing")
     definition = here._domains.get(uuid)[0].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
 
-    source = here.set_aside(uuid, 30)
-    assert (state(here, spec), here.leftovers()) == (None, {uuid})
-    again = here.set_aside(uuid, 30)
+    source = here.moves.set_aside(uuid, 30)
+    assert (state(here, spec), here.guests.leftovers()) == (None, {uuid})
+    again = here.moves.set_aside(uuid, 30)
     assert (again.location, again.files[:-1]) == (source.location, source.files[:-1])
     bigger = arriving(spec, root_gb=2)
-    here.finish_migration(bigger, again, power_on=True)
+    here.moves.finish(bigger, again, power_on=True)
     run_and_mark(here, bigger, "marked-by-a-guest")
     assert lines(here, bigger, "on disk:")[-1].endswith(f"sectors {2 * 1024**3 // 512}")
-    assert (here.get_info(uuid).generation, here.leftovers()) == (2, set())
+    assert (here.guests.get(uuid).generation, here.guests.leftovers()) == (2, set())
     if word == "confirm":
-        here.discard_set_aside(uuid)
+        here.moves.discard(uuid)
         assert state(here, spec) == PowerState.RUNNING
         assert [path.name for path in instance_path(here, spec).parent.glob(f"{uuid}*")] == [uuid]
         return
 
-    here.destroy(uuid)
-    assert (state(here, spec), here.leftovers()) == (None, {uuid})
+    here.guests.destroy(uuid)
+    assert (state(here, spec), here.guests.leftovers()) == (None, {uuid})
     for _ in range(2):
-        here.restore_set_aside(uuid)
-        assert (state(here, spec), here.get_info(uuid).generation, here.leftovers()) == (PowerState.SHUTDOWN, 1, set())
+        here.moves.restore(uuid)
+        assert (state(here, spec), here.guests.get(uuid).generation, here.guests.leftovers()) == (
+            PowerState.SHUTDOWN,
+            1,
+            set(),
+        )
     assert here._domains.get(uuid)[0].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == definition
-    here.power_on(uuid)
+    here.power.on(uuid)
     wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
     assert lines(here, spec, "on disk:")[-1] == f"on disk: marked-by-a-guest, sectors {1024**3 // 512}"
 
@@ -94,14 +98,14 @@ def test_hosts_that_share_a_path_have_separate_directories(make_host: MakeHost, 
     here = make_host("here", hosts.HERE, path="shared")
     there = make_host("there", hosts.THERE, path="shared")
     spec = marking_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     run_and_mark(here, spec, "nothing")
-    source = here.migrate_disk_and_power_off(spec.instance.uuid, 30)
-    there.finish_migration(arriving(spec), source, power_on=True)
+    source = here.moves.offer_disks(spec.instance.uuid, 30)
+    there.moves.finish(arriving(spec), source, power_on=True)
     run_and_mark(there, spec, "marked-by-a-guest")
-    here.destroy(spec.instance.uuid)
+    here.guests.destroy(spec.instance.uuid)
     assert state(there, spec) == PowerState.RUNNING
-    assert (here.leftovers(), there.leftovers()) == (set(), set())
+    assert (here.guests.leftovers(), there.guests.leftovers()) == (set(), set())
     assert not instance_path(here, spec).exists()
 
 
@@ -126,10 +130,10 @@ def distant(source: DiskSource, **changes: Any) -> DiskSource:
 def test_disks_travel_over_ssh(over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images) -> None:
     here, there, _ = over_ssh
     spec = marking_guest(images)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     run_and_mark(here, spec, "nothing")
-    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 30))
-    there.finish_migration(arriving(spec), source, power_on=True)
+    source = distant(here.moves.offer_disks(spec.instance.uuid, 30))
+    there.moves.finish(arriving(spec), source, power_on=True)
     run_and_mark(there, spec, "marked-by-a-guest")
 
 
@@ -138,8 +142,8 @@ def test_file_that_differs_from_the_offer_is_rejected(
 ) -> None:
     here, there, _ = over_ssh
     spec = guest_spec(images, [], blank)
-    here.spawn(spec)
-    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 0))
+    here.guests.spawn(spec)
+    source = distant(here.moves.offer_disks(spec.instance.uuid, 0))
     root = source.files[0]
     other = str(uuid.uuid4())
     for wrong in (
@@ -152,10 +156,10 @@ def test_file_that_differs_from_the_offer_is_rejected(
         msgspec.structs.replace(distant(source), host="-oProxyCommand=touch /tmp/x"),
     ):
         with pytest.raises(exceptions.VirtDriverError):
-            there.finish_migration(arriving(spec), wrong, power_on=True)
+            there.moves.finish(arriving(spec), wrong, power_on=True)
         assert state(there, spec) is None
-        assert there.leftovers() == set()
-    here.power_on(spec.instance.uuid)
+        assert there.guests.leftovers() == set()
+    here.power.on(spec.instance.uuid)
     assert state(here, spec) == PowerState.RUNNING
 
 
@@ -168,10 +172,10 @@ def test_deleted_image_is_fetched_from_the_source(
     image = msgspec.structs.replace(images.disk, id=str(uuid.uuid4()), name=str(file), disk_format="raw")
     image = msgspec.structs.replace(image, size=1024**2, checksum=transfer.checksum(str(file)))
     spec = guest_spec(images, [], image)
-    here.spawn(spec)
-    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 0))
+    here.guests.spawn(spec)
+    source = distant(here.moves.offer_disks(spec.instance.uuid, 0))
     file.unlink()
-    there.finish_migration(arriving(spec), source, power_on=False)
+    there.moves.finish(arriving(spec), source, power_on=False)
     assert state(there, spec) == PowerState.SHUTDOWN
     disk = instance_path(there, spec) / "disk"
     info = subprocess.run(["qemu-img", "info", "--output=json", disk], capture_output=True, check=True).stdout
@@ -186,18 +190,18 @@ def test_killed_fetch_is_a_leftover_and_is_resumed(
 ) -> None:
     here, there, _ = over_ssh
     spec = guest_spec(images, [], blank)
-    here.spawn(spec)
-    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 0))
+    here.guests.spawn(spec)
+    source = distant(here.moves.offer_disks(spec.instance.uuid, 0))
     moved = arriving(spec)
     path = Path(there._records.create(spec.instance.uuid, moved.generation))
     whole = (instance_path(here, spec) / "disk").read_bytes()
     (path / "disk").write_bytes(whole[: len(whole) // 2])
     inode = (path / "disk").stat().st_ino
-    assert there.leftovers() == {spec.instance.uuid}
-    there.finish_migration(moved, source, power_on=True)
+    assert there.guests.leftovers() == {spec.instance.uuid}
+    there.moves.finish(moved, source, power_on=True)
     assert (path / "disk").stat().st_ino == inode
     assert state(there, spec) == PowerState.RUNNING
-    assert there.leftovers() == set()
+    assert there.guests.leftovers() == set()
 
 
 def test_flavor_disks_are_adapted(images: Images) -> None:

@@ -19,7 +19,7 @@ from nova_lite import hardware
 from nova_lite.base import cpu_sets
 from nova_lite.hardware import fitting
 from nova_lite.objects import InstanceNUMATopology
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import (
@@ -41,7 +41,7 @@ PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 @pytest.fixture
 def cpus(make_driver: MakeDriver) -> list[int]:
     """CPUs of the first cell, two or more."""
-    found = sorted(cpu_sets.parse(make_driver("cpus").get_inventory().numa[0].shared_cpus))
+    found = sorted(cpu_sets.parse(make_driver("cpus").machine.inventory().numa[0].shared_cpus))
     if len(found) < 2:
         pytest.skip("this machine has one CPU")
     return found
@@ -51,7 +51,7 @@ def place(driver: LibvirtDriver, spec: SpawnSpec) -> InstanceNUMATopology:
     """Return the placement that the conductor's claim would choose on an empty host."""
     requested = hardware.numa_of(spec.instance.flavor, spec.image)
     assert requested is not None
-    return fitting.fit(requested, driver.get_inventory().numa, {}, fitting.Ratios(cpu=4.0))
+    return fitting.fit(requested, driver.machine.inventory().numa, {}, fitting.Ratios(cpu=4.0))
 
 
 def pinned(images: Images, driver: LibvirtDriver, vcpus: int = 1, **specs: str) -> SpawnSpec:
@@ -85,7 +85,7 @@ def test_guest_runs_on_its_dedicated_cpus(
     """Another guest runs on the shared CPUs. Both are unchanged after they are recreated."""
     shared, own = str(cpus[0]), str(cpus[1])
     driver = make_driver("one", compute__cpu_dedicated_set=own, compute__cpu_shared_set=shared)
-    inventory = driver.get_inventory()
+    inventory = driver.machine.inventory()
     assert inventory.vcpus == 1
     assert [cell.dedicated_cpus for cell in inventory.numa][:1] == [own]
     spec = pinned(images, driver, cpu_policy="dedicated")
@@ -97,12 +97,12 @@ def test_guest_runs_on_its_dedicated_cpus(
     assert may_run_on(domain) == {"0": own, "emulator": own}
     assert may_run_on(other) == {"0": shared, "emulator": shared}
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "pinned", "none")]
-    driver.renew(spec)
-    driver.reboot(spec.instance.uuid, "HARD", 0)
+    driver.definitions.renew(spec)
+    driver.power.reboot(spec.instance.uuid, "HARD", 0)
     assert may_run_on(domain) == {"0": own, "emulator": own}
     assert len(guest_lines(driver, spec.instance.uuid, 2)) == 2
     for guest in (spec, floating):
-        driver.destroy(guest.instance.uuid)
+        driver.guests.destroy(guest.instance.uuid)
         assert_nothing_left(connection, driver, guest)
 
 
@@ -115,7 +115,7 @@ def test_migrated_guest_runs_on_the_destinations_cpus(
     here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI, compute__cpu_dedicated_set=str(cpus[0]))
     there = make_host("there", hosts.THERE, live_migration_uri=hosts.URI, compute__cpu_dedicated_set=str(cpus[1]))
     spec = pinned(images, here, cpu_policy="dedicated")
-    here.spawn(spec)
+    here.guests.spawn(spec)
     moved = arriving(spec, 2)
     moved.instance = msgspec.structs.replace(spec.instance, numa=place(there, spec))
     migrate(here, there, moved)
@@ -165,7 +165,7 @@ def test_guest_uses_large_pages(connection: Any, directory: Path, images: Images
             assert size is not None
             assert int(size[1]) >= 64 * 1024
             assert guest_lines(driver, instance_uuid) == [(instance_uuid, "pinned", "none")]
-            driver.destroy(instance_uuid)
+            driver.guests.destroy(instance_uuid)
             assert_nothing_left(there, driver, spec)
         finally:
             there.close()

@@ -29,7 +29,8 @@ from nova_lite.base.timing import LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import BackupRequest, SpawnSpec, snapshots_path
+from nova_lite.virt.abilities import BackupRequest, SpawnSpec
+from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume import rbd
 from nova_lite.volume.builtin import GIB, SUM
@@ -151,7 +152,7 @@ def snapshot(driver: LibvirtDriver, spec: SpawnSpec, volumes: RbdVolumes, snapsh
     @contextlib.contextmanager
     def hold(volume_ids: Sequence[str]) -> Iterator[None]:
         started = time.monotonic()
-        with driver.held_volumes(spec.instance.uuid, volume_ids):
+        with driver.volume_copies.held(spec.instance.uuid, volume_ids):
             yield
         print(f"guest held: {time.monotonic() - started:.2f} s")
 
@@ -166,7 +167,7 @@ def server_backup(
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o711)
     request = BackupRequest(backup_id=str(uuid.uuid4()), disks=volume_ids)
-    driver.back_up_disk(
+    driver.backups.take(
         spec.instance.uuid,
         str(directory / "stream"),
         request,
@@ -204,15 +205,15 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     instance = msgspec.structs.replace(plain.instance, block_devices=devices)
     paths = {volume_id: volumes.require(volume_id) for volume_id in (root, one, other)}
     spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
-    timed("first start", lambda: here.spawn(spec))
+    timed("first start", lambda: here.guests.spawn(spec))
     wait_for("writes", lambda: pairs(here, spec) > 5)
 
     # Another host does not start it. The guest here continues.
     with pytest.raises(exceptions.DiskInUse):
-        timed("refused start", lambda: impatient.spawn(arriving(spec, 2)))
+        timed("refused start", lambda: impatient.guests.spawn(arriving(spec, 2)))
     goes_on(here, spec)
 
-    timed("hard reboot", lambda: here.reboot(instance.uuid, "HARD", 0))
+    timed("hard reboot", lambda: here.power.reboot(instance.uuid, "HARD", 0))
     wait_for("writes of the second boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 2)
 
     # Snapshots are of one moment.
@@ -227,19 +228,19 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
 
     # The size grows while it runs.
     timed("extension", lambda: volumes.extend(root, 2))
-    here.extend_volume(instance.uuid, root, 2 * GIB)
+    here.volumes.extend(instance.uuid, root, 2 * GIB)
     late = make_volume(volumes)
     for _ in range(2):
-        here.attach_volume(instance.uuid, device(late, "/dev/vde"), volumes.require(late))
-    here.detach_volume(instance.uuid, late, 60)
+        here.volumes.attach(instance.uuid, device(late, "/dev/vde"), volumes.require(late))
+    here.volumes.detach(instance.uuid, late, 60)
     wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"))
-    here.extend_volume(instance.uuid, root, GIB)
+    here.volumes.extend(instance.uuid, root, GIB)
     info = volumes._rbd.info(f"{POOL}/{rbd.VOLUME}{root}")
     assert info is not None and info.size == 2 * GIB, "an older, smaller size takes nothing from the guest"
 
     # A backup in use comes back as it was, with its sum, and boots.
     backup = VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=root, backup_id=str(uuid.uuid4()))
-    held = lambda ids: here.held_volumes(instance.uuid, ids)  # noqa: E731
+    held = lambda ids: here.volume_copies.held(instance.uuid, ids)  # noqa: E731
     timed("backup of 2 GB in use", lambda: volumes.create_backup_in_use(backup, lambda parts: None, held))
     data_id, restored = str(backup.backup_id), str(uuid.uuid4())
     volumes.verify_backup(data_id)
@@ -253,7 +254,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     # A backup of the server has all its volumes, as they were at one moment.
     for is_on in (True, False):
         if not is_on:
-            here.power_off(instance.uuid, 0)
+            here.power.off(instance.uuid, 0)
         saved = timed(
             f"backup of a server that is {'on' if is_on else 'off'}",
             lambda: server_backup(here, spec, volumes, [root, one, other]),
@@ -262,25 +263,25 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
         assert first - second in (0, 1), (first, second)
         assert second > 0
     assert saved[one] == exported(volumes, one)
-    here.power_on(instance.uuid)
+    here.power.on(instance.uuid)
     wait_for("writes of the third boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 3)
 
     # A live migration takes the volumes along.
     moved = arriving(spec, 2)
     print(f"live migration: {migrate(here, there, moved):.2f} s")
     goes_on(there, moved)
-    here.destroy(instance.uuid)
+    here.guests.destroy(instance.uuid)
     goes_on(there, moved)
 
     # A host that loses power: the others wait until Ceph has forgotten its guest.
     written = pairs(there, moved)
     _kill_guest(there, moved)
-    timed("start after a lost guest", lambda: here.spawn(arriving(spec, 3)))
+    timed("start after a lost guest", lambda: here.guests.spawn(arriving(spec, 3)))
     wait_for("boot with its mark", lambda: lines(here, spec, "on disk: marked-by-a-guest"))
-    there.destroy(instance.uuid)
+    there.guests.destroy(instance.uuid)
     with pytest.raises(exceptions.DiskInUse):
-        impatient.spawn(arriving(spec, 4))
-    here.destroy(instance.uuid)
+        impatient.guests.spawn(arriving(spec, 4))
+    here.guests.destroy(instance.uuid)
     assert number_in(exported(volumes, one)) > 0 and written > 0
 
     # The snapshot of the root boots, and its volume outlives the snapshot and the first volume.
@@ -291,12 +292,12 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
         volumes.delete_snapshot(snapshot_id)
     found = msgspec.structs.replace(plain.instance, block_devices=[device(clone, "/dev/vda", boot_index=0)])
     booted = msgspec.structs.replace(plain, instance=found, volumes={clone: volumes.require(clone)})
-    here.spawn(booted)
+    here.guests.spawn(booted)
     wait_for("boot of the clone", lambda: lines(here, booted, "on disk: marked-by-a-guest"))
     assert state(here, booted) == PowerState.RUNNING
     with pytest.raises(exceptions.VirtDriverError, match="is in use by"):
         volumes.delete(clone)
-    here.destroy(found.uuid)
+    here.guests.destroy(found.uuid)
 
     _delete_all(volumes)
 

@@ -50,7 +50,7 @@ def test_port_is_opened_and_closed_while_another_guest_tries(
 
     def let_in(*groups: SecurityGroup) -> None:
         known = {group.id: group for group in (shut, *groups)}
-        driver.set_port_filters(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
+        driver.filters.apply(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
 
     boot(driver, server)
     assert guest_lines(driver, ids[0])[0][2] == mine.address

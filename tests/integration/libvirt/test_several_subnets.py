@@ -50,7 +50,7 @@ class Cloud:
         instance_uuid, vif = self._db.write(self._allocate, port["id"])
         assert vif.address == port["fixed_ips"][0]["ip_address"]
         self.vifs.append(vif)
-        self._driver.plug_vifs(make_instance(uuid=instance_uuid), [vif])
+        self._driver.networks.plug(make_instance(uuid=instance_uuid), [vif])
         self._plugged.append(instance_uuid)
         guest = NamespaceGuest(vif)
         self.guests.append(guest)
@@ -68,14 +68,14 @@ class Cloud:
     def follow(self) -> None:
         """Do what a host does when it is notified."""
         (filters,) = self._db.read(security_groups.filters_together, [FilterQuery("h1", self._plugged)])
-        self._driver.set_port_filters(filters)
+        self._driver.filters.apply(filters)
 
     def close(self, connection: Any) -> None:
         for guest in self.guests:
             guest.close()
         for instance_uuid in self._plugged:
-            self._driver.unplug_vifs(instance_uuid)
-        self._driver.set_port_filters(self._db.read(security_groups.filters_together, [FilterQuery("no host", [])])[0])
+            self._driver.networks.unplug(instance_uuid)
+        self._driver.filters.apply(self._db.read(security_groups.filters_together, [FilterQuery("no host", [])])[0])
         for vif in self.vifs:
             remove_network(connection, f"nova-lite-{vif.network.id}", vif.network.bridge)
         self._db.close()

@@ -13,7 +13,7 @@ from nova_lite.base.timing import LibvirtTiming
 from nova_lite.compute.guard import QemuGuests
 from nova_lite.objects import DiskPlace, LeftDisks
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
@@ -22,7 +22,7 @@ from tests.integration.libvirt.moves import lines, run_and_mark, state
 
 
 def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> SpawnSpec:
-    place = DiskPlace(host=lost.host, generation=spec.generation, marks=lost.view_storage().marks)
+    place = DiskPlace(host=lost.host, generation=spec.generation, marks=lost.shared_disks.view().marks)
     left = LeftDisks(places=[place], required=True)
     return msgspec.structs.replace(spec, generation=generation, disks=left)
 
@@ -35,32 +35,32 @@ def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none
     script = scripts.user_data(scripts.MARKS.replace("notrunc,sync", "notrunc,sync,fsync"))
     spec = guest_spec(images, [], config_drive=True, user_data=script)
     uuid = spec.instance.uuid
-    here.spawn(spec)
+    here.guests.spawn(spec)
     run_and_mark(here, spec, "nothing")
     moved = evacuated(spec, here)
-    assert there.view_storage().live == [here.host]
+    assert there.shared_disks.view().live == [here.host]
 
     # The guest still runs, whatever the conductor believes: qemu's lock prevents a second one.
     with pytest.raises(exceptions.DiskInUse):
-        there.spawn(moved)
+        there.guests.spawn(moved)
     assert (state(here, spec), state(there, spec)) == (PowerState.RUNNING, None)
-    assert here.leftovers() == there.leftovers() == set()
+    assert here.guests.leftovers() == there.guests.leftovers() == set()
 
     QemuGuests().kill([uuid])
     wait_for("end of the guest", lambda: state(here, spec) != PowerState.RUNNING)
-    there.spawn(moved)
+    there.guests.spawn(moved)
     wait_for("second boot", lambda: len(lines(there, moved, "mark written")) == 2)
     assert lines(there, moved, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
-    assert there.taken_disks() == {uuid}
-    there.own_disks(uuid)
+    assert there.shared_disks.taken() == {uuid}
+    there.shared_disks.own(uuid)
 
-    here.keep_disks(uuid)
-    here.destroy(uuid)
-    here.discard_set_aside(uuid)
+    here.shared_disks.keep(uuid)
+    here.guests.destroy(uuid)
+    here.moves.discard(uuid)
     assert (state(here, spec), state(there, moved)) == (None, PowerState.RUNNING)
     directories = [path.name for path in Path(there.conf.state_path, "instances").glob(f"{uuid}*")]
     assert directories == [f"{uuid}@{there.host}"]
     assert not os.path.exists(here._records.directory(uuid))
 
-    there.destroy(uuid)
-    assert there.leftovers() == set()
+    there.guests.destroy(uuid)
+    assert there.guests.leftovers() == set()

@@ -14,7 +14,8 @@ import pytest
 
 from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec, snapshots_path
+from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
 from tests.integration.libvirt.guests import console_line, user_data
@@ -63,7 +64,7 @@ def says_its_marker(driver: LibvirtDriver, images: Images, image: Image) -> str:
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid)[0][0] == spec.instance.uuid
     line = console_line(driver, spec.instance.uuid, "marker is")
-    driver.destroy(spec.instance.uuid)
+    driver.guests.destroy(spec.instance.uuid)
     return line.strip()
 
 
@@ -80,27 +81,29 @@ def test_snapshot_of_a_running_guest_boots_with_its_data(
     spec = writer(driver, images)
     instance_uuid = spec.instance.uuid
     checks = []
-    driver.snapshot(instance_uuid, str(target), lambda: checks.append(driver.get_info(instance_uuid).power_state))
+    driver.snapshots.take(
+        instance_uuid, str(target), lambda: checks.append(driver.guests.get(instance_uuid).power_state)
+    )
     assert set(checks) <= {PowerState.RUNNING}
-    assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+    assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
     assert mirrors(connection, instance_uuid) == []
     assert len(guest_lines(driver, instance_uuid)) == 1, "it was booted again"
     assert says_its_marker(driver, images, image_of(target, images)) == "marker is first"
-    driver.reboot(instance_uuid, "HARD", 0)
+    driver.power.reboot(instance_uuid, "HARD", 0)
     guest_lines(driver, instance_uuid, 2)
-    driver.destroy(instance_uuid)
+    driver.guests.destroy(instance_uuid)
 
 
 def off(driver: LibvirtDriver, instance_uuid: str) -> None:
-    driver.power_off(instance_uuid, 60)
+    driver.power.off(instance_uuid, 60)
 
 
 @pytest.mark.parametrize(
     ("become", "power_state"),
     [
         (off, PowerState.SHUTDOWN),
-        (LibvirtDriver.pause, PowerState.PAUSED),
-        (LibvirtDriver.suspend, PowerState.SHUTDOWN),
+        (lambda driver, instance_uuid: driver.standby.pause(instance_uuid), PowerState.PAUSED),
+        (lambda driver, instance_uuid: driver.standby.suspend(instance_uuid), PowerState.SHUTDOWN),
     ],
 )
 def test_snapshot_leaves_the_guest_unchanged(
@@ -113,11 +116,11 @@ def test_snapshot_leaves_the_guest_unchanged(
 ) -> None:
     spec = writer(driver, images)
     become(driver, spec.instance.uuid)
-    driver.snapshot(spec.instance.uuid, str(target), go_on)
-    assert driver.get_info(spec.instance.uuid).power_state == power_state
+    driver.snapshots.take(spec.instance.uuid, str(target), go_on)
+    assert driver.guests.get(spec.instance.uuid).power_state == power_state
     assert mirrors(connection, spec.instance.uuid) == []
     assert says_its_marker(driver, images, image_of(target, images)) == "marker is first"
-    driver.destroy(spec.instance.uuid)
+    driver.guests.destroy(spec.instance.uuid)
 
 
 class Enough(Exception):
@@ -136,11 +139,11 @@ def test_cancelled_snapshot_leaves_nothing(
         raise Enough
 
     with pytest.raises(Enough):
-        driver._snapshots._copy(connection.lookupByUUIDString(spec.instance.uuid), str(disk), f"{target}.copy", end)
+        driver.snapshots._copy(connection.lookupByUUIDString(spec.instance.uuid), str(disk), f"{target}.copy", end)
     Path(f"{target}.copy").unlink()
     assert mirrors(connection, spec.instance.uuid) == []
     assert not target.exists()
-    driver.destroy(spec.instance.uuid)
+    driver.guests.destroy(spec.instance.uuid)
 
 
 def test_copy_of_a_killed_daemon_ends_at_its_next_start(
@@ -157,6 +160,6 @@ def test_copy_of_a_killed_daemon_ends_at_its_next_start(
     driver.init_host()
     assert mirrors(connection, spec.instance.uuid) == []
     Path(copy).unlink()
-    driver.snapshot(spec.instance.uuid, str(target), go_on)
+    driver.snapshots.take(spec.instance.uuid, str(target), go_on)
     image_of(target, images)
-    driver.destroy(spec.instance.uuid)
+    driver.guests.destroy(spec.instance.uuid)

@@ -56,14 +56,14 @@ class Place:
         self.guest = NamespaceGuest(self.vif)
 
     def start(self) -> None:
-        self.driver.plug_vifs(self.instance, [self.vif])
+        self.driver.networks.plug(self.instance, [self.vif])
         self.guest.start()
 
     def change(self, **settings: Any) -> None:
         """Do what a host does when the conductor has other settings."""
         self.network = msgspec.structs.replace(self.network, **settings)
         open_to_all = [SecurityGroupRule(id=way, security_group_id="g", direction=way) for way in ("ingress", "egress")]
-        self.driver.set_port_filters(
+        self.driver.filters.apply(
             PortFilters(
                 groups={"g": SecurityGroup(id="g", name="g", rules=open_to_all)},
                 instances={self.instance.uuid: ["g"]},
@@ -98,7 +98,7 @@ def place(connection: Any, make_driver: MakeDriver, network: Network) -> Iterato
         yield made
     finally:
         made.guest.close()
-        made.driver.unplug_vifs(made.instance.uuid)
+        made.driver.networks.unplug(made.instance.uuid)
         remove_network(connection, f"nova-lite-{mine.id}", mine.bridge)
 
 
@@ -127,7 +127,7 @@ def pair(connection: Any, make_driver: MakeDriver, network: Network) -> Iterator
         yield made
     finally:
         made.guest.close()
-        made.driver.unplug_vifs(made.instance.uuid)
+        made.driver.networks.unplug(made.instance.uuid)
         remove_network(connection, f"nova-lite-{mine.id}", mine.bridge)
 
 
@@ -154,7 +154,7 @@ def test_dhcp_is_turned_off_and_on(place: Place) -> None:
     assert place.guest.offer(patience=3) == {}
     again = make_instance()
     other = make_vif(2, network=place.network, address=place.address(21))
-    place.driver.plug_vifs(again, [other])
+    place.driver.networks.plug(again, [other])
     second = NamespaceGuest(other)
     try:
         second.start()
@@ -164,7 +164,7 @@ def test_dhcp_is_turned_off_and_on(place: Place) -> None:
         assert place.guest.offer()["address"] == place.vif.address
     finally:
         second.close()
-        place.driver.unplug_vifs(again.uuid)
+        place.driver.networks.unplug(again.uuid)
 
 
 def test_gateway_and_routes_change_for_running_guests(place: Place) -> None:
@@ -219,7 +219,7 @@ def test_network_of_an_older_version_turns_dhcp_off_and_gets_the_rest_with_its_n
     place: Place, connection: Any
 ) -> None:
     place.guest.close()
-    place.driver.unplug_vifs(place.instance.uuid)
+    place.driver.networks.unplug(place.instance.uuid)
     found = connection.networkLookupByName(f"nova-lite-{place.network.id}")
     root = ET.fromstring(found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
     (options,) = (element for element in root if element.tag.endswith("options"))
@@ -228,7 +228,7 @@ def test_network_of_an_older_version_turns_dhcp_off_and_gets_the_rest_with_its_n
             options.remove(option)
     found.destroy()
     connection.networkDefineXML(ET.tostring(root, encoding="unicode")).create()
-    place.driver._networks._defined.clear()
+    place.driver._network.networks._defined.clear()
     place.start()
     place.change(enable_dhcp=False, dns=["192.0.2.1"])
     assert place.guest.offer(patience=3) == {}
@@ -242,7 +242,7 @@ def test_address_pairs_and_port_security_reach_running_guests(place: Place) -> N
 
     def change(pairs: list[dict[str, str]], unfiltered: list[str]) -> tuple[str, VIF]:
         filters = PortFilters(pairs={place.vif.id: pairs} if pairs else {}, unfiltered=unfiltered)
-        place.driver.set_port_filters(filters)
+        place.driver.filters.apply(filters)
         (recorded,) = place.driver._records.read_interfaces(place.instance.uuid)
         return run("nft", "list", "ruleset"), recorded
 
@@ -257,6 +257,6 @@ def test_address_pairs_and_port_security_reach_running_guests(place: Place) -> N
     assert f"port_in_{place.vif.id.replace('-', '_')}" not in rules and not recorded.port_security_enabled
     rules, recorded = change([], [])
     assert f"port_in_{place.vif.id.replace('-', '_')}" in rules and recorded.port_security_enabled
-    place.driver.set_port_filters(PortFilters())
+    place.driver.filters.apply(PortFilters())
     (unchanged,) = place.driver._records.read_interfaces(place.instance.uuid)
     assert unchanged == recorded, "an older conductor says nothing about them"

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from nova_lite.objects import VIF, Network, PortFilters
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import (
@@ -53,9 +53,9 @@ def here(directory: Path, second_host: None) -> Iterator[LibvirtDriver]:
     name = f"here-{uuid.uuid4().hex[:8]}"
     made = hosts.make_driver(directory / name, name, hosts.HERE, vxlan__local_ip=hosts.HERE)
     yield made
-    for instance_uuid in {info.uuid for info in made.list_domains()} | made.leftovers():
-        made.destroy(instance_uuid)
-        made.unplug_vifs(instance_uuid)
+    for instance_uuid in {info.uuid for info in made.guests.all()} | made.guests.leftovers():
+        made.guests.destroy(instance_uuid)
+        made.networks.unplug(instance_uuid)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_port_is_opened_and_closed_to_a_guest_of_another_host(
         """Set the filters and peers on both hosts."""
         known = {member.id: member for member in (group("shut"), *open_to_all)}
         filters = PortFilters(groups=known, instances={ids[0]: ["shut"], ids[1]: list(known)})
-        here.set_port_filters(msgspec.structs.replace(filters, peers={wide.id: [hosts.THERE]}))
+        here.filters.apply(msgspec.structs.replace(filters, peers={wide.id: [hosts.THERE]}))
         there.ask("filters", filters=msgspec.structs.replace(filters, peers={wide.id: [hosts.HERE]}))
 
     def answers() -> list[tuple[str, str]]:
@@ -118,7 +118,7 @@ def test_port_is_opened_and_closed_to_a_guest_of_another_host(
     wait_for_answer("yes")
     let_in()
     wait_for_answer("no")
-    here.destroy(ids[0])
-    here.unplug_vifs(ids[0])
+    here.guests.destroy(ids[0])
+    here.networks.unplug(ids[0])
     there.ask("destroy", uuid=ids[1])
     assert not os.path.exists(f"/sys/class/net/{device}") and device not in there.ask("links")

@@ -18,7 +18,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import FileMerge, Qcow2Disk, VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
@@ -46,7 +46,7 @@ def watching(images: Images, volume_id: str, name: str, **changes: Any) -> Spawn
 
 
 def wait_for_line(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
-    wait_for(f"{text!r} on the console", lambda: text in driver.get_console_output(spec.instance.uuid, None))
+    wait_for(f"{text!r} on the console", lambda: text in driver.consoles.output(spec.instance.uuid, None))
 
 
 def test_volume_is_attached_written_detached_and_read_elsewhere(
@@ -55,28 +55,28 @@ def test_volume_is_attached_written_detached_and_read_elsewhere(
     volume_id = make_volume(volumes)
     path = volumes.require(volume_id)
     one, two = watching(images, volume_id, "one"), watching(images, volume_id, "two")
-    driver.spawn(one)
-    driver.spawn(two)
+    driver.guests.spawn(one)
+    driver.guests.spawn(two)
     wait_for_line(driver, one, "nova-lite-guest: instance=")
-    driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
-    driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
+    driver.volumes.attach(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
+    driver.volumes.attach(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
     wait_for_line(driver, one, f"volume: nothing, sectors {GIB // 512}")
     wait_for_line(driver, one, "volume marked")
 
     volumes.extend(volume_id, 2)
-    driver.extend_volume(one.instance.uuid, volume_id, 2 * GIB)
+    driver.volumes.extend(one.instance.uuid, volume_id, 2 * GIB)
     wait_for_line(driver, one, f"volume has {2 * GIB // 512} sectors")
 
-    driver.detach_volume(one.instance.uuid, volume_id, 60)
-    driver.detach_volume(one.instance.uuid, volume_id, 60)
+    driver.volumes.detach(one.instance.uuid, volume_id, 60)
+    driver.volumes.detach(one.instance.uuid, volume_id, 60)
     wait_for_line(driver, one, "volume released")
 
     wait_for_line(driver, two, "nova-lite-guest: instance=")
-    driver.power_off(two.instance.uuid, 0)
-    driver.attach_volume(two.instance.uuid, device(volume_id, "/dev/vdc"), path)
-    driver.power_on(two.instance.uuid)
+    driver.power.off(two.instance.uuid, 0)
+    driver.volumes.attach(two.instance.uuid, device(volume_id, "/dev/vdc"), path)
+    driver.power.on(two.instance.uuid)
     wait_for_line(driver, two, f"volume: marked-by-one, sectors {2 * GIB // 512}")
-    driver.destroy(two.instance.uuid)
+    driver.guests.destroy(two.instance.uuid)
     assert volumes.require(volume_id) == path, "a removed guest leaves its volumes"
 
 
@@ -88,11 +88,11 @@ def test_guest_boots_from_a_volume(driver: LibvirtDriver, images: Images, volume
         root = device(volume_id, "/dev/vda", boot_index=0)
         instance = msgspec.structs.replace(plain.instance, block_devices=[root])
         spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: volumes.require(volume_id)})
-        driver.spawn(spec)
-        assert driver.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
+        driver.guests.spawn(spec)
+        assert driver.guests.get(spec.instance.uuid).power_state == PowerState.RUNNING
         wait_for_line(driver, spec, f"on disk: {found}, sectors {GIB // 512}")
         wait_for_line(driver, spec, "mark written")
-        driver.destroy(spec.instance.uuid)
+        driver.guests.destroy(spec.instance.uuid)
 
 
 def test_live_migration_includes_volumes(make_host: MakeHost, images: Images, volumes: LocalVolumes) -> None:
@@ -109,20 +109,20 @@ def test_live_migration_includes_volumes(make_host: MakeHost, images: Images, vo
     instance = msgspec.structs.replace(plain.instance, block_devices=devices)
     paths = {volume_id: volumes.require(volume_id) for volume_id in (root_id, data_id)}
     spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
-    here.spawn(spec)
+    here.guests.spawn(spec)
     wait_for_line(here, spec, "volume marked")
     wait_for_count(here, spec, 10)
 
     moved = arriving(spec, 2)
     migrate(here, there, moved)
     wait_for_count(there, spec, counts(there, spec)[-1][0] + 10 if counts(there, spec) else 20)
-    here.destroy(spec.instance.uuid)
-    there.detach_volume(spec.instance.uuid, data_id, 60)
+    here.guests.destroy(spec.instance.uuid)
+    there.volumes.detach(spec.instance.uuid, data_id, 60)
     wait_for_line(there, spec, "volume released")
     with open(paths[data_id], "rb") as file:
         file.seek(1024 * 512)
         assert file.read(12) == b"marked-by-it"
-    there.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
 
 
 #: A volume or image whose content begins so is encrypted by the guest itself. libvirt would not start its domain.
@@ -143,20 +143,20 @@ def test_guest_whose_disks_begin_like_luks_starts_again_and_moves(
     plain = guest_spec(images, [], make_image(image, "raw"))
     instance = msgspec.structs.replace(plain.instance, block_devices=[device(first, "/dev/vdc")])
     spec = msgspec.structs.replace(plain, instance=instance, volumes={first: volumes.require(first)})
-    here.spawn(spec)
-    here.attach_volume(spec.instance.uuid, device(second, "/dev/vdd"), volumes.require(second))
-    here.power_off(spec.instance.uuid, 0)
-    here.power_on(spec.instance.uuid)
+    here.guests.spawn(spec)
+    here.volumes.attach(spec.instance.uuid, device(second, "/dev/vdd"), volumes.require(second))
+    here.power.off(spec.instance.uuid, 0)
+    here.power.on(spec.instance.uuid)
     both = [device(first, "/dev/vdc"), device(second, "/dev/vdd")]
     instance = msgspec.structs.replace(spec.instance, block_devices=both)
     sources = {volume_id: volumes.require(volume_id) for volume_id in (first, second)}
     moved = arriving(msgspec.structs.replace(spec, instance=instance, volumes=sources), 2)
     migrate(here, there, moved)
-    there.power_off(spec.instance.uuid, 0)
-    there.power_on(spec.instance.uuid)
-    assert there.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
-    here.destroy(spec.instance.uuid)
-    there.destroy(spec.instance.uuid)
+    there.power.off(spec.instance.uuid, 0)
+    there.power.on(spec.instance.uuid)
+    assert there.guests.get(spec.instance.uuid).power_state == PowerState.RUNNING
+    here.guests.destroy(spec.instance.uuid)
+    there.guests.destroy(spec.instance.uuid)
 
 
 def marks(path: str) -> str:
@@ -173,22 +173,22 @@ def test_volumes_are_copied_and_swapped_while_the_guest_writes(
     old_id, other_id, new_id = (make_volume(volumes) for _ in range(3))
     volumes.extend(new_id, 2)
     spec = watching(images, old_id, "it")
-    driver.spawn(spec)
+    driver.guests.spawn(spec)
     uuid_ = spec.instance.uuid
     wait_for_line(driver, spec, "nova-lite-guest: instance=")
     old = device(old_id, "/dev/vdc")
-    driver.attach_volume(uuid_, old, volumes.require(old_id))
-    driver.attach_volume(uuid_, device(other_id, "/dev/vdd"), volumes.require(other_id))
+    driver.volumes.attach(uuid_, old, volumes.require(old_id))
+    driver.volumes.attach(uuid_, device(other_id, "/dev/vdd"), volumes.require(other_id))
     wait_for_line(driver, spec, "volume marked")
 
     def copy(parts: Mapping[str, str]) -> None:
         copies = {volume_id: (volumes.require(volume_id), part) for volume_id, part in parts.items()}
-        driver.copy_volumes(uuid_, copies, lambda: None)
+        driver.volume_copies.copy(uuid_, copies, lambda: None)
 
     snapshots = {old_id: str(uuid.uuid4()), other_id: str(uuid.uuid4())}
     volumes.create_snapshots_in_use(snapshots, copy, contextlib.nullcontext)
     again = make_volume(volumes, source_snapshot=snapshots[old_id])
-    assert (marks(volumes.require(again)), driver.get_info(uuid_).power_state) == ("marked-by-it", PowerState.RUNNING)
+    assert (marks(volumes.require(again)), driver.guests.get(uuid_).power_state) == ("marked-by-it", PowerState.RUNNING)
     assert marks(volumes.require(make_volume(volumes, source_snapshot=snapshots[other_id]))) == ""
 
     calls: list[str] = []
@@ -198,18 +198,22 @@ def test_volumes_are_copied_and_swapped_while_the_guest_writes(
         raise exceptions.ActionOver(action="swap_volume", instance_id=uuid_)
 
     with pytest.raises(exceptions.ActionOver):
-        driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, refuse)
-    assert not driver.end_swap(uuid_, old_id, new_id, 2 * GIB), "the guest has the old one"
-    driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("copied"))
-    driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("again"))
-    assert (calls, driver.end_swap(uuid_, old_id, new_id, 2 * GIB), marks(path)) == (["copied"], True, "marked-by-it")
+        driver.volume_copies.swap(uuid_, old, new_id, path, 2 * GIB, lambda: None, refuse)
+    assert not driver.volume_copies.end_swap(uuid_, old_id, new_id, 2 * GIB), "the guest has the old one"
+    driver.volume_copies.swap(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("copied"))
+    driver.volume_copies.swap(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("again"))
+    assert (calls, driver.volume_copies.end_swap(uuid_, old_id, new_id, 2 * GIB), marks(path)) == (
+        ["copied"],
+        True,
+        "marked-by-it",
+    )
     wait_for_line(driver, spec, f"volume has {2 * GIB // 512} sectors")
 
-    driver.attach_volume(uuid_, device(old_id, "/dev/vdc"), volumes.require(old_id))
-    driver.detach_volume(uuid_, old_id, 60)
-    driver.detach_volume(uuid_, new_id, 60)
+    driver.volumes.attach(uuid_, device(old_id, "/dev/vdc"), volumes.require(old_id))
+    driver.volumes.detach(uuid_, old_id, 60)
+    driver.volumes.detach(uuid_, new_id, 60)
     wait_for_line(driver, spec, "volume released")
-    driver.detach_volume(uuid_, other_id, 60)
+    driver.volumes.detach(uuid_, other_id, 60)
 
 
 def test_files_of_a_volume_follow_its_snapshots(
@@ -229,7 +233,7 @@ def test_files_of_a_volume_follow_its_snapshots(
     uuid_ = spec.instance.uuid
 
     def lines() -> int:
-        found = re.findall(r"line (\d+) is written", driver.get_console_output(uuid_, None))
+        found = re.findall(r"line (\d+) is written", driver.consoles.output(uuid_, None))
         return int(found[-1]) if found else 0
 
     def more() -> int:
@@ -242,19 +246,19 @@ def test_files_of_a_volume_follow_its_snapshots(
         subprocess.run([*made, str(share / name), "1G"], check=True)
         subprocess.run(["qemu-img", "rebase", "-u", "-b", below, "-F", kind, str(share / name)], check=True)
         for _ in range(2):
-            driver.snapshot_volume_file(uuid_, volume_id, name)
+            driver.volume_files.snapshot(uuid_, volume_id, name)
 
     def merge(source: str | None, target: str | None) -> None:
         for _ in range(2):
-            driver.merge_volume_files(uuid_, volume_id, FileMerge(source=source, target=target), lambda: None)
-        driver.end_volume_merge(uuid_, volume_id)
+            driver.volume_files.merge(uuid_, volume_id, FileMerge(source=source, target=target), lambda: None)
+        driver.volume_files.end_merge(uuid_, volume_id)
 
     def names() -> list[str]:
-        return driver.volume_file_names(uuid_, volume_id)
+        return driver.volume_files.names(uuid_, volume_id)
 
     first, second, third = others
-    driver.spawn(spec)
-    driver.attach_volume(uuid_, device(volume_id, "/dev/vdc"), str(share / base))
+    driver.guests.spawn(spec)
+    driver.volumes.attach(uuid_, device(volume_id, "/dev/vdc"), str(share / base))
     more()
     snapshot(first, base, "raw")
     more()
@@ -269,20 +273,20 @@ def test_files_of_a_volume_follow_its_snapshots(
     assert names() == [second]
     (share / base).unlink()
     written = more()
-    driver.power_off(uuid_, 0)
+    driver.power.off(uuid_, 0)
     snapshot(third, second, "qcow2")
     assert names() == [third, second]
     merge(None, None)
     assert names() == [third]
     (share / second).unlink()
-    driver.detach_volume(uuid_, volume_id, 0)
-    driver.attach_volume(uuid_, device(volume_id, "/dev/vdc"), Qcow2Disk(path=str(share / third)))
-    driver.power_on(uuid_)
+    driver.volumes.detach(uuid_, volume_id, 0)
+    driver.volumes.attach(uuid_, device(volume_id, "/dev/vdc"), Qcow2Disk(path=str(share / third)))
+    driver.power.on(uuid_)
     wait_for_line(driver, spec, "volume has: line-1")
     xml = ET.fromstring(connection.lookupByUUIDString(uuid_).XMLDesc())
     sources = [disk.find("source") for disk in xml.iterfind("devices/disk")]
     assert str(share / third) in [source.get("file") for source in sources if source is not None]
-    driver.destroy(uuid_)
+    driver.guests.destroy(uuid_)
     subprocess.run(["qemu-img", "convert", "-O", "raw", str(share / third), str(share / "all")], check=True)
     expected = [f"line-{number}" for number in range(1, written + 1)]
     assert [line_of(share / "all", number) for number in range(1, written + 1)] == expected
@@ -304,11 +308,11 @@ def test_guest_that_boots_from_a_volume_is_rescued(
     root = device(volume_id, "/dev/vda", boot_index=0)
     instance = msgspec.structs.replace(plain.instance, block_devices=[root])
     spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: volumes.require(volume_id)})
-    driver.spawn(spec)
+    driver.guests.spawn(spec)
     wait_for_line(driver, spec, "mark written")
     properties = {"hw_rescue_bus": "scsi", "hw_rescue_device": "disk"}
     stable = msgspec.structs.replace(images.disk, properties={**images.disk.properties, **properties})
-    driver.rescue(msgspec.structs.replace(spec, image=stable), 0)
+    driver.rescue.start(msgspec.structs.replace(spec, image=stable), 0)
     xml = ET.fromstring(connection.lookupByUUIDString(instance.uuid).XMLDesc())
     boots = [
         (disk.findtext("serial"), disk.find("target").get("dev"), disk.find("boot") is not None)  # type: ignore[union-attr]
@@ -317,10 +321,10 @@ def test_guest_that_boots_from_a_volume_is_rescued(
     ]
     assert boots == [(volume_id, "vda", False), (None, "sda", True)]
     wait_for_line(driver, spec, "on disk: marked-by-a-guest")
-    driver.unrescue(instance.uuid)
-    assert driver.get_info(instance.uuid).power_state == PowerState.RUNNING
+    driver.rescue.end(instance.uuid)
+    assert driver.guests.get(instance.uuid).power_state == PowerState.RUNNING
     wait_for(
         "it is up again",
-        lambda: driver.get_console_output(instance.uuid, None).count("on disk: marked-by-a-guest") == 2,
+        lambda: driver.consoles.output(instance.uuid, None).count("on disk: marked-by-a-guest") == 2,
     )
-    driver.destroy(instance.uuid)
+    driver.guests.destroy(instance.uuid)

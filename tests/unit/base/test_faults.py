@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import typing
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +39,6 @@ from nova_lite.objects import Image, VolumeVerb, VolumeWork
 from nova_lite.operations import ImageVerb
 from nova_lite.rpc.client import Message
 from nova_lite.virt import driver as virt_driver
-from nova_lite.virt.driver import ConsoleOutput, Renewing, Snapshots
 from nova_lite.volume import driver as volume_driver
 from nova_lite.volume.cinder_client import CinderClient
 from tests.support import make
@@ -363,7 +363,7 @@ def test_drivers_and_backends_are_unchanged_without_failpoints(tmp_path: Path) -
     conf = make.conf("sqlite://", tmp_path)
     conductor: Any = None
     for loaded, points in (
-        (load_driver(tmp_path), virt_driver.POINTS),
+        *((getattr(load_driver(tmp_path), ability), points) for ability, points in virt_driver.POINTS.items()),
         (image_driver.load_backend(conf, conductor), image_driver.POINTS),
         (network_driver.load_backend(conf), {"call": ""}),
         (volume_driver.load_backend(conf, fetch), volume_driver.POINTS),
@@ -374,12 +374,11 @@ def test_drivers_and_backends_are_unchanged_without_failpoints(tmp_path: Path) -
 def test_driver_passes_its_points_and_keeps_its_abilities(tmp_path: Path, rules: Rules) -> None:
     loaded = load_driver(tmp_path)
     loaded.init_host()
-    loaded.destroy(UUID)
+    loaded.guests.destroy(UUID)
     assert rules.passed() == around("domain/destroy")
-    assert isinstance(loaded, Snapshots) and isinstance(loaded, ConsoleOutput)
-    assert not isinstance(loaded, Renewing)
+    assert loaded.snapshots and loaded.consoles and not loaded.shared_disks
     with pytest.raises(exceptions.DomainNotFound):
-        loaded.snapshot(UUID, str(tmp_path / "image"), lambda: None)
+        loaded.snapshots.take(UUID, str(tmp_path / "image"), lambda: None)
     assert rules.passed()[2:] == ["snapshot/before"]
 
 
@@ -387,17 +386,16 @@ def test_full_disk_at_a_driver_fails_its_next_write(tmp_path: Path, rules: Rules
     loaded = load_driver(tmp_path)
     loaded.init_host()
     rules.arm("domain/destroy/after", failpoints.FULL)
-    loaded.destroy(UUID)
+    loaded.guests.destroy(UUID)
     with pytest.raises(OSError) as caught:
         files.write_atomically(str(tmp_path / "file"), b"data")
     assert caught.value.errno == errno.ENOSPC
 
 
-@pytest.mark.parametrize("name", virt_driver.POINTS)
-def test_points_of_the_driver_are_its_methods(name: str) -> None:
-    assert hasattr(virt_driver.ComputeDriver, name) or any(
-        name in vars(kind) for kind in (Snapshots, virt_driver.IncrementalBackups, virt_driver.VolumeCopying)
-    )
+@pytest.mark.parametrize("ability", virt_driver.POINTS)
+def test_points_of_the_driver_are_its_methods(ability: str) -> None:
+    kind = typing.get_type_hints(virt_driver.ComputeDriver)[ability]
+    assert all(hasattr(kind, name) for name in virt_driver.POINTS[ability])
 
 
 @pytest.mark.parametrize("name", volume_driver.POINTS)

@@ -143,8 +143,8 @@ OWN = {
         lambda path, host: transfer.offer(_conf(path), str(path / ONE), ()),
         _records,
     ),
-    "fake port filters": Writer(lambda path, host: _fake(path, host).set_port_filters(PortFilters()), _fake),
-    "fake interfaces": Writer(lambda path, host: _fake(path, host).plug_vifs(make_instance(), [VIF]), _fake),
+    "fake port filters": Writer(lambda path, host: _fake(path, host).filters.apply(PortFilters()), _fake),
+    "fake interfaces": Writer(lambda path, host: _fake(path, host).networks.plug(make_instance(), [VIF]), _fake),
     "private key": Writer(_create_key, _create_key),
     "certificates": Writer(_issue, _issue),
     "clouds.yaml": Writer(

@@ -73,12 +73,12 @@ def of_an_incomplete_volume(path: Path) -> Removal:
 
 def of_fake_disks(path: Path) -> Removal:
     driver = FakeDriver(make_conf(path), "h1", lambda image, target: None)
-    return Removal(Path(driver.path) / "disks" / UUID, lambda: driver._destroy(UUID), raises=True)
+    return Removal(Path(driver.hypervisor.path) / "disks" / UUID, lambda: driver.hypervisor.remove(UUID), raises=True)
 
 
 def of_fake_disks_set_aside(path: Path) -> Removal:
     driver = FakeDriver(make_conf(path), "h1", lambda image, target: None)
-    return Removal(Path(driver.path) / "aside" / UUID, lambda: driver.discard_set_aside(UUID), raises=True)
+    return Removal(Path(driver.hypervisor.path) / "aside" / UUID, lambda: driver.moves.discard(UUID), raises=True)
 
 
 def of_a_cloud_for_tests(path: Path) -> Removal:

@@ -14,7 +14,7 @@ from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.compute.operations.create import is_request_error
 from nova_lite.objects import GuestDevice, GuestDevices, Image, SettledRecords
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from tests.support.compute_host import (
     CREATE,
     HOST,
@@ -51,7 +51,7 @@ def test_places_of_devices_are_reported_before_the_guest_starts(host: Host, monk
         GuestDevice("fa:16:3e:00:00:01", "pci", "0000:01:00.0"),
         GuestDevice("root", "pci", "0000:02:00.0"),
     )
-    original = host.driver.spawn
+    original = host.driver.guests.spawn
     host.conductor.errors["report_guest_devices"] = [exceptions.ServiceUnavailable(reason="away")]
 
     def spawn(spec: SpawnSpec) -> None:
@@ -59,7 +59,7 @@ def test_places_of_devices_are_reported_before_the_guest_starts(host: Host, monk
         assert not host.conductor.errors["report_guest_devices"]
         original(spec)
 
-    monkeypatch.setattr(host.driver, "spawn", spawn)
+    monkeypatch.setattr(host.driver.guests, "spawn", spawn)
     host.build()
     host.settle()
     expected = (UUID, HOST, 1, GuestDevices(devices=[place], free_ports=3))
@@ -68,9 +68,11 @@ def test_places_of_devices_are_reported_before_the_guest_starts(host: Host, monk
 
 
 def test_build_whose_devices_are_unwanted_starts_no_guest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = host.driver.spawn
+    original = host.driver.guests.spawn
     host.conductor.errors["report_guest_devices"] = [exceptions.InstanceGone(instance_id=UUID)]
-    monkeypatch.setattr(host.driver, "spawn", lambda spec: (spec.placed(GuestDevices(devices=[])), original(spec)))
+    monkeypatch.setattr(
+        host.driver.guests, "spawn", lambda spec: (spec.placed(GuestDevices(devices=[])), original(spec))
+    )
     host.build()
     host.settle()
     assert host.domains() == {}
@@ -209,7 +211,7 @@ def test_build_that_is_revoked_meanwhile_is_not_repeated_after_a_broken_connecti
 
 def test_build_failure_is_reported_only_when_its_domain_is_destroyed(host: Host) -> None:
     host.driver.hooks["spawn_after_domain"] = lambda: host.control(fail_at=["destroy"])
-    host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]  # the hypervisor does not let go of it
+    host.driver.hypervisor.remove = lambda uuid: None  # type: ignore[method-assign]  # the hypervisor does not let go of it
     host.conductor.hooks["finish_build"] = lambda _: pytest.fail("reported while the domain is there")
     host.driver.hooks["spawn_before_domain"] = lambda: None
 
@@ -220,7 +222,7 @@ def test_build_failure_is_reported_only_when_its_domain_is_destroyed(host: Host)
     host.build()
     eventually(lambda: host.driver.steps.count("destroy") >= 3)
     assert host.domains() == {UUID: 1}
-    del host.driver._destroy
+    del host.driver.hypervisor.remove
     host.conductor.hooks.clear()
     host.control()
     host.settle()
@@ -534,7 +536,7 @@ def test_delete_after_a_kill_leaves_nothing(host: Host, step: str) -> None:
 def test_domain_of_a_revoked_build_is_destroyed_after_a_kill(host: Host) -> None:
     """The build is revoked. Its running domain must not count as a success."""
     gate = host.driver.hooks["destroy"] = Gate()
-    host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]
+    host.driver.hypervisor.remove = lambda uuid: None  # type: ignore[method-assign]
     host.control(fail_at=["spawn_after_domain"])
     host.build()
     gate.wait()
@@ -564,8 +566,8 @@ def test_fencing_record_is_one_private_file(host: Host) -> None:
 
 def test_driver_receives_the_build_request(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     specs: list[SpawnSpec] = []
-    original = host.driver.spawn
-    monkeypatch.setattr(host.driver, "spawn", lambda spec: (specs.append(spec), original(spec)))
+    original = host.driver.guests.spawn
+    monkeypatch.setattr(host.driver.guests, "spawn", lambda spec: (specs.append(spec), original(spec)))
     host.build(admin_password="secret", injected_files={"/etc/motd": "aGk="})
     host.settle()
     (spec,) = specs

@@ -7,6 +7,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.objects import Console
+from nova_lite.virt.driver import ComputeDriver
 from tests.support.compute_host import UUID, FakeConductor, Host
 
 
@@ -41,9 +42,9 @@ def test_serial_console_of_a_running_guest(host: Host) -> None:
 
 def test_paused_guest_has_consoles_and_a_stopped_one_has_none(host: Host) -> None:
     host.built()
-    host.driver.pause(UUID)
+    host.driver.standby.pause(UUID)
     host.manager.get_vnc_console(host.context, UUID, "novnc")
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     with pytest.raises(exceptions.InstanceInvalidState, match=r"'get_vnc_console' .* power state shutdown"):
         host.manager.get_vnc_console(host.context, UUID, "novnc")
 
@@ -59,16 +60,14 @@ def test_console_port_belongs_to_one_guest(host: Host) -> None:
     assert not is_at(5900, "serial")
     assert not is_at(5900, "rdp-html5")
     assert not is_at(5900, uuid="another")
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     assert not is_at(5900)
 
 
 def test_driver_without_consoles_is_an_error(host: Host) -> None:
-    class Mute:
-        pass
-
     host.conf.set_override("enabled", True, "serial_console")
-    mute = ComputeManager(host.conf, "host-b", Mute(), FakeConductor(), host.images)  # type: ignore[arg-type]
+    bare = ComputeDriver(host.conf, "host-b", host.driver.fetch_image)
+    mute = ComputeManager(host.conf, "host-b", bare, FakeConductor(), host.images)  # type: ignore[arg-type]
     with pytest.raises(exceptions.NotImplementedByDriver):
         mute.get_vnc_console(host.context, UUID, "novnc")
     with pytest.raises(exceptions.NotImplementedByDriver):

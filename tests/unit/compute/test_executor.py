@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from nova_lite.compute.operations import HANDLERS
 from nova_lite.objects import GuestDevice, GuestDevices
 from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import driver
+from nova_lite.virt import abilities
+from nova_lite.virt.driver import ComputeDriver, Unsupported
 from tests.support.compute_host import LATER, UUID, VIFS, Gate, Host, command, eventually, make_instance
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
@@ -43,8 +46,8 @@ def test_hard_reboot_repairs_the_network(host: Host, reboot_type: str, plugged: 
 
 def test_hard_reboot_redefines_the_domain(host: Host) -> None:
     """The command contains the image. An older conductor's command does not."""
-    renewed: list[driver.SpawnSpec] = []
-    host.driver.renew = renewed.append  # type: ignore[attr-defined]
+    renewed: list[abilities.SpawnSpec] = []
+    host.driver.definitions.renew = renewed.append  # type: ignore[attr-defined]
     host.built()
     made_of = {"image": {"id": "i", "name": "i", "properties": {"hw_disk_bus": "scsi"}}, "boot_images": {}}
     for number, payload in enumerate(
@@ -64,7 +67,7 @@ def test_command_that_places_devices_reports_them(host: Host) -> None:
         free_ports=7,
     )
     host.built()
-    host.driver.guest_devices = lambda uuid: found  # type: ignore[method-assign]
+    host.driver.guests.devices = lambda uuid: found  # type: ignore[method-assign]
     host.act(command("stop", LATER))
     host.settle()
     host.act(command("start", LATER + 1))
@@ -75,7 +78,7 @@ def test_command_that_places_devices_reports_them(host: Host) -> None:
     def fail(uuid: str) -> GuestDevices:
         raise exceptions.VirtDriverError(reason="busy")
 
-    host.driver.guest_devices = fail  # type: ignore[method-assign]
+    host.driver.guests.devices = fail  # type: ignore[method-assign]
     host.act(command("reboot", LATER + 2))
     host.settle()
     assert (host.conductor.answers[-1], host.conductor.of("finish_action")[-1][2]) == (None, None)
@@ -90,7 +93,7 @@ def test_duplicate_command_runs_once_and_is_reported_again(host: Host) -> None:
     assert host.manager.jobs.acting() == [LATER]
     gate.open()
     host.settle()
-    host.driver.power_on(UUID)
+    host.driver.power.on(UUID)
     host.act(command("stop"))
     host.settle()
     assert host.power() == RUNNING, "a finished stop must not stop again"
@@ -102,7 +105,7 @@ def test_finished_command_is_remembered_after_a_kill(host: Host) -> None:
     host.act(command("stop"))
     host.settle()
     after = host.next_life()
-    after.driver.power_on(UUID)
+    after.driver.power.on(UUID)
     after.act(command("stop"))
     after.settle()
     assert after.power() == RUNNING
@@ -174,7 +177,7 @@ def test_failed_delete_is_repeated_with_the_same_command(host: Host) -> None:
 )
 def test_command_failure_is_reported_with_its_cause(host: Host, error: str, words: str) -> None:
     host.built()
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     host.control(fail_at=["power_on"], fail_error=error)
     host.act(command("start"))
     host.settle()
@@ -251,18 +254,27 @@ def test_every_step_has_a_handler() -> None:
     assert set(HANDLERS) == {step.method for step in steps if step.driver is None}
 
 
+def test_steps_of_the_driver_name_abilities_and_their_methods() -> None:
+    named = {step.driver for step in operations.command_methods().values() if step.driver is not None}
+    of_driver = typing.get_type_hints(ComputeDriver)
+    assert named
+    for ability, _, method in (name.partition(".") for name in named):
+        assert hasattr(of_driver[ability], method)
+
+
 @pytest.fixture
 def sleepy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """Provide a host with one more operation, which is one method of the driver and is retried forever."""
-    row = Operation("doze", steps=(HostStep("perform", "doze_instance", driver="doze", retry_forever=True),))
+    row = Operation("doze", steps=(HostStep("perform", "doze_instance", driver="naps.doze", retry_forever=True),))
     monkeypatch.setattr(operations, "OPERATIONS", operations.OPERATIONS.extended(row))
+    monkeypatch.setattr(ComputeDriver, "naps", Unsupported(), raising=False)
     return Host(tmp_path)
 
 
 def test_operation_with_a_driver_method_needs_no_handler(sleepy: Host) -> None:
     dozing: list[str] = []
     driver: Any = sleepy.driver
-    driver.doze = dozing.append
+    driver.naps = SimpleNamespace(doze=dozing.append)
     sleepy.built()
     for _ in range(2):
         sleepy.act(command("doze"))
@@ -280,7 +292,7 @@ def test_step_without_driver_support_fails_and_is_repeated_if_it_retries_forever
     sleepy.act(command("doze"))
     sleepy.settle()
     driver: Any = sleepy.driver
-    driver.doze = lambda uuid: None
+    driver.naps = SimpleNamespace(doze=lambda uuid: None)
     sleepy.act(command("doze"))
     sleepy.settle()
     first, second = sleepy.conductor.of("finish_action")

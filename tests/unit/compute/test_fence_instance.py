@@ -53,7 +53,7 @@ def test_revocation_of_a_newer_generation_removes_the_older_domain(host: Host) -
 
 def test_build_whose_domain_vanished_is_revoked(host: Host) -> None:
     host.built()
-    host.driver.destroy(UUID)
+    host.driver.guests.destroy(UUID)
     assert host.fence() is True
     host.build()
     host.settle()

@@ -62,7 +62,7 @@ def test_guests_that_are_off_after_a_boot_have_lost_power(host: Host, boot: Path
     host.built()
     host.manager.reconciler.run()
     assert reported(host) == [False]
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     host.manager.reconciler.run()
     assert reported(host) == [False]
     boot.write_text("two\n")
@@ -78,7 +78,7 @@ def test_boot_is_reported_until_the_conductor_replies(host: Host, boot: Path) ->
     host.conf.set_override("resume_guests_state_on_host_boot", True)
     host.built()
     host.manager.reconciler.run()
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     boot.write_text("two\n")
 
     def away(_: object) -> None:
@@ -95,7 +95,7 @@ def test_boot_is_reported_until_the_conductor_replies(host: Host, boot: Path) ->
 def test_boot_is_reported_again_for_the_guests_that_the_conductor_has_not_decided_on(host: Host, boot: Path) -> None:
     host.built()
     host.manager.reconciler.run()
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     boot.write_text("two\n")
     later = DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.KEEP, undecided=True)
     for verdicts in ([later], [later], []):
@@ -113,6 +113,6 @@ def test_boot_is_reported_again_for_no_guest_that_the_conductor_has_decided_on(h
     other = "22222222-2222-4222-8222-222222222222"
     host.conductor.verdicts = [DomainVerdict(uuid=other, generation=1, verdict=Verdict.KEEP, undecided=True)]
     host.manager.reconciler.run()
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     host.manager.reconciler.run()
     assert not last_report(host).booted

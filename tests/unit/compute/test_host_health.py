@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute.host_health import HealthReports
 from nova_lite.objects import HostProblem
+from nova_lite.virt.driver import ComputeDriver
 from tests.support.clock import Clock
 from tests.support.compute_host import Host
 
@@ -16,18 +18,18 @@ LINK = HostProblem(key="network/link/a", kind="network", text="Network card a ha
 
 
 class Machine:
-    """Driver of a machine with problems."""
+    """A machine with problems."""
 
     def __init__(self) -> None:
         self.found: list[HostProblem] = []
 
-    def check_health(self) -> list[HostProblem]:
+    def check(self) -> list[HostProblem]:
         return self.found
 
 
 def test_problem_lasts_until_it_was_not_seen_for_a_while() -> None:
     machine, clock, sent = Machine(), Clock(), []
-    reports = HealthReports(machine, sent.append, 900, clock)  # type: ignore[arg-type]
+    reports = HealthReports(SimpleNamespace(health=machine), sent.append, 900, clock)  # type: ignore[arg-type]
     reports.tick()
     machine.found = [LINK]
     reports.tick()
@@ -45,7 +47,7 @@ def test_problem_lasts_until_it_was_not_seen_for_a_while() -> None:
 
 def test_driver_without_checks_reports_nothing() -> None:
     sent: list[Any] = []
-    HealthReports(object(), sent.append, 900).tick()  # type: ignore[arg-type]
+    HealthReports(ComputeDriver(None, "h1", lambda image, path: None), sent.append, 900).tick()
     assert sent == []
 
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from nova_lite import operations
-from nova_lite.compute.operations import password, rescue
 from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import ComputeDriver
 from tests.support.compute_host import LATER, UUID, Host, command
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
@@ -33,7 +33,7 @@ def execute(host: Host, method: str, number: int = 0, generation: int = 1, **pay
 
 
 def console(host: Host) -> str:
-    return host.driver.get_console_output(UUID, None)
+    return host.driver.consoles.output(UUID, None)
 
 
 def test_guest_is_rescued_and_unrescued(host: Host) -> None:
@@ -58,15 +58,11 @@ def test_command_for_another_generation_changes_nothing(host: Host, method: str)
     assert console(host) == before
 
 
-class Other:
-    """A driver without optional abilities."""
-
-
 @pytest.mark.parametrize("method", ["rescue_instance", "set_admin_password"])
 def test_operation_without_driver_support_fails(host: Host, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host.built()
-    monkeypatch.setattr(rescue, "Rescuing", Other)
-    monkeypatch.setattr(password, "SettingPasswords", Other)
+    for name in ("rescue", "passwords"):
+        monkeypatch.setattr(host.driver, name, getattr(ComputeDriver, name))
     power_state, error = execute(host, method, user="root", **RESCUE)
     assert (power_state, "does not support" in error) == (RUNNING, True)
 

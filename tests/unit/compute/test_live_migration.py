@@ -17,14 +17,14 @@ from nova_lite.compute import manager
 from nova_lite.compute.operations import live_migration
 from nova_lite.objects import LiveSource, MigrationControl, MigrationProgress
 from nova_lite.operations import states
-from nova_lite.virt.driver import LiveMigrating
+from nova_lite.virt.abilities import LiveMoves
 from tests.support.guests import make_instance
 
 
 def check(disks: dict[str, int], block: bool | None) -> dict[str, Any]:
-    driver = mock.Mock(spec=LiveMigrating)
-    driver.check_can_live_migrate_source.return_value = LiveSource(driver="fake", disks=disks)
-    host: Any = SimpleNamespace(driver=driver, require_domain=lambda command: None)
+    moves = mock.Mock(spec=LiveMoves)
+    moves.check_source.return_value = LiveSource(driver="fake", disks=disks)
+    host: Any = SimpleNamespace(driver=SimpleNamespace(live_moves=moves), require_domain=lambda command: None)
     command: Any = SimpleNamespace(instance=SimpleNamespace(uuid="uuid"), payload={"block": block})
     return live_migration.check_can_live_migrate_source(host, command)
 
@@ -43,16 +43,16 @@ def test_local_disks_need_a_block_migration() -> None:
 
 @pytest.mark.parametrize("vm_state", [states.ACTIVE, states.PAUSED])
 def test_destination_lets_the_source_in_no_longer(monkeypatch: pytest.MonkeyPatch, vm_state: str) -> None:
-    driver = mock.Mock(spec=LiveMigrating)
-    host: Any = SimpleNamespace(driver=driver, fencing=mock.Mock())
+    moves = mock.Mock(spec=LiveMoves)
+    host: Any = SimpleNamespace(driver=SimpleNamespace(live_moves=moves), fencing=mock.Mock())
     command: Any = SimpleNamespace(
         instance=make_instance(uuid="uuid", vm_state=vm_state), generation=2, payload={"answers": {}}
     )
     monkeypatch.setattr(live_migration, "moves", mock.Mock(numa_at=lambda command, role: None))
     monkeypatch.setattr(live_migration, "interfaces", mock.Mock())
     live_migration.post_live_migration_at_destination(host, command)
-    driver.finish_live_migration.assert_called_once_with("uuid")
-    assert driver.take_over_paused.called == (vm_state == states.PAUSED)
+    moves.finish.assert_called_once_with("uuid")
+    assert moves.take_over_paused.called == (vm_state == states.PAUSED)
 
 
 # --- several at a time
@@ -69,11 +69,11 @@ class Source:
         self.queued: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.may_end = threading.Event()
         self.wish = MigrationControl.CONTINUE
-        driver = mock.Mock(spec=LiveMigrating)
-        driver.settle_live_migration.return_value = False
-        driver.live_migration.side_effect = self._migrate
+        moves = mock.Mock(spec=LiveMoves)
+        moves.settle.return_value = False
+        moves.migrate.side_effect = self._migrate
         self.host: Any = SimpleNamespace(
-            driver=driver,
+            driver=SimpleNamespace(live_moves=moves),
             name="h1",
             require_domain=lambda command: None,
             fencing=SimpleNamespace(get=lambda uuid: SimpleNamespace(last_command=(uuid, 1))),

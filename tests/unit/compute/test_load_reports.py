@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.timing import ComputeTiming
 from nova_lite.compute.load_reports import LoadReports, Reading, load_of
 from nova_lite.objects.balance import HostLoad, Load, LoadRequest
-from nova_lite.virt.driver import GuestStatistics, HostCounters
+from nova_lite.virt.abilities import GuestStatistics, HostCounters
 
 MIB = 1024 * 1024
 
@@ -90,18 +91,18 @@ class Machine:
         self.readings = self.samplings = 0
         self.error: Exception | None = None
         timing = ComputeTiming(load_ask_interval=100.0, load_retry_interval=5.0)
-        self.loads = LoadReports("host1", self, self, timing, lambda: self.now)  # type: ignore[arg-type]
+        self.loads = LoadReports("host1", SimpleNamespace(statistics=self), self, timing, lambda: self.now)  # type: ignore[arg-type]
 
-    def get_all_statistics(self) -> list[GuestStatistics]:
+    def guests(self) -> list[GuestStatistics]:
         if self.error is not None:
             raise self.error
         self.readings += 1
         return [guest("a", self.now)]
 
-    def get_host_counters(self) -> HostCounters:
+    def host(self) -> HostCounters:
         return reading(0, 2 * self.now).host
 
-    def get_dirty_rates(self, start: bool) -> dict[str, float]:
+    def dirty_rates(self, start: bool) -> dict[str, float]:
         self.samplings += start
         return {"a": 5.0}
 

@@ -20,7 +20,8 @@ from nova_lite.compute.manager import ComputeManager
 from nova_lite.objects import HostReport, Image
 from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
-from nova_lite.virt import fake
+from nova_lite.virt import fake_hypervisor
+from nova_lite.virt.driver import ComputeDriver
 from tests.support.compute_host import LATER, UUID, FakeConductor, Gate, Host, command, eventually
 from tests.support.fake_clients import assert_same_signature
 
@@ -124,17 +125,15 @@ def test_diagnostics_need_a_running_guest(host: Host) -> None:
     host.built()
     found = host.manager.get_instance_diagnostics(host.context, UUID)
     assert (found.driver, len(found.cpus), len(found.disks)) == ("fake", 1, 1)
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     with pytest.raises(exceptions.InstanceInvalidState, match="power state shutdown"):
         host.manager.get_instance_diagnostics(host.context, UUID)
 
 
 def test_driver_without_console_output_is_an_error(host: Host) -> None:
-    class Mute:
-        pass
-
     conf = host.conf
-    mute = ComputeManager(conf, "host-b", Mute(), FakeConductor(), host.images)  # type: ignore[arg-type]
+    bare = ComputeDriver(conf, "host-b", host.driver.fetch_image)
+    mute = ComputeManager(conf, "host-b", bare, FakeConductor(), host.images)  # type: ignore[arg-type]
     with pytest.raises(exceptions.NotImplementedByDriver):
         mute.get_console_output(host.context, UUID, None)
     with pytest.raises(exceptions.NotImplementedByDriver):
@@ -248,7 +247,7 @@ def test_image_fetches_in_advance_only_log_failures(host: Host, caplog: pytest.L
 
     host.manager.host.driver.fetch_image = fetch_image
     host.manager.cache_images(get_admin_context(), [missing, there])
-    directory = Path(fake.state_path(host.manager.host.conf, host.manager.host.name)) / "images"
+    directory = Path(fake_hypervisor.state_path(host.manager.host.conf, host.manager.host.name)) / "images"
     eventually(lambda: [path.name for path in directory.iterdir()] == ["there"])
     assert "Image missing could not be fetched" in caplog.text
 
@@ -262,7 +261,7 @@ def test_image_removal_follows_the_options(host: Host, caplog: pytest.LogCapture
         return ["old-image"]
 
     host.manager.age_images()
-    host.driver.age_images = age_images  # type: ignore[attr-defined]
+    host.driver.images.remove_unused = age_images  # type: ignore[method-assign]
     host.manager.age_images()
     assert ages == [86400]
     assert "Image old-image is removed" in caplog.text
@@ -283,9 +282,9 @@ def test_idle_networks_are_removed_where_the_driver_can(host: Host, caplog: pyte
         raise exceptions.HypervisorUnavailable(host="h1", reason="libvirtd is away")
 
     host.manager.age_networks()
-    host.driver.age_networks = age_networks  # type: ignore[attr-defined]
+    host.driver.networks.remove_unused = age_networks  # type: ignore[attr-defined]
     host.manager.age_networks()
     assert "Network net-1 is removed from this host" in caplog.text
-    host.driver.age_networks = fail  # type: ignore[attr-defined]
+    host.driver.networks.remove_unused = fail  # type: ignore[attr-defined]
     host.manager.age_networks()
     assert "No idle network is removed" in caplog.text and "libvirtd is away" in caplog.text

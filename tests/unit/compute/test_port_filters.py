@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.conductor.network.member_history import MemberHistory
 from nova_lite.objects import PortFilters, SecurityGroup
+from nova_lite.virt.driver import Unsupported
 from tests.support.compute_host import make_instance
 
 
@@ -22,13 +24,13 @@ class Driver:
         self.plugged = ["a"]
         self.applied: list[PortFilters] = []
 
-    def filtered_instances(self) -> list[str]:
+    def instances(self) -> list[str]:
         return self.plugged
 
-    def lacks_port_filters(self) -> bool:
+    def are_missing(self) -> bool:
         return bool(self.plugged) and not (self.applied and set(self.plugged) <= self.applied[-1].instances.keys())
 
-    def set_port_filters(self, filters: PortFilters) -> None:
+    def apply(self, filters: PortFilters) -> None:
         self.applied.append(filters)
 
 
@@ -84,7 +86,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def keeper(driver: Any, conductor: Conductor) -> PortFilterSync:
-    return PortFilterSync("h1", driver, conductor, 60.0)  # type: ignore[arg-type]
+    return PortFilterSync("h1", SimpleNamespace(filters=driver), conductor, 60.0)  # type: ignore[arg-type]
 
 
 def steady(driver: Any, conductor: Conductor) -> PortFilterSync:
@@ -191,7 +193,7 @@ def test_host_without_guests_queries_nothing(clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
     driver.plugged = []
     keeper(driver, conductor).tick()
-    keeper(object(), conductor).tick()
+    keeper(Unsupported(), conductor).tick()
     assert conductor.queries == []
 
 
@@ -304,11 +306,11 @@ def test_failed_update_causes_a_query_of_everything(synced: Synced) -> None:
     def fails(filters: PortFilters) -> None:
         raise exceptions.VirtDriverError(reason="x")
 
-    driver.set_port_filters = fails  # type: ignore[method-assign]
+    driver.apply = fails  # type: ignore[method-assign]
     sync.commands_received(["c"], conductor.filters(["b", "c"]))
     with pytest.raises(exceptions.VirtDriverError):
         sync.tick()
-    del driver.set_port_filters  # type: ignore[attr-defined]
+    del driver.apply  # type: ignore[attr-defined]
     plug(driver, sync, "c", "q")
     sync._not_before = 0.0
     sync.tick()
@@ -317,7 +319,7 @@ def test_failed_update_causes_a_query_of_everything(synced: Synced) -> None:
 
 def test_driver_without_filters_stores_nothing(clock: list[float]) -> None:
     conductor = Conductor()
-    sync = keeper(object(), conductor)
+    sync = keeper(Unsupported(), conductor)
     for _ in range(3):
         sync.commands_received(["c"], conductor.filters(["c"]))
         sync.tick()

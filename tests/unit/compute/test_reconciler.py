@@ -36,7 +36,7 @@ def verdict(kind: Verdict, generation: int = 1, uuid: str = UUID) -> DomainVerdi
 
 def test_domains_and_their_power_states_are_reported(host: Host) -> None:
     host.built()
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     host.manager.reconciler.run()
     report = DomainReport(uuid=UUID, generation=1, power_state=PowerState.SHUTDOWN, last_action_id=0, last_position=0)
     assert host.conductor.of("reconcile_domains") == [([report], [])]
@@ -56,7 +56,7 @@ def test_comparisons_and_heartbeats_share_one_sequence_of_numbers(host: Host) ->
 
 def test_verdict_keep_changes_nothing(host: Host) -> None:
     host.built()
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     host.conductor.verdicts = [verdict(Verdict.KEEP)]
     host.manager.reconciler.run()
     assert host.power() == PowerState.SHUTDOWN
@@ -93,7 +93,7 @@ def test_verdict_on_an_older_generation_is_ignored(host: Host) -> None:
     host.conductor.verdicts = [verdict(Verdict.DESTROY)]
 
     def rebuild_without_a_job() -> None:
-        host.driver.destroy(UUID)
+        host.driver.guests.destroy(UUID)
         path = host.path / "instances" / "fake-host-a" / "domains" / f"{UUID}.json"
         (path.parent.parent / "disks" / UUID).mkdir()
         path.write_text(f'{{"uuid": "{UUID}", "generation": 2, "power_state": 1, "hostname": "one"}}')
@@ -140,8 +140,8 @@ def test_leftovers_of_a_build_in_progress_are_not_reported(host: Host) -> None:
 
 
 def test_leftovers_are_removed_only_on_a_verdict(host: Host) -> None:
-    host.driver.plug_vifs(make_instance(), VIFS)
-    host.driver.plug_vifs(make_instance(OTHER), VIFS)
+    host.driver.networks.plug(make_instance(), VIFS)
+    host.driver.networks.plug(make_instance(OTHER), VIFS)
     host.manager.reconciler.run()
     assert host.conductor.of("reconcile_domains") == [([], [UUID, OTHER])]
     assert len(host.traces()) == 2
@@ -205,7 +205,7 @@ def test_matching_digest_avoids_a_comparison(host: Host) -> None:
     assert look(host) == (1, 0)
     host.built()
     assert look(host) == (1, 0)
-    host.driver.power_off(UUID, 0)
+    host.driver.power.off(UUID, 0)
     assert look(host) == (1, 1)
     host.manager.reconciler.power_event(UUID)
     host.manager.reconciler.tick()
@@ -214,7 +214,7 @@ def test_matching_digest_avoids_a_comparison(host: Host) -> None:
 
 
 def leave_something(host: Host) -> None:
-    host.driver.plug_vifs(make_instance(OTHER), VIFS)
+    host.driver.networks.plug(make_instance(OTHER), VIFS)
 
 
 def boot_anew(host: Host) -> None:
@@ -403,30 +403,34 @@ def test_unavailable_conductor_is_queried_again_later(host: Host, method: str) -
 
 
 class SharingDriver(HookedDriver):
-    """A driver whose hosts share disks. ``done``: calls about them."""
+    """A driver whose hosts share disks, and their directory. ``done``: calls about them."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.done: list[str] = []
-        self.taken: set[str] = set()
-        self.view = StorageView(marks=["a"])
+        self.taken_uuids: set[str] = set()
+        self.seen = StorageView(marks=["a"])
+        self.shared_disks = self
+        destroy = self.guests.destroy
 
-    def view_storage(self) -> StorageView:
-        return self.view
+        def noted(instance_uuid: str) -> None:
+            self.done.append("destroy")
+            destroy(instance_uuid)
 
-    def own_disks(self, instance_uuid: str) -> None:
+        self.guests.destroy = noted  # type: ignore[method-assign]
+
+    def view(self) -> StorageView:
+        return self.seen
+
+    def own(self, instance_uuid: str) -> None:
         self.done.append("own")
-        self.taken.discard(instance_uuid)
+        self.taken_uuids.discard(instance_uuid)
 
-    def taken_disks(self) -> set[str]:
-        return set(self.taken)
+    def taken(self) -> set[str]:
+        return set(self.taken_uuids)
 
-    def keep_disks(self, instance_uuid: str) -> None:
+    def keep(self, instance_uuid: str) -> None:
         self.done.append("keep")
-
-    def destroy(self, instance_uuid: str) -> None:
-        self.done.append("destroy")
-        super().destroy(instance_uuid)
 
 
 @pytest.fixture
@@ -468,7 +472,7 @@ def test_taken_disks_of_a_refused_build_are_given_back(sharing: Host) -> None:
 def test_comparison_repeats_what_a_kill_after_the_report_has_left(sharing: Host) -> None:
     sharing.built()
     assert isinstance(sharing.driver, SharingDriver)
-    sharing.driver.taken = {UUID}
+    sharing.driver.taken_uuids = {UUID}
     sharing.manager.reconciler.run()
     assert done(sharing) == [], "the conductor does not expect it yet"
     sharing.conductor.expected = [EXPECTED]
@@ -487,10 +491,10 @@ def test_deleted_server_takes_its_disks_along(sharing: Host) -> None:
 def test_storage_is_reported_when_it_changes(sharing: Host) -> None:
     for view in (StorageView(marks=["a"]), StorageView(marks=["a"]), StorageView(marks=["b"])):
         assert isinstance(sharing.driver, SharingDriver)
-        sharing.driver.view = view
+        sharing.driver.seen = view
         sharing.manager.report_storage()
     assert [report.view.marks for report in sharing.conductor.of("report_storage")] == [["a"], ["b"]]
-    sharing.driver.view = StorageView(marks=["b"], live=["host-b"])
+    sharing.driver.seen = StorageView(marks=["b"], live=["host-b"])
     for shares, reports in (([], 3), (["host-b"], 4), (["host-b"], 4)):
         sharing.conductor.shares = shares
         sharing.manager.report_storage()
@@ -568,18 +572,18 @@ def test_crashed_guest_is_off_and_each_comparison_says_why(host: Host) -> None:
         host.manager.reconciler.run()
     assert incidents(host) == [[IncidentKind.CRASH]] * 2
     assert host.power() == PowerState.SHUTDOWN
-    host.driver.power_on(UUID)
+    host.driver.power.on(UUID)
     host.manager.reconciler.run()
     assert incidents(host)[-1] == []
 
 
 def test_guest_that_its_watchdog_has_paused_is_reported_so_until_it_runs(host: Host) -> None:
     host.built()
-    domain = host.driver._read(UUID)
+    domain = host.driver.hypervisor.read(UUID)
     domain.power_state, domain.halted = PowerState.PAUSED, True
-    host.driver._write(domain)
+    host.driver.hypervisor.write(domain)
     host.manager.reconciler.run()
-    host.driver.unpause(UUID)
+    host.driver.standby.unpause(UUID)
     host.manager.reconciler.run()
     assert [report.halted for reports, _ in host.conductor.of(RECONCILE) for report in reports] == [True, False]
 
@@ -598,7 +602,7 @@ def test_panic_is_reported_once_when_the_guest_is_off(host: Host) -> None:
     host.manager.reconciler.tick()
     host.crash()
     host.manager.reconciler.run()
-    host.driver.power_on(UUID)
+    host.driver.power.on(UUID)
     host.manager.reconciler.run()
     assert incidents(host) == [[], [IncidentKind.PANIC], []]
 

@@ -56,7 +56,7 @@ def test_guest_moves_to_another_host(source: Host, destination: Host, running: b
     arrive(source, destination, running=running)
     assert (source.power(), destination.power()) == (SHUTDOWN, power)
     assert (source.domains(), destination.domains()) == ({UUID: 1}, {UUID: 2})
-    disk = Path(destination.driver.path, "disks", UUID, "disk").read_text()
+    disk = Path(destination.driver.hypervisor.path, "disks", UUID, "disk").read_text()
     assert disk == "generation 1\n", "it is the source's"
     assert destination.manager.host.claims.used().vcpus == 2
 
@@ -185,11 +185,11 @@ def aside(host: Host) -> bool:
 
 
 def write_disk(host: Host, text: str) -> None:
-    Path(host.driver.path, "disks", UUID, "disk").write_text(text)
+    Path(host.driver.hypervisor.path, "disks", UUID, "disk").write_text(text)
 
 
 def read_disk(host: Host) -> str:
-    return Path(host.driver.path, "disks", UUID, "disk").read_text()
+    return Path(host.driver.hypervisor.path, "disks", UUID, "disk").read_text()
 
 
 def test_guest_is_resized_on_its_own_host(source: Host) -> None:
@@ -286,7 +286,7 @@ def test_delete_during_a_resize_on_its_own_host_leaves_nothing(source: Host, mom
 
 def test_set_aside_guest_without_a_domain_is_a_leftover(source: Host) -> None:
     set_aside(source)
-    source.driver.unplug_vifs(UUID)
+    source.driver.networks.unplug(UUID)
     source.conductor.verdicts = [DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)]
     source.manager.reconciler.run()
     assert source.conductor.of("reconcile_domains")[-1] == ([], [UUID])

@@ -134,7 +134,7 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     (reports, _) = conductor.of("reconcile_domains")[-1]
     assert [(report.uuid, report.lost_power, report.incidents) for report in reports] == [(UUID, True, [])]
     assert look(host)["stopped"] == [UUID], "the command to start it may be lost"
-    host.driver.power_on(UUID)
+    host.driver.power.on(UUID)
     host.manager.reconciler.run()
     assert look(host)["stopped"] == []
 
@@ -168,7 +168,7 @@ def test_late_command_for_a_stopped_guest_is_dropped_until_the_conductor_has_dec
     assert again.power() == SHUTDOWN
     conductor.verdicts = [DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)]
     again.manager.reconciler.tick()
-    assert again.driver.list_domains() == []
+    assert again.driver.guests.all() == []
     fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
 
 
@@ -210,7 +210,7 @@ def test_comparison_that_another_stop_has_overtaken_decides_nothing(
         clock.shift += LEASE
         fencing(host).tick()
 
-    host.driver.power_on(UUID)
+    host.driver.power.on(UUID)
     conductor.hooks["reconcile_domains"] = lose
     host.manager.reconciler.run()
     conductor.hooks.clear()

@@ -14,7 +14,8 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import ComputeTiming
 from nova_lite.compute.server_metrics import METRICS, ServerMetrics
 from nova_lite.virt import fake
-from nova_lite.virt.driver import GuestStatistics
+from nova_lite.virt.abilities import GuestStatistics
+from nova_lite.virt.driver import ComputeDriver
 from tests.support.compute_host import HOST, make_conf
 from tests.support.http_site import wait_for
 
@@ -29,8 +30,9 @@ class Driver(fake.FakeDriver):
         self.uuids = list(uuids)
         self.calls = 0
         self.hook: Callable[[], None] = lambda: None
+        self.statistics.guests = self._guests  # type: ignore[method-assign]
 
-    def get_all_statistics(self) -> list[GuestStatistics]:
+    def _guests(self) -> list[GuestStatistics]:
         self.calls += 1
         self.hook()
         return [GuestStatistics(uuid=uuid, project_id="p", cpu_seconds=1.5) for uuid in self.uuids]
@@ -137,7 +139,7 @@ def test_old_values_are_left_out_after_a_while(tmp_path: Path, error: Exception)
 
 
 def test_driver_without_counters_has_no_metrics_of_servers() -> None:
-    assert list(ServerMetrics(object(), 10).samples()) == []  # type: ignore[arg-type]
+    assert list(ServerMetrics(ComputeDriver(None, HOST, lambda image, target: None), 10).samples()) == []
 
 
 def test_every_counter_of_the_driver_has_a_metric() -> None:

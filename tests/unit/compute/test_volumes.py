@@ -363,7 +363,7 @@ def on_file(verb: str, method: str = "", **values: Any) -> ActionCommand:
 
 
 def files_of(host: Host) -> list[str]:
-    names: list[str] = host.manager.host.driver.volume_file_names(UUID, OLD)  # type: ignore[attr-defined]
+    names: list[str] = host.manager.host.driver.volume_files.names(UUID, OLD)  # type: ignore[attr-defined]
     return names
 
 
@@ -424,7 +424,7 @@ def test_work_on_other_files_fails(host: Host, in_file: FileVolumes, made: Actio
 
 
 def test_rollback_for_a_volume_that_the_guest_has_lost_is_over(host: Host, in_file: FileVolumes) -> None:
-    host.manager.host.driver.detach_volume(UUID, OLD, 0)  # type: ignore[attr-defined]
+    host.manager.host.driver.volumes.detach(UUID, OLD, 0)  # type: ignore[attr-defined]
     for number, verb in enumerate(("create", "delete")):
         act(host, on_file(verb, "rollback_", action_id=LATER + number, sequence=1))
         host.settle()

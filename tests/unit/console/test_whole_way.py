@@ -109,7 +109,7 @@ def test_console_token_of_a_changed_server_is_refused(way: Way, values: dict[str
 
 def test_console_of_a_guest_that_ended_is_refused(way: Way) -> None:
     path = way.path()
-    way.host.driver.power_off(UUID, 0)
+    way.host.driver.power.off(UUID, 0)
     assert way.status(path) == 401
     with pytest.raises(exceptions.InstanceInvalidState, match="power state shutdown"):
         way.url()
@@ -129,6 +129,6 @@ def test_console_of_an_unknown_or_unsupported_type_has_its_own_error(way: Way) -
         way.url("vnc", "serial")
     with pytest.raises(exceptions.InstanceNotFound):
         way.api.get_console_url(make.context(project="p2"), UUID, "vnc", "novnc")
-    way.host.driver.destroy(UUID)
+    way.host.driver.guests.destroy(UUID)
     with pytest.raises(exceptions.InstanceNotReady):
         way.url()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.hardware import traits
 from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import driver, fake
+from nova_lite.virt import abilities, driver, fake, fake_hypervisor
 from tests.support.compute_host import HOST, UUID, VIFS, make_conf, make_instance
 
 
@@ -35,13 +36,13 @@ def fake_driver(tmp_path: Path) -> fake.FakeDriver:
 
 
 def test_partial_file_of_a_kill_is_removed_at_the_start(tmp_path: Path) -> None:
-    unfinished = Path(make_driver(tmp_path).path, "domains", f"{files.TEMPORARY}x")
+    unfinished = Path(make_driver(tmp_path).hypervisor.path, "domains", f"{files.TEMPORARY}x")
     unfinished.write_bytes(b"{")
     make_driver(tmp_path)
     assert not unfinished.exists()
 
 
-def spec(generation: int = 1, **values: Any) -> driver.SpawnSpec:
+def spec(generation: int = 1, **values: Any) -> abilities.SpawnSpec:
     fields: dict[str, Any] = {
         "instance": make_instance(),
         "vifs": VIFS,
@@ -51,11 +52,11 @@ def spec(generation: int = 1, **values: Any) -> driver.SpawnSpec:
         "admin_password": "secret-of-the-guest",
         "fence": lambda: None,
     }
-    return driver.SpawnSpec(generation=generation, **{**fields, **values})
+    return abilities.SpawnSpec(generation=generation, **{**fields, **values})
 
 
 def control(made: fake.FakeDriver, **values: Any) -> None:
-    fake.write_control(made.conf, made.host, **values)
+    fake_hypervisor.write_control(made.conf, made.host, **values)
 
 
 def test_driver_is_loaded_by_its_name(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_driver_is_loaded_by_its_name(tmp_path: Path) -> None:
     conf.set_override("compute_driver", "fake")
     loaded = driver.load_compute_driver(conf, HOST, fetch_image)
     assert isinstance(loaded, fake.FakeDriver)
-    assert isinstance(loaded, driver.ConsoleOutput)
+    assert loaded.consoles
 
 
 def test_unknown_driver_name_lists_the_known_ones(tmp_path: Path) -> None:
@@ -75,67 +76,67 @@ def test_unknown_driver_name_lists_the_known_ones(tmp_path: Path) -> None:
 
 def test_domain_is_spawned_rebooted_and_destroyed(fake_driver: fake.FakeDriver) -> None:
     with pytest.raises(exceptions.DomainNotFound):
-        fake_driver.get_info(UUID)
-    fake_driver.plug_vifs(make_instance(), VIFS)
-    fake_driver.spawn(spec(3))
-    info = driver.DomainInfo(uuid=UUID, generation=3, power_state=PowerState.RUNNING)
-    assert fake_driver.list_domains() == [info] == [fake_driver.get_info(UUID)]
-    assert fake_driver.get_inventory().running_vms == 1
-    fake_driver.power_off(UUID, 5)
-    fake_driver.power_off(UUID, 5)
-    assert fake_driver.get_info(UUID).power_state == PowerState.SHUTDOWN
-    fake_driver.power_on(UUID)
-    fake_driver.power_on(UUID)
-    fake_driver.reboot(UUID, "SOFT", 5)
-    fake_driver.power_off(UUID, 0)
-    fake_driver.reboot(UUID, "HARD", 5)
-    assert fake_driver.get_info(UUID) == info
-    boots = fake_driver.get_console_output(UUID, None)
+        fake_driver.guests.get(UUID)
+    fake_driver.networks.plug(make_instance(), VIFS)
+    fake_driver.guests.spawn(spec(3))
+    info = abilities.DomainInfo(uuid=UUID, generation=3, power_state=PowerState.RUNNING)
+    assert fake_driver.guests.all() == [info] == [fake_driver.guests.get(UUID)]
+    assert fake_driver.machine.inventory().running_vms == 1
+    fake_driver.power.off(UUID, 5)
+    fake_driver.power.off(UUID, 5)
+    assert fake_driver.guests.get(UUID).power_state == PowerState.SHUTDOWN
+    fake_driver.power.on(UUID)
+    fake_driver.power.on(UUID)
+    fake_driver.power.reboot(UUID, "SOFT", 5)
+    fake_driver.power.off(UUID, 0)
+    fake_driver.power.reboot(UUID, "HARD", 5)
+    assert fake_driver.guests.get(UUID) == info
+    boots = fake_driver.consoles.output(UUID, None)
     assert boots.count(f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5\n") == 4
-    fake_driver.destroy(UUID)
-    assert fake_driver.leftovers() == {UUID}
-    fake_driver.unplug_vifs(UUID)
-    fake_driver.unplug_vifs(UUID)
-    fake_driver.destroy(UUID)
-    assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
+    fake_driver.guests.destroy(UUID)
+    assert fake_driver.guests.leftovers() == {UUID}
+    fake_driver.networks.unplug(UUID)
+    fake_driver.networks.unplug(UUID)
+    fake_driver.guests.destroy(UUID)
+    assert (fake_driver.guests.all(), fake_driver.guests.leftovers()) == ([], set())
 
 
-@pytest.mark.parametrize("method", ["power_on", "get_info"])
+@pytest.mark.parametrize("method", ["power.on", "guests.get"])
 def test_methods_without_a_domain_fail(fake_driver: fake.FakeDriver, method: str) -> None:
     with pytest.raises(exceptions.DomainNotFound):
-        getattr(fake_driver, method)(UUID)
+        attrgetter(method)(fake_driver)(UUID)
     with pytest.raises(exceptions.DomainNotFound):
-        fake_driver.power_off(UUID, 0)
+        fake_driver.power.off(UUID, 0)
     with pytest.raises(exceptions.DomainNotFound):
-        fake_driver.reboot(UUID, "HARD", 0)
+        fake_driver.power.reboot(UUID, "HARD", 0)
     with pytest.raises(exceptions.DomainNotFound):
-        fake_driver.get_console_output(UUID, None)
+        fake_driver.consoles.output(UUID, None)
 
 
 def test_domains_outlive_the_daemon_and_belong_to_one_host(tmp_path: Path) -> None:
-    make_driver(tmp_path).spawn(spec())
-    assert [info.uuid for info in make_driver(tmp_path).list_domains()] == [UUID]
-    assert make_driver(tmp_path, "host-b").list_domains() == []
+    make_driver(tmp_path).guests.spawn(spec())
+    assert [info.uuid for info in make_driver(tmp_path).guests.all()] == [UUID]
+    assert make_driver(tmp_path, "host-b").guests.all() == []
 
 
 def test_second_domain_of_an_instance_is_rejected(fake_driver: fake.FakeDriver) -> None:
-    fake_driver.spawn(spec(1))
+    fake_driver.guests.spawn(spec(1))
     with pytest.raises(exceptions.VirtDriverError, match="exists already"):
-        fake_driver.spawn(spec(2))
-    assert fake_driver.get_info(UUID).generation == 1
+        fake_driver.guests.spawn(spec(2))
+    assert fake_driver.guests.get(UUID).generation == 1
 
 
 def test_fence_is_called_right_before_the_domain_exists(fake_driver: fake.FakeDriver) -> None:
     seen: list[tuple[int, bool]] = []
 
     def fence() -> None:
-        seen.append((len(fake_driver.list_domains()), UUID in fake_driver.leftovers()))
+        seen.append((len(fake_driver.guests.all()), UUID in fake_driver.guests.leftovers()))
         raise exceptions.Fenced(instance_uuid=UUID, generation=1)
 
     with pytest.raises(exceptions.Fenced):
-        fake_driver.spawn(spec(fence=fence))
+        fake_driver.guests.spawn(spec(fence=fence))
     assert seen == [(0, True)]
-    assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
+    assert (fake_driver.guests.all(), fake_driver.guests.leftovers()) == ([], set())
 
 
 @pytest.mark.parametrize(
@@ -143,16 +144,16 @@ def test_fence_is_called_right_before_the_domain_exists(fake_driver: fake.FakeDr
 )
 def test_missing_image_file_is_an_error(fake_driver: fake.FakeDriver, images: dict[str, Any]) -> None:
     with pytest.raises(exceptions.ImageFileMissing):
-        fake_driver.spawn(spec(**images))
-    assert fake_driver.leftovers() == set()
+        fake_driver.guests.spawn(spec(**images))
+    assert fake_driver.guests.leftovers() == set()
 
 
 @pytest.mark.parametrize("step", ["image", "spawn_before_domain", "spawn_after_domain"])
 def test_failed_spawn_leaves_nothing(fake_driver: fake.FakeDriver, step: str) -> None:
     control(fake_driver, fail_at=[step])
     with pytest.raises(exceptions.VirtDriverError, match=f"configured to fail at {step}"):
-        fake_driver.spawn(spec())
-    assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
+        fake_driver.guests.spawn(spec())
+    assert (fake_driver.guests.all(), fake_driver.guests.leftovers()) == ([], set())
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_configured_failures_raise_their_errors(
 ) -> None:
     control(fake_driver, fail_at=["inventory"], fail_error=kind)
     with pytest.raises(error):
-        fake_driver.get_inventory()
+        fake_driver.machine.inventory()
 
 
 def test_failures_are_counted_per_control_file(fake_driver: fake.FakeDriver) -> None:
@@ -178,63 +179,63 @@ def test_failures_are_counted_per_control_file(fake_driver: fake.FakeDriver) -> 
         control(fake_driver, fail_at=["inventory", "list_domains"], fail_count=count)
         for _ in range(count):
             with pytest.raises(exceptions.VirtDriverError):
-                fake_driver.list_domains()
-        fake_driver.get_inventory()
-        fake_driver.list_domains()
+                fake_driver.guests.all()
+        fake_driver.machine.inventory()
+        fake_driver.guests.all()
 
 
 def test_failures_can_be_set_in_the_configuration(tmp_path: Path) -> None:
     made = make_driver(tmp_path)
     for name, value in {"memory_mb": 7, "fail_at": ["destroy"], "spawn_delay": 0.05}.items():
         made.conf.set_override(name, value, group="fake")
-    assert made.get_inventory().memory_mb == 7
+    assert made.machine.inventory().memory_mb == 7
     started = time.monotonic()
-    made.spawn(spec())
+    made.guests.spawn(spec())
     assert time.monotonic() - started >= 0.05
     with pytest.raises(exceptions.VirtDriverError):
-        made.destroy(UUID)
+        made.guests.destroy(UUID)
     control(made, memory_mb=9, fail_at=[])
-    assert made.get_inventory().memory_mb == 9
-    made.destroy(UUID)
+    assert made.machine.inventory().memory_mb == 9
+    made.guests.destroy(UUID)
 
 
 def test_metrics_are_taken_from_the_control_file(fake_driver: fake.FakeDriver) -> None:
-    assert "metrics" not in fake_driver.get_inventory().capabilities
+    assert "metrics" not in fake_driver.machine.inventory().capabilities
     control(fake_driver, metrics={"cpu.percent": 0.25})
-    assert fake_driver.get_inventory().capabilities["metrics"] == {"cpu.percent": 0.25}
+    assert fake_driver.machine.inventory().capabilities["metrics"] == {"cpu.percent": 0.25}
 
 
 def test_guests_may_request_any_hardware(fake_driver: fake.FakeDriver) -> None:
-    assert set(traits.DERIVED) <= set(fake_driver.get_inventory().capabilities["traits"])
+    assert set(traits.DERIVED) <= set(fake_driver.machine.inventory().capabilities["traits"])
 
 
 def test_delays_apply_by_step(fake_driver: fake.FakeDriver) -> None:
     control(fake_driver, delays={"plug_vifs": 0.05})
     started = time.monotonic()
-    fake_driver.plug_vifs(make_instance(), VIFS)
+    fake_driver.networks.plug(make_instance(), VIFS)
     assert time.monotonic() - started >= 0.05
 
 
 def test_console_keeps_the_last_lines(fake_driver: fake.FakeDriver) -> None:
-    fake_driver.spawn(spec())
-    everything = fake_driver.get_console_output(UUID, None)
-    assert fake_driver.get_console_output(UUID, 1) == everything.splitlines()[-1]
-    assert fake_driver.get_console_output(UUID, 100) == everything.removesuffix("\n")
+    fake_driver.guests.spawn(spec())
+    everything = fake_driver.consoles.output(UUID, None)
+    assert fake_driver.consoles.output(UUID, 1) == everything.splitlines()[-1]
+    assert fake_driver.consoles.output(UUID, 100) == everything.removesuffix("\n")
 
 
 def test_secrets_do_not_reach_the_disk(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
-    fake_driver.spawn(spec())
+    fake_driver.guests.spawn(spec())
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or b"secret-of-the-guest" not in path.read_bytes()
     assert (tmp_path / "instances" / f"fake-{HOST}" / "domains").stat().st_mode & 0o777 == 0o700
 
 
 def test_numa_cells_follow_the_options(fake_driver: fake.FakeDriver) -> None:
-    inventory = fake_driver.get_inventory()
+    inventory = fake_driver.machine.inventory()
     assert [cell.dedicated_cpus for cell in inventory.numa] == ["", ""]
     fake_driver.conf.set_override("cpu_dedicated_set", "0-1", "compute")
     fake_driver.conf.set_override("cpu_shared_set", "2-3", "compute")
-    given = fake_driver.get_inventory()
+    given = fake_driver.machine.inventory()
     assert (given.vcpus, given.numa[0].dedicated_cpus, given.numa[0].shared_cpus) == (2, "0-1", "2-3")
     fake_driver.conf.set_override("cpu_shared_set", "999", "compute")
     with pytest.raises(exceptions.ConfigurationError, match="names CPUs 999"):
@@ -243,12 +244,12 @@ def test_numa_cells_follow_the_options(fake_driver: fake.FakeDriver) -> None:
 
 def test_machine_with_very_many_cpus_has_no_cells(fake_driver: fake.FakeDriver) -> None:
     fake_driver.conf.set_override("vcpus", 10_000, "fake")
-    inventory = fake_driver.get_inventory()
+    inventory = fake_driver.machine.inventory()
     assert (inventory.vcpus, inventory.numa) == (10_000, [])
 
 
 def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
-    fake_driver.spawn(spec(4))
+    fake_driver.guests.spawn(spec(4))
     text = (tmp_path / "instances" / f"fake-{HOST}" / "domains" / f"{UUID}.json").read_text()
     assert json.loads(text) | {"hostname": "one"} == {
         "uuid": UUID,
@@ -274,51 +275,51 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
 
 
 def test_rescued_domain_returns_to_its_disk_when_started(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
-    fake_driver.spawn(spec())
+    fake_driver.guests.spawn(spec())
     disks = tmp_path / "instances" / f"fake-{HOST}" / "disks" / UUID
     for back in (
-        lambda: fake_driver.unrescue(UUID),
-        lambda: fake_driver.reboot(UUID, "HARD", 0),
-        lambda: (fake_driver.power_off(UUID, 0), fake_driver.power_on(UUID)),
+        lambda: fake_driver.rescue.end(UUID),
+        lambda: fake_driver.power.reboot(UUID, "HARD", 0),
+        lambda: (fake_driver.power.off(UUID, 0), fake_driver.power.on(UUID)),
     ):
         for _ in range(2):
-            fake_driver.rescue(spec(), 0)
-            assert "fake rescue system is booting" in fake_driver.get_console_output(UUID, 3)
+            fake_driver.rescue.start(spec(), 0)
+            assert "fake rescue system is booting" in fake_driver.consoles.output(UUID, 3)
             assert (disks / "disk.rescue").exists()
         back()
-        assert "fake guest is booting" in fake_driver.get_console_output(UUID, 3)
+        assert "fake guest is booting" in fake_driver.consoles.output(UUID, 3)
         assert not (disks / "disk.rescue").exists()
-        assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
+        assert fake_driver.guests.get(UUID).power_state == PowerState.RUNNING
 
 
 def test_passwords_and_crash_dumps_appear_on_the_console(fake_driver: fake.FakeDriver) -> None:
-    fake_driver.spawn(spec())
-    fake_driver.set_admin_password(UUID, "root", "s3cret")
-    fake_driver.trigger_crash_dump(UUID)
-    console = fake_driver.get_console_output(UUID, 2)
+    fake_driver.guests.spawn(spec())
+    fake_driver.passwords.set(UUID, "root", "s3cret")
+    fake_driver.crash_dumps.trigger(UUID)
+    console = fake_driver.consoles.output(UUID, 2)
     assert "for root" in console and "crash dump" in console and "s3cret" not in console
-    fake_driver.power_off(UUID, 0)
+    fake_driver.power.off(UUID, 0)
     with pytest.raises(exceptions.VirtDriverError):
-        fake_driver.trigger_crash_dump(UUID)
+        fake_driver.crash_dumps.trigger(UUID)
 
 
 def test_diagnostics_describe_the_domain(fake_driver: fake.FakeDriver) -> None:
-    fake_driver.plug_vifs(make_instance(), VIFS)
-    fake_driver.spawn(spec())
-    found = fake_driver.get_instance_diagnostics(UUID)
+    fake_driver.networks.plug(make_instance(), VIFS)
+    fake_driver.guests.spawn(spec())
+    found = fake_driver.diagnostics.read(UUID)
     assert (len(found.cpus), found.memory_maximum) == (1, 512)
     assert [nic.mac_address for nic in found.nics] == [vif.mac_address for vif in VIFS]
-    fake_driver.unplug_vifs(UUID)
-    assert fake_driver.get_instance_diagnostics(UUID).nics == []
+    fake_driver.networks.unplug(UUID)
+    assert fake_driver.diagnostics.read(UUID).nics == []
 
 
 def test_statistics_have_the_running_guests_with_their_projects(fake_driver: fake.FakeDriver) -> None:
-    fake_driver.spawn(spec())
-    (found,) = fake_driver.get_all_statistics()
+    fake_driver.guests.spawn(spec())
+    (found,) = fake_driver.statistics.guests()
     assert (found.uuid, found.project_id) == (UUID, make_instance().project_id)
     assert (found.memory_limit_bytes, found.cpu_seconds) == (512 << 20, 0.0)
-    fake_driver.power_off(UUID, 0)
-    assert fake_driver.get_all_statistics() == []
+    fake_driver.power.off(UUID, 0)
+    assert fake_driver.statistics.guests() == []
 
 
 @pytest.mark.parametrize(
@@ -328,13 +329,13 @@ def test_statistics_have_the_running_guests_with_their_projects(fake_driver: fak
 def test_domain_is_paused_and_resumed(
     fake_driver: fake.FakeDriver, there: str, back: str, meanwhile: PowerState
 ) -> None:
-    fake_driver.spawn(spec())
-    getattr(fake_driver, there)(UUID)
-    assert fake_driver.get_info(UUID).power_state == meanwhile
-    getattr(fake_driver, back)(UUID)
-    assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
+    fake_driver.guests.spawn(spec())
+    getattr(fake_driver.standby, there)(UUID)
+    assert fake_driver.guests.get(UUID).power_state == meanwhile
+    getattr(fake_driver.standby, back)(UUID)
+    assert fake_driver.guests.get(UUID).power_state == PowerState.RUNNING
     control(fake_driver, fail_at=[there])
     with pytest.raises(exceptions.VirtDriverError):
-        getattr(fake_driver, there)(UUID)
+        getattr(fake_driver.standby, there)(UUID)
     with pytest.raises(exceptions.DomainNotFound):
-        getattr(fake_driver, there)("none")
+        getattr(fake_driver.standby, there)("none")

@@ -9,7 +9,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination, MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import driver, fake
+from nova_lite.virt import abilities, fake, fake_hypervisor
 from tests.support.compute_host import make_conf
 from tests.support.guests import make_instance, make_spec
 
@@ -24,39 +24,39 @@ def hosts(tmp_path: Path) -> tuple[fake.FakeDriver, fake.FakeDriver]:
     return found[0], found[1]
 
 
-def begun(source: fake.FakeDriver, destination: fake.FakeDriver) -> tuple[driver.SpawnSpec, LiveDestination]:
+def begun(source: fake.FakeDriver, destination: fake.FakeDriver) -> tuple[abilities.SpawnSpec, LiveDestination]:
     spec = make_spec(instance=make_instance(), generation=3)
-    source.spawn(spec)
+    source.guests.spawn(spec)
     there = make_spec(instance=spec.instance, generation=4)
-    ready = destination.pre_live_migration(there, source.check_can_live_migrate_source(spec.instance.uuid))
-    assert destination.leftovers() == {spec.instance.uuid}
+    ready = destination.live_moves.prepare(there, source.live_moves.check_source(spec.instance.uuid))
+    assert destination.guests.leftovers() == {spec.instance.uuid}
     return spec, ready
 
 
 def guests(host: fake.FakeDriver) -> list[tuple[int, PowerState]]:
-    return [(info.generation, info.power_state) for info in host.list_domains()]
+    return [(info.generation, info.power_state) for info in host.guests.all()]
 
 
 def test_live_migration_moves_the_guest(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
     reported: list[MigrationProgress] = []
-    source.live_migration(
+    source.live_moves.migrate(
         spec.instance.uuid, ready, lambda progress: (reported.append(progress), MigrationControl.CONTINUE)[1]
     )
     assert (guests(source), guests(destination)) == ([], [(4, PowerState.RUNNING)])
     assert reported[-1].memory_remaining == 0 < reported[-1].memory_total
-    assert source.settle_live_migration(spec.instance.uuid, ready)
-    assert "fake guest is booting" in destination.get_console_output(spec.instance.uuid, None)
+    assert source.live_moves.settle(spec.instance.uuid, ready)
+    assert "fake guest is booting" in destination.consoles.output(spec.instance.uuid, None)
 
 
 def test_paused_guest_is_paused_at_the_destination(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
-    source.pause(spec.instance.uuid)
-    source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.CONTINUE)
+    source.standby.pause(spec.instance.uuid)
+    source.live_moves.migrate(spec.instance.uuid, ready, lambda progress: MigrationControl.CONTINUE)
     for _ in range(2):
-        destination.take_over_paused(spec.instance.uuid)
+        destination.live_moves.take_over_paused(spec.instance.uuid)
         assert guests(destination) == [(4, PowerState.PAUSED)]
 
 
@@ -64,11 +64,11 @@ def test_live_migration_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver
     source, destination = hosts
     spec, ready = begun(source, destination)
     with pytest.raises(exceptions.MigrationAborted):
-        source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.ABORT)
+        source.live_moves.migrate(spec.instance.uuid, ready, lambda progress: MigrationControl.ABORT)
     assert (guests(source), guests(destination)) == ([(3, PowerState.RUNNING)], [])
-    assert not source.settle_live_migration(spec.instance.uuid, ready)
-    destination.destroy(spec.instance.uuid)
-    assert destination.leftovers() == set()
+    assert not source.live_moves.settle(spec.instance.uuid, ready)
+    destination.guests.destroy(spec.instance.uuid)
+    assert destination.guests.leftovers() == set()
 
 
 @pytest.mark.parametrize("step", ["live_migration_before_move", "live_migration_after_move"])
@@ -77,18 +77,18 @@ def test_failed_live_migration_shows_where_the_guest_is(
 ) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
-    fake.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
+    fake_hypervisor.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
     with pytest.raises(exceptions.VirtDriverError):
-        source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.CONTINUE)
+        source.live_moves.migrate(spec.instance.uuid, ready, lambda progress: MigrationControl.CONTINUE)
     moved = step == "live_migration_after_move"
-    assert source.settle_live_migration(spec.instance.uuid, ready) == moved
+    assert source.live_moves.settle(spec.instance.uuid, ready) == moved
     assert (len(guests(source)), len(guests(destination))) == ((0, 1) if moved else (1, 0))
 
 
 def test_stopped_guest_is_not_moved(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, _ = hosts
     spec = make_spec(instance=make_instance())
-    source.spawn(spec)
-    source.power_off(spec.instance.uuid, 0)
+    source.guests.spawn(spec)
+    source.power.off(spec.instance.uuid, 0)
     with pytest.raises(exceptions.MigrationPreCheckError):
-        source.check_can_live_migrate_source(spec.instance.uuid)
+        source.live_moves.check_source(spec.instance.uuid)

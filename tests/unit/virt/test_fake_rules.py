@@ -12,7 +12,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import DiskSource
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import driver, fake_rules
+from nova_lite.virt import abilities, fake_rules
 from nova_lite.virt.fake_rules import RuledFakeDriver, Rules, rules_of
 from tests.support.compute_host import HOST, UUID, VIFS, make_conf, make_instance
 
@@ -32,8 +32,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def spec(**metadata: str) -> driver.SpawnSpec:
-    return driver.SpawnSpec(
+def spec(**metadata: str) -> abilities.SpawnSpec:
+    return abilities.SpawnSpec(
         instance=make_instance(metadata=metadata),
         generation=1,
         vifs=VIFS,
@@ -67,45 +67,45 @@ def test_unknown_operation_is_no_rule() -> None:
 def test_build_fails_on_the_named_host(ruled: RuledFakeDriver, rule: str, fails: bool) -> None:
     if fails:
         with pytest.raises(exceptions.VirtDriverError, match="nova_lite:fail"):
-            ruled.spawn(spec(**{"nova_lite:fail": rule}))
-        assert ruled.list_domains() == []
+            ruled.guests.spawn(spec(**{"nova_lite:fail": rule}))
+        assert ruled.guests.all() == []
     else:
-        ruled.spawn(spec(**{"nova_lite:fail": rule}))
-        assert ruled.get_info(UUID).power_state == PowerState.RUNNING
+        ruled.guests.spawn(spec(**{"nova_lite:fail": rule}))
+        assert ruled.guests.get(UUID).power_state == PowerState.RUNNING
 
 
 CALLS: dict[str, Callable[[RuledFakeDriver], Any]] = {
-    "start": lambda made: made.power_on(UUID),
-    "stop": lambda made: made.power_off(UUID, 1),
-    "reboot": lambda made: made.reboot(UUID, "SOFT", 1),
-    "pause": lambda made: made.pause(UUID),
-    "suspend": lambda made: made.suspend(UUID),
-    "snapshot": lambda made: made.snapshot(UUID, f"{made.path}/image", lambda: None),
-    "delete": lambda made: made.destroy(UUID),
+    "start": lambda made: made.power.on(UUID),
+    "stop": lambda made: made.power.off(UUID, 1),
+    "reboot": lambda made: made.power.reboot(UUID, "SOFT", 1),
+    "pause": lambda made: made.standby.pause(UUID),
+    "suspend": lambda made: made.standby.suspend(UUID),
+    "snapshot": lambda made: made.snapshots.take(UUID, f"{made.hypervisor.path}/image", lambda: None),
+    "delete": lambda made: made.guests.destroy(UUID),
 }
 
 
 @pytest.mark.parametrize("operation", sorted(CALLS))
 def test_operation_fails_without_effect(ruled: RuledFakeDriver, waits: list[float], operation: str) -> None:
-    ruled.spawn(spec(**{"nova_lite:fail": operation, "nova_lite:delay": "7"}))
-    before = ruled.get_info(UUID)
+    ruled.guests.spawn(spec(**{"nova_lite:fail": operation, "nova_lite:delay": "7"}))
+    before = ruled.guests.get(UUID)
     with pytest.raises(exceptions.VirtDriverError, match=f"{operation} fails on {HOST}"):
         CALLS[operation](ruled)
-    assert ruled.get_info(UUID) == before
+    assert ruled.guests.get(UUID) == before
     assert waits.count(7.0) == 2
 
 
 @pytest.mark.parametrize("operation", sorted(CALLS))
 def test_operation_of_a_guest_without_rules_succeeds(ruled: RuledFakeDriver, operation: str) -> None:
-    ruled.spawn(spec())
+    ruled.guests.spawn(spec())
     CALLS[operation](ruled)
 
 
 def test_resize_fails_on_its_destination(ruled: RuledFakeDriver) -> None:
-    source = DiskSource(driver="fake", host="127.0.0.1", location=ruled.path, files=[])
+    source = DiskSource(driver="fake", host="127.0.0.1", location=ruled.hypervisor.path, files=[])
     with pytest.raises(exceptions.VirtDriverError, match="resize"):
-        ruled.finish_migration(spec(**{"nova_lite:fail": "resize"}), source, True)
-    assert ruled.list_domains() == []
+        ruled.moves.finish(spec(**{"nova_lite:fail": "resize"}), source, True)
+    assert ruled.guests.all() == []
 
 
 def test_each_operation_is_tested() -> None:

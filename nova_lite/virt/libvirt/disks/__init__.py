@@ -1,8 +1,9 @@
 """Disks and volumes of guests.
 
-- `image_cache`, `overlays`, `disks`: images that are fetched once per host, and disks that are made of them
+- `image_cache`, `cached_images`, `overlays`, `disks`: images that are fetched once per host, and disks made of them
 - `moved_disks`, `left_disks`, `marks`: disks that came from another host, or that a lost host has left in a shared
   directory
+- `shared_disks`: the ability to share disks, and checks for missing files
 - `transfer`, `offers`, `disk_server`, `tls_pipe`: copies of disks from host to host
 - `snapshots`, `freezes`, `incremental`: images and backups of disks
 - `volumes`, `volume_copies`, `volume_files`, `volume_chains`: attached volumes, their copies, and files of Cinder's

@@ -12,8 +12,8 @@ from nova_lite.base import exceptions, files
 from nova_lite.objects import BlockDevice, EncryptedDisk, Flavor, Image, NetworkDisk, Qcow2Disk, VolumeSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.configdrive import ConfigDrives
-from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays

@@ -25,7 +25,7 @@ from nova_lite.base import disk_room, exceptions, files, metrics
 from nova_lite.image import formats, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
-from nova_lite.virt.driver import FetchImage
+from nova_lite.virt.abilities import FetchImage
 
 LOG = logging.getLogger(__name__)
 

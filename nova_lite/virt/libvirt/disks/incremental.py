@@ -23,14 +23,15 @@ import msgspec
 from nova_lite.backups import disk_data, disk_parts
 from nova_lite.backups.disk_data import DiskHeader, DiskPart
 from nova_lite.base import disk_room, exceptions, files
-from nova_lite.virt import images
-from nova_lite.virt.driver import BackupRequest, ExportVolume
+from nova_lite.virt import abilities, images
+from nova_lite.virt.abilities import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
 from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.records import file_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -77,7 +78,9 @@ class _Disk(NamedTuple):
         return disk_usage.raw_data(self.file, capacity) if self.file else capacity
 
 
-class DiskBackups:
+class DiskBackups(abilities.Backups):
+    """Streams of guests' disks. ``directory`` returns an instance's directory."""
+
     def __init__(
         self,
         connection: Connection,
@@ -85,24 +88,25 @@ class DiskBackups:
         qemu_img: images.QemuImg,
         mirrors: Snapshotter,
         room: disk_room.DiskRoom,
+        directory: Callable[[str], str],
     ) -> None:
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
         self._mirrors = mirrors
         self._room = room
+        self._directory = directory
 
-    def back_up(
+    @file_errors()
+    def take(
         self,
         instance_uuid: str,
-        directory: str,
         target: str,
         request: BackupRequest,
         check: Callable[[], None],
         exported: ExportVolume,
     ) -> None:
-        """Write a stream of the guest's disks. See `nova_lite.virt.driver.IncrementalBackups`."""
-        disk = os.path.abspath(os.path.join(directory, ROOT))
+        disk = os.path.abspath(os.path.join(self._directory(instance_uuid), ROOT))
         domain, info = self._domains.get(instance_uuid)
         volume_ids = request.disks or [ROOT_DISK]
         copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]

@@ -15,7 +15,7 @@ from nova_lite.image import qcow2
 from nova_lite.objects import Image, LiveSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache

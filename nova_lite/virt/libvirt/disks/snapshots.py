@@ -19,13 +19,14 @@ import libvirt
 
 from nova_lite.base import disk_room, exceptions, files
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import images
+from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
 from nova_lite.virt.libvirt.disks.disks import ROOT
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.records import file_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +44,9 @@ _COPY_FLAGS = (
 )
 
 
-class Snapshotter:
+class Snapshotter(abilities.Snapshots):
+    """Images of disks, and the mirrors that other copies use, too. ``directory`` returns an instance's directory."""
+
     def __init__(
         self,
         connection: Connection,
@@ -51,16 +54,18 @@ class Snapshotter:
         qemu_img: images.QemuImg,
         room: disk_room.DiskRoom,
         freezer: Freezer,
+        directory: Callable[[str], str],
     ) -> None:
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
         self._room = room
         self._freezer = freezer
+        self._directory = directory
 
-    def snapshot(self, instance_uuid: str, directory: str, target: str, check: Callable[[], None]) -> None:
-        """Make an image of the disk in the instance's ``directory``. See `nova_lite.virt.driver.Snapshots`."""
-        disk, place = os.path.join(directory, ROOT), os.path.dirname(target)
+    @file_errors()
+    def take(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
+        disk, place = os.path.join(self._directory(instance_uuid), ROOT), os.path.dirname(target)
         domain, info = self._domains.get(instance_uuid)
         check = self._room.kept(place, check, _PURPOSE)
         needed = disk_usage.overlay_data(disk)

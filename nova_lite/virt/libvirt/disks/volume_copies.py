@@ -14,7 +14,7 @@ import msgspec
 from nova_lite.base import disk_room, exceptions
 from nova_lite.objects import BlockDevice
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import images
+from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks.disks import volume_disk
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
@@ -32,6 +32,7 @@ from nova_lite.virt.libvirt.disks.volumes import (
 )
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.records import file_errors
 
 _FLAGS = libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
 #: A write of the guest completes only when both disks have it.
@@ -42,7 +43,7 @@ _PIVOT = libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT
 _COPY = ("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all")
 
 
-class VolumeCopies:
+class VolumeCopies(abilities.VolumeCopies):
     def __init__(
         self,
         connection: Connection,
@@ -72,8 +73,8 @@ class VolumeCopies:
 
     # --- copies of one moment
 
+    @file_errors()
     def copy(self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]) -> None:
-        """Copy volumes. See `nova_lite.virt.driver.VolumeCopying`."""
         domain, info = self._domains.get(instance_uuid)
         devices, encrypted = {}, set[str]()
         if is_on(info.power_state):
@@ -108,7 +109,6 @@ class VolumeCopies:
 
     @contextlib.contextmanager
     def held(self, instance_uuid: str, volume_ids: Sequence[str]) -> Iterator[None]:
-        """Keep the guest from writing to volumes. See `nova_lite.virt.driver.VolumeCopying`."""
         domain, info = self._domains.get(instance_uuid)
         in_use = {volume_of(disk) for disk in self._volumes.disks(domain, 0)} if is_on(info.power_state) else set()
         if in_use.isdisjoint(volume_ids):
@@ -123,6 +123,7 @@ class VolumeCopies:
 
     # --- swap
 
+    @file_errors()
     def swap(
         self,
         instance_uuid: str,
@@ -133,7 +134,7 @@ class VolumeCopies:
         check: Callable[[], None],
         copied: Callable[[], None],
     ) -> None:
-        """Replace a volume. See `nova_lite.virt.driver.VolumeCopying`. A mirror of an earlier attempt is continued."""
+        """Replace a volume. A mirror of an earlier attempt is continued."""
         domain, info = self._domains.get(instance_uuid)
         if self._has(domain, info.power_state, new_id):
             self._settle(domain, info.power_state, new_id, size)
@@ -160,7 +161,6 @@ class VolumeCopies:
         self._settle(domain, info.power_state, new_id, size)
 
     def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
-        """End a swap. See `nova_lite.virt.driver.VolumeCopying`."""
         domain, info = self._domains.get(instance_uuid)
         if self._has(domain, info.power_state, new_id):
             self._settle(domain, info.power_state, new_id, size)

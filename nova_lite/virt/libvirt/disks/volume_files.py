@@ -19,7 +19,7 @@ import libvirt
 from nova_lite.base import exceptions
 from nova_lite.objects import FileMerge
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import images
+from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
@@ -35,6 +35,7 @@ from nova_lite.virt.libvirt.disks.volumes import (
 )
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.records import file_errors
 
 POLL_SECONDS = 0.25
 
@@ -46,9 +47,7 @@ _SNAPSHOT = (
 )
 
 
-class VolumeFiles:
-    """See `nova_lite.virt.driver.VolumeFiling`."""
-
+class VolumeFiles(abilities.VolumeFiles):
     def __init__(
         self,
         connection: Connection,
@@ -69,6 +68,7 @@ class VolumeFiles:
 
     # --- a new file
 
+    @file_errors()
     def snapshot(self, instance_uuid: str, volume_id: str, new_file: str) -> None:
         domain, info = self._domains.get(instance_uuid)
         on = is_on(info.power_state)
@@ -123,6 +123,7 @@ class VolumeFiles:
 
     # --- a merge
 
+    @file_errors()
     def merge(self, instance_uuid: str, volume_id: str, request: FileMerge, check: Callable[[], None]) -> None:
         domain, info = self._domains.get(instance_uuid)
         on = is_on(info.power_state)

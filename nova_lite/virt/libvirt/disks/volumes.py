@@ -21,6 +21,7 @@ import libvirt
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, VolumeSource
 from nova_lite.operations.states import PowerState
+from nova_lite.virt import abilities
 from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import volume_disk
@@ -42,28 +43,36 @@ _PLACES = ("dev", "name")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
-class VolumeDevices:
-    def __init__(self, connection: Connection, domains: Domains, secrets: VolumeSecrets) -> None:
+class VolumeDevices(abilities.Volumes):
+    """Volumes of guests.
+
+    ``wait`` is called with the instance's uuid and the disk, before a running guest gets the disk. It waits until
+    no other guest has the disk, or raises. ``below`` returns the files below a volume's own; None: it is unknown.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        domains: Domains,
+        secrets: VolumeSecrets,
+        wait: Callable[[str, ET.Element], None] = lambda instance_uuid, disk: None,
+        below: Callable[[str, VolumeSource], tuple[volume_chains.File, ...] | None] = lambda volume_id, source: None,
+    ) -> None:
         self._connection = connection
         self._domains = domains
         self._secrets = secrets
+        self._wait = wait
+        self._below = below
 
-    def attach(
-        self,
-        instance_uuid: str,
-        device: BlockDevice,
-        path: VolumeSource,
-        wait: Callable[[ET.Element], None] = lambda disk: None,
-        below: tuple[volume_chains.File, ...] | None = None,
-    ) -> None:
-        """Attach a volume. On failure neither the guest nor its definition has it. ``below``: the files below its own.
+    def attach(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
+        """Attach a volume. On failure neither the guest nor its definition has it.
 
         The definition is changed first. So a daemon that is killed in between leaves nothing that a restart would
-        remove. ``wait`` is called before a running guest gets the disk. It waits until no other guest has the disk, or
-        raises.
+        remove.
         """
-        domain, info = self._domains.get(instance_uuid)
         volume_id = str(device.volume_id)
+        below = self._below(volume_id, path)
+        domain, info = self._domains.get(instance_uuid)
         element = guest_xml.disk_element(volume_disk(device, path, below))
         try:
             self._name(domain, element, volume_id)
@@ -71,7 +80,7 @@ class VolumeDevices:
             self._attach(domain, volume_id, xml, CONFIG)
             if is_on(info.power_state):
                 if self._find(domain, volume_id, LIVE) is None:
-                    wait(element)
+                    self._wait(instance_uuid, element)
                 with self._secrets.loaded([volume_id] if is_encrypted(element) else []):
                     self._attach(domain, volume_id, xml, LIVE)
         except (exceptions.VirtDriverError, exceptions.VolumeKeyUnavailable):

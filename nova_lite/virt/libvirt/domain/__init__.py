@@ -1,5 +1,10 @@
 """Guests as libvirt domains.
 
+- `guests`, `launch`: guests that are created, defined again, started and destroyed
+- `power`: power, pause, suspend, and the way into and out of a rescue
+- `cold_moves`, `live_moves`: moves of guests to other hosts
+- `agents`: passwords and interrupts
+- `guest_consoles`: consoles by instance
 - `guest_xml`, `hardware_xml`, `numa_xml`: the XML of a guest: devices, requested hardware, CPUs and memory
 - `consoles`, `console_log`: VNC, SPICE and serial ports, and the output of the serial console
 - `diagnostics`, `statistics`: counters of running guests

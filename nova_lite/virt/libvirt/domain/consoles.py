@@ -20,7 +20,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, host_certificates
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import LiveDestination
-from nova_lite.virt.driver import ConsoleAddress
+from nova_lite.virt.abilities import ConsoleAddress
 from nova_lite.virt.libvirt.connection import Connection
 
 LOG = logging.getLogger(__name__)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import libvirt
 
+from nova_lite.base import exceptions
 from nova_lite.objects import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
+from nova_lite.virt import abilities
+from nova_lite.virt.libvirt.context import HostPart
+from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
+from nova_lite.virt.libvirt.host.machine import HostMachine
 
 #: Statistics that `diagnostics` reads.
 STATISTICS = (
@@ -21,6 +28,22 @@ STATISTICS = (
 _KIB_PER_MIB = 1024
 
 Statistics = Mapping[str, Any]
+
+
+@dataclasses.dataclass(eq=False)
+class GuestCounters(HostPart, abilities.GuestDiagnostics):
+    """The counters of one guest."""
+
+    _machine: HostMachine
+
+    def read(self, instance_uuid: str) -> Diagnostics:
+        domain, _ = self._domains.get(instance_uuid)
+        statistics = self._connection.connect_call("domainListGetStats", [domain], STATISTICS, 0)
+        if not statistics:
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
+        xml = self._connection.call(domain.XMLDesc, 0)
+        config_drive = os.path.exists(os.path.join(self._records.directory(instance_uuid), CONFIG_DRIVE))
+        return diagnostics(statistics[0][1], xml, self._machine.virt_type, config_drive)
 
 
 def diagnostics(statistics: Statistics, xml: str, virt_type: str, config_drive: bool) -> Diagnostics:

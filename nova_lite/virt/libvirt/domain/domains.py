@@ -17,7 +17,7 @@ import libvirt
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.abilities import DomainInfo
 from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.domain import guest_xml
 

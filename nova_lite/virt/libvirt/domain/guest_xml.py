@@ -16,7 +16,7 @@ from nova_lite import hardware as requested
 from nova_lite.base.version import VERSION
 from nova_lite.hardware import DEFAULT, Hardware
 from nova_lite.objects import VIF, NetworkDisk
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOT, DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml

@@ -11,7 +11,7 @@ from nova_lite.base import exceptions, markdown
 from nova_lite.hardware import fitting, table
 from nova_lite.hardware.definition import Definition, Outcome
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners

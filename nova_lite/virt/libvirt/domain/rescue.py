@@ -14,7 +14,7 @@ import libvirt
 
 from nova_lite.base import exceptions, files
 from nova_lite.hardware import RescueDisk, check_rescue, guest
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.domain import guest_xml, hardware_xml

@@ -8,7 +8,8 @@ from typing import Any
 import cachetools
 import libvirt
 
-from nova_lite.virt.driver import GuestStatistics
+from nova_lite.virt import abilities, host_counters
+from nova_lite.virt.abilities import GuestStatistics
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -43,16 +44,20 @@ _KIB = 1024
 _NANOSECONDS = 1e9
 
 
-class AllStatistics:
+class AllStatistics(abilities.Statistics):
     """Reads the counters of all our guests. The owner of a domain is read once, and not with each reading."""
 
-    def __init__(self, connection: Connection, domains: Domains) -> None:
+    def __init__(self, connection: Connection, domains: Domains, instances_path: str) -> None:
         self._connection = connection
         self._domains = domains
+        self._instances_path = instances_path
         self._owners: dict[str, guest_xml.Owner] = {}
         self._foreign: cachetools.TTLCache[str, bool] = cachetools.TTLCache(_FOREIGN, _FOREIGN_SECONDS)
 
-    def read(self) -> list[GuestStatistics]:
+    def host(self) -> abilities.HostCounters:
+        return host_counters.read(self._instances_path)
+
+    def guests(self) -> list[GuestStatistics]:
         owners: dict[str, guest_xml.Owner] = {}
         found = []
         for domain, values in self._connection.connect_call("getAllDomainStats", STATISTICS, FLAGS):

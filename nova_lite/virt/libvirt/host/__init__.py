@@ -1,5 +1,6 @@
 """Properties of this machine for guests and the scheduler.
 
+- `machine`: the machine as an ability: it finds out the following, and reports the inventory
 - `cpu_model`: the CPU model of guests, by ``[libvirt] cpu_mode`` and related options
 - `cpu_monitor`: load of the host's CPUs, with Nova's names, for the scheduler's metrics filter and weigher
 - `host_topology`: the host's NUMA cells, from libvirt's capabilities

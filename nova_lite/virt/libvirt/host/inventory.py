@@ -16,7 +16,7 @@ from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware.traits import CAPABILITY
 from nova_lite.objects import Inventory, NUMACell
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.abilities import DomainInfo
 from nova_lite.virt.images import GIB
 from nova_lite.virt.libvirt.disks import disk_usage
 

@@ -1,5 +1,6 @@
 """Networks of guests on this host.
 
+- `plugging`: the abilities: the host side and the guest side of interfaces, and their filters
 - `networks`, `existing`, `uses`, `dhcp`: a libvirt network with a bridge and DHCP for each network, and its removal
 - `interfaces`, `guest_interfaces`: network cards of guests, and their changes
 - `tunnels`: VXLAN between the bridges of several hosts

@@ -21,7 +21,7 @@ from nova_lite.db.servers import instances
 from nova_lite.image import store
 from nova_lite.objects import ActionReport
 from nova_lite.operations import states
-from nova_lite.virt.fake import QCOW2_HEADER
+from nova_lite.virt.fake_disks import QCOW2_HEADER
 from tests.support.conductor_world import World
 
 IMAGE = "99999999-9999-4999-8999-999999999999"

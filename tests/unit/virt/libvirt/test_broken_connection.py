@@ -79,10 +79,10 @@ class Driver:
         self.path = str(path / VOLUME_ID)
         self.connection = Connection(URI, HOST, timing=LibvirtTiming(reconnect_pause=0.01, ask_again=0.0))
         self.domains = Domains(self.connection, HOST)
-        secrets = VolumeSecrets(self.connection, "here", lambda volume_id: VolumeKey(passphrase=""))
+        self.secrets = secrets = VolumeSecrets(self.connection, "here", lambda volume_id: VolumeKey(passphrase=""))
         self.volumes = VolumeDevices(self.connection, self.domains, secrets)
         self.freezer = Freezer(self.connection, self.domains, str(path / "instances"), HOST)
-        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0), self.freezer)  # type: ignore[arg-type]
+        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0), self.freezer, str)  # type: ignore[arg-type]
         self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors, secrets, DiskRoom(0))
         self.interfaces = InterfaceDevices(self.connection, 5)
 
@@ -226,7 +226,7 @@ def test_saved_memory_is_removed_once_although_the_connection_breaks(
 
     save(guest)
     hypervisor.breaks["managedSaveRemove"] = moment
-    LibvirtDriver(conf, HOST, lambda image, path: None)._drop_memory(driver.domain())
+    LibvirtDriver(conf, HOST, lambda image, path: None).power._launcher.drop_memory(driver.domain())
     assert not guest.saved
     assert guest.effects == ["managedSaveRemove"]
 
@@ -318,14 +318,15 @@ def test_volume_that_stays_open_elsewhere_is_not_attached(guest: Guest, driver: 
     """An attachment that is repeated does not find its own guest."""
     run(guest)
 
-    def refuse(disk: ET.Element) -> None:
+    def refuse(instance_uuid: str, disk: ET.Element) -> None:
         raise exceptions.DiskInUse(instance_uuid=UUID, disk=VOLUME_ID)
 
+    busy = VolumeDevices(driver.connection, driver.domains, driver.secrets, refuse)
     with pytest.raises(exceptions.DiskInUse):
-        driver.volumes.attach(UUID, VOLUME, driver.path, refuse)
+        busy.attach(UUID, VOLUME, driver.path)
     assert [guest.devices(where).findall("disk") for where in (0, CONFIG_XML)] == [[], []]
     driver.volumes.attach(UUID, VOLUME, driver.path)
-    driver.volumes.attach(UUID, VOLUME, driver.path, refuse)
+    busy.attach(UUID, VOLUME, driver.path)
 
 
 @pytest.mark.parametrize(
@@ -636,7 +637,7 @@ def test_events_and_inventory_have_a_connection_of_their_own(hypervisor: Hypervi
     from nova_lite.virt.libvirt.driver import LibvirtDriver
 
     driver = LibvirtDriver(conf, HOST, lambda image, path: None)
-    driver.list_domains()
+    driver.guests.all()
     driver._reports.connect_call("getVersion")
     assert [connect.callbacks for connect in hypervisor.connects] == [0, 2]
 

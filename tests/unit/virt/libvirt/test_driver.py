@@ -9,11 +9,16 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING
 from nova_lite.objects import Flavor, Image, LiveSource
-from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
-from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.domain.guests import GuestDefinitions
+from nova_lite.virt.libvirt.domain.launch import Launcher
+from nova_lite.virt.libvirt.domain.live_moves import LiveMoves
+from nova_lite.virt.libvirt.host.machine import HostMachine
 from tests.support.guests import make_instance, make_spec
 from tests.unit.virt.libvirt.scripted import Calls
 
@@ -59,14 +64,17 @@ class Parts(Calls):
         return consoles.NONE
 
 
-def make(conf: cfg.ConfigOpts, parts: Parts) -> LibvirtDriver:
-    driver: Any = LibvirtDriver(conf, "h", lambda image, path: None)
-    for name in ("_domains", "_connection", "_records", "_moved", "_rescue", "_networks", "_consoles"):
-        setattr(driver, name, parts)
-    driver._virt_type = "qemu"
-    driver._host_properties = guest_xml.Host(machine="q35")
-    made: LibvirtDriver = driver
-    return made
+def make(conf: cfg.ConfigOpts, parts: Any) -> tuple[HostContext, HostMachine]:
+    context = HostContext(conf, "h", TIMING.libvirt, parts, parts, parts)
+    machine = HostMachine(context, parts, None)
+    machine.virt_type = "qemu"
+    machine.properties = guest_xml.Host(machine="q35")
+    return context, machine
+
+
+def definitions(conf: cfg.ConfigOpts, parts: Any) -> GuestDefinitions:
+    context, machine = make(conf, parts)
+    return GuestDefinitions(context, Launcher(context, machine, parts, parts, parts), parts, parts)
 
 
 def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> None:
@@ -74,7 +82,7 @@ def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> No
     parts = Parts(generation=1)
     specs = {"hw:watchdog_action": "reset", "hw:mem_encryption": "yes"}
     flavor = Flavor(flavorid="1", name="f", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs)
-    make(conf, parts).renew(make_spec(instance=make_instance(flavor=flavor), image=Image(id="i", name="i")))
+    definitions(conf, parts).renew(make_spec(instance=make_instance(flavor=flavor), image=Image(id="i", name="i")))
     assert parts.done == ["memory", "power", "define", "rescue"]
     assert 'machine="q35"' in parts.xml
     assert '<watchdog model="i6300esb" action="reset"' in parts.xml
@@ -83,13 +91,15 @@ def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> No
 def test_renew_leaves_another_generation_alone(conf: cfg.ConfigOpts) -> None:
     parts = Parts(generation=2)
     with pytest.raises(exceptions.DomainNotFound):
-        make(conf, parts).renew(make_spec(image=Image(id="i", name="i")))
+        definitions(conf, parts).renew(make_spec(image=Image(id="i", name="i")))
     assert parts.done == []
 
 
 def test_destination_that_encrypts_refuses_a_source_that_does_not(conf: cfg.ConfigOpts) -> None:
     conf.set_override("live_migration_tls", True, "libvirt")
     source = LiveSource(driver="libvirt", disks={}, address="192.0.2.1", host="h1", encrypts=False)
+    parts: Any = Parts(1)
+    moves = LiveMoves(*make(conf, parts), *[parts] * 6)
     with pytest.raises(exceptions.MigrationPreCheckError) as refusal:
-        make(conf, Parts(1)).pre_live_migration(make_spec(), source)
+        moves.prepare(make_spec(), source)
     assert "live_migration_tls is true on host h and false on host h1: set it on both" in refusal.value.message

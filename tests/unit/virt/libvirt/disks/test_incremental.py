@@ -18,7 +18,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.disk_room import MIB, DiskRoom
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
-from nova_lite.virt.driver import BackupRequest, DomainInfo
+from nova_lite.virt.abilities import BackupRequest, DomainInfo
 from nova_lite.virt.libvirt.connection import LibvirtBusy
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
@@ -116,8 +116,8 @@ def back_up(guest: Guest, tmp_path: Path, floor: int, check: Callable[[], None] 
     def exported(volume_id: str) -> Iterator[str]:
         yield str(guest.volume)
 
-    backups = DiskBackups(guest, guest, qemu_img, guest, room)  # type: ignore[arg-type]
-    backups.back_up(GUEST, str(guest.directory), str(target), request, check, exported)
+    backups = DiskBackups(guest, guest, qemu_img, guest, room, lambda uuid: str(guest.directory))  # type: ignore[arg-type]
+    backups.take(GUEST, str(target), request, check, exported)
     return target
 
 
@@ -176,9 +176,9 @@ def test_snapshot_without_room_fails_before_the_floor(tmp_path: Path) -> None:
     run("convert", "-f", "raw", "-O", "qcow2", str(guest.volume), str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(4 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None)  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path))  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match=r"copies of its disk need 2\d MiB more"):
-        snapshots.snapshot(GUEST, str(tmp_path), str(tmp_path / "stream"), lambda: None)
+        snapshots.take(GUEST, str(tmp_path / "stream"), lambda: None)
     assert not list(tmp_path.glob("stream*"))
 
 
@@ -189,9 +189,9 @@ def test_disk_with_an_image_below_counts_both(tmp_path: Path) -> None:
     run("create", "-f", "qcow2", "-b", str(guest.volume), "-F", "raw", str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(18 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None)  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path))  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match="18 MiB have to stay free"):
-        snapshots.snapshot(GUEST, str(tmp_path), str(tmp_path / "stream"), lambda: None)
+        snapshots.take(GUEST, str(tmp_path / "stream"), lambda: None)
 
 
 def test_backup_continues_after_a_missed_poll_of_its_job(tmp_path: Path) -> None:

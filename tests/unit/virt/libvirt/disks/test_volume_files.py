@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import FileMerge, Qcow2Disk
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
-from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.abilities import DomainInfo
 from nova_lite.virt.libvirt.connection import LibvirtBusy
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles

@@ -13,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, VolumeKey
 from nova_lite.objects.block_device import DeviceSource, ephemeral_gb, next_name, swap_mb
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.abilities import DomainInfo
 from nova_lite.virt.libvirt.disks import disks, volumes
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml

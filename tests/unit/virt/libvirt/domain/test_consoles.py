@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import Authority
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import LiveDestination
-from nova_lite.virt.driver import ConsoleAddress
+from nova_lite.virt.abilities import ConsoleAddress
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners

@@ -9,7 +9,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from nova_lite.virt.driver import GuestStatistics
+from nova_lite.virt.abilities import GuestStatistics
 from nova_lite.virt.libvirt.domain.guest_xml import Owner, parse_owner
 from nova_lite.virt.libvirt.domain.statistics import AllStatistics, statistics
 
@@ -32,7 +32,7 @@ class Hypervisor:
         self.uuids = list(uuids)
         self.owners = {uuid: Owner("h", 1, f"project-of-{uuid}") for uuid in uuids}
         self.flags = 0
-        self.reader = AllStatistics(self, self)  # type: ignore[arg-type]
+        self.reader = AllStatistics(self, self, "")  # type: ignore[arg-type]
 
     def connect_call(self, name: str, wanted: int, flags: int) -> list[Any]:
         self.calls[name] += 1
@@ -72,16 +72,16 @@ def test_counters_that_libvirt_leaves_out_are_unknown() -> None:
 @pytest.mark.parametrize("guests", [1, 1000])
 def test_reading_is_one_call_however_many_guests_there_are(guests: int) -> None:
     hypervisor = Hypervisor(*(f"u{number}" for number in range(guests)))
-    assert len(hypervisor.reader.read()) == guests
+    assert len(hypervisor.reader.guests()) == guests
     hypervisor.calls.clear()
-    found = hypervisor.reader.read()
+    found = hypervisor.reader.guests()
     assert hypervisor.calls == {"getAllDomainStats": 1}
     assert {item.project_id for item in found} == {f"project-of-{uuid}" for uuid in hypervisor.uuids}
 
 
 def test_reading_does_not_wait_for_busy_guests_and_leaves_out_those_that_are_off() -> None:
     hypervisor = Hypervisor("u1")
-    hypervisor.reader.read()
+    hypervisor.reader.guests()
     assert hypervisor.flags & libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
     assert hypervisor.flags & libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
 
@@ -90,17 +90,17 @@ def test_domains_of_others_are_left_out_and_not_looked_at_with_each_reading() ->
     hypervisor = Hypervisor("u1", "u2")
     del hypervisor.owners["u2"]
     for _ in range(3):
-        assert [item.uuid for item in hypervisor.reader.read()] == ["u1"]
+        assert [item.uuid for item in hypervisor.reader.guests()] == ["u1"]
     assert hypervisor.calls["owner"] == 2
 
 
 def test_owner_of_a_domain_that_was_away_is_read_again() -> None:
     hypervisor = Hypervisor("u1")
-    hypervisor.reader.read()
+    hypervisor.reader.guests()
     hypervisor.uuids = []
-    hypervisor.reader.read()
+    hypervisor.reader.guests()
     hypervisor.uuids, hypervisor.owners["u1"] = ["u1"], Owner("h", 2, "other")
-    assert [item.project_id for item in hypervisor.reader.read()] == ["other"]
+    assert [item.project_id for item in hypervisor.reader.guests()] == ["other"]
 
 
 @pytest.mark.parametrize("project", ["", "<n:project>p1</n:project>"])

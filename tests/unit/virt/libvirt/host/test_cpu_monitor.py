@@ -110,7 +110,7 @@ def test_inventory_contains_metrics_if_configured(conf: cfg.ConfigOpts, host: Ho
         made = LibvirtDriver(conf, "one", lambda image, target: None)
         made._connection.connect_call = answer  # type: ignore[method-assign]
         made._domains.all = list  # type: ignore[method-assign,assignment]
-        return made.get_inventory().capabilities
+        return made.machine.inventory().capabilities
 
     def answer(name: str, *args: Any) -> Any:
         fixed: dict[str, Any] = {"getCapabilities": "<capabilities><host/></capabilities>", "getVersion": 9000000}

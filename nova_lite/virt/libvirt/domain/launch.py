@@ -1,0 +1,76 @@
+"""Definitions of guests, and their starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from nova_lite import hardware
+from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.libvirt.context import HostPart
+from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
+from nova_lite.virt.libvirt.disks.disks import DiskSet
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
+from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain.consoles import Consoles
+from nova_lite.virt.libvirt.host.machine import HostMachine
+from nova_lite.virt.libvirt.net.networks import HostNetworks
+
+
+@dataclasses.dataclass(eq=False)
+class Launcher(HostPart):
+    """Describes guests, starts them, and drops the memory of suspended ones."""
+
+    _machine: HostMachine
+    _networks: HostNetworks
+    _consoles: Consoles
+    _secrets: VolumeSecrets
+
+    def xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
+        """Return the definition of a guest."""
+        networks = self._networks.run_by_libvirt(spec.vifs)
+        cache = self._conf.libvirt.tb_cache_mb
+        listeners = self._consoles.listeners()
+        return guest_xml.guest_xml(
+            spec,
+            self._host,
+            directory,
+            disks,
+            self._machine.virt_type,
+            cache,
+            networks,
+            listeners,
+            hardware=hardware_of(spec),
+            given=self._machine.properties,
+        )
+
+    def start(
+        self, domain: Any, instance_uuid: str, paused: bool = False, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
+        encrypted: list[str] = []
+        if not self._connection.call(domain.isActive):
+            # Its disks change from now on, so no other host may fetch them any more.
+            directory = self._records.directory(instance_uuid)
+            transfer.withdraw(directory)
+            disk_locks.require_free(instance_uuid, directory)
+            xml = self._domains.description(domain)
+            rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._context.timing)
+            self._consoles.ensure_free_port(domain, xml)
+            encrypted = encrypted_in(xml)
+        with self._secrets.loaded(encrypted):
+            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused)
+
+    def drop_memory(self, domain: Any) -> None:
+        """Drop the saved memory of a suspended guest."""
+        call = self._connection.call
+        if call(domain.hasManagedSaveImage, 0):
+            self._connection.call_checked(lambda: not call(domain.hasManagedSaveImage, 0), domain.managedSaveRemove, 0)
+
+
+def hardware_of(spec: SpawnSpec) -> hardware.Hardware:
+    """Return the hardware of a guest. Unsupported requests of a server that was accepted by an older version are
+    ignored."""
+    return hardware.resolve(spec.instance.flavor, spec.image, strict=False)

@@ -1,0 +1,119 @@
+"""Moves of running guests, at the source and at the destination."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.objects import EncryptedDisk, LiveDestination, LiveSource, MigrationControl, MigrationProgress
+from nova_lite.operations.states import PowerState
+from nova_lite.virt import abilities
+from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.libvirt.context import HostPart
+from nova_lite.virt.libvirt.disks import transfer
+from nova_lite.virt.libvirt.disks.disks import ROOT
+from nova_lite.virt.libvirt.disks.incremental import DiskBackups
+from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
+from nova_lite.virt.libvirt.domain import live_migration
+from nova_lite.virt.libvirt.domain.consoles import Consoles
+from nova_lite.virt.libvirt.domain.guests import HostGuests, undoing
+from nova_lite.virt.libvirt.host.machine import HostMachine
+from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers, own_address
+from nova_lite.virt.libvirt.records import file_errors
+
+
+@dataclasses.dataclass(eq=False)
+class LiveMoves(HostPart, abilities.LiveMoves):
+    _machine: HostMachine
+    _guests: HostGuests
+    _consoles: Consoles
+    _moved: MovedDisks
+    _backups: DiskBackups
+    _peers: MigrationPeers
+    _secrets: VolumeSecrets
+
+    def check_source(self, instance_uuid: str) -> LiveSource:
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
+            raise exceptions.MigrationPreCheckError(reason="the guest does not run")
+        with file_errors():
+            found = live_migration.describe_source(
+                self._conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
+            )
+        sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
+        encrypts = self._conf.libvirt.live_migration_tls
+        return msgspec.structs.replace(
+            found, disks=sizes, address=own_address(self._conf), host=self._host, encrypts=encrypts
+        )
+
+    def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
+        """Return the capacity of one disk in bytes, as the guest sees it."""
+        path = os.path.join(self._records.directory(instance_uuid), name)
+        return int(self._connection.call(domain.blockInfo, path, 0)[0])
+
+    def prepare(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:
+        instance_uuid = spec.instance.uuid
+        if source.driver != transfer.DRIVER:
+            raise exceptions.MigrationPreCheckError(reason=f"the guest is one of driver {source.driver}")
+        live_migration.check_encryption(self._conf, source, self._host)
+        if self._guests.is_running(spec):
+            raise exceptions.MigrationPreCheckError(reason="it runs at the destination already")
+        with undoing(instance_uuid) as undo:
+            undo("its files", self._records.remove)
+            directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
+            paths, whole = self._moved.make_ready(directory, spec, source)
+            below = self._moved.below(paths[ROOT]) if ROOT in paths else ()
+            undo("its access", self._peers.close)
+            self._peers.open(instance_uuid, source.address)
+            undo("its secrets", self._secrets.forget_incoming)
+            encrypted = [volume_id for volume_id, item in spec.volumes.items() if isinstance(item, EncryptedDisk)]
+            self._secrets.load_for_incoming(instance_uuid, encrypted)
+            spec.fence()
+        listeners = self._consoles.listeners()
+        return LiveDestination(
+            driver=transfer.DRIVER,
+            host=self._host,
+            generation=spec.generation,
+            address=own_address(self._conf),
+            paths=paths,
+            whole=whole,
+            vnc_listen=listeners.vnc or "",
+            serial_listen=listeners.serial.host if listeners.serial else "",
+            serial_port=listeners.serial.port if listeners.serial else None,
+            serial_tls=listeners.serial is not None and listeners.serial.tls,
+            numa=spec.instance.numa,
+            shared_cpus=self._machine.properties.shared_cpus,
+            below=[(file.path, file.format) for file in below],
+        )
+
+    def migrate(
+        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], MigrationControl]
+    ) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        # The destination has no checkpoints, and records no changes for them.
+        self._backups.forget(domain)
+        live_migration.LiveMigrator(self._conf, self._connection, instance_uuid, destination).run(domain, watch)
+
+    def settle(self, instance_uuid: str, destination: LiveDestination) -> bool:
+        has_moved = live_migration.LiveMigrator(self._conf, self._connection, instance_uuid, destination).settle()
+        if not has_moved:
+            transfer.withdraw(self._records.directory(instance_uuid))
+        return has_moved
+
+    def has_arrived(self, instance_uuid: str) -> bool:
+        domain, _ = self._domains.get(instance_uuid)
+        return live_migration.has_arrived(self._connection.call, domain)
+
+    def finish(self, instance_uuid: str) -> None:
+        self._peers.close(instance_uuid)
+        self._secrets.forget_incoming(instance_uuid)
+
+    def take_over_paused(self, instance_uuid: str) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        live_migration.run_briefly(self._connection, domain)

@@ -291,7 +291,7 @@ def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int])
     over = [
         resource
         for resource, amount in wanted.items()
-        if _number(limits.get(resource, UNLIMITED)) < used.get(resource, 0) + amount
+        if 0 <= limits.get(resource, UNLIMITED) < used.get(resource, 0) + amount
     ]
     if over:
         raise _exceeded(over, wanted, used, limits)

@@ -23,7 +23,7 @@ FILE_ACTIONS = (operations.VOLUME_SNAPSHOT_CREATE.kind, operations.VOLUME_SNAPSH
 
 
 class CinderEndpoints:
-    """Without ``client`` another backend has the volumes."""
+    """Messages of the API and of hosts. Without ``client`` another backend has the volumes."""
 
     def __init__(self, engine: ActionEngine, client: CinderClient | None, worker: CinderWorker) -> None:
         self.engine = engine

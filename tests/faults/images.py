@@ -29,7 +29,7 @@ from tests.faults.points import (
     of_image,
     of_order,
 )
-from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 NAME, BACKUP, SHELVED = "snap", "backup", "vm-shelved"
 CREATE = {"createImage": {"name": NAME}}
@@ -95,7 +95,7 @@ def uploaded_and_lost(arena: Arena) -> None:
     arena.settle("ACTIVE", 1)
     (arena.held["publish"],) = arena.arm((Fault(CONDUCTOR, "image/publish/before", failpoints.HOLD),))
     ask(arena)
-    cloud.wait_for("it is published", arena.held["publish"].exists)
+    wait_for("it is published", arena.held["publish"].exists)
     for path in Path(arena.conf.image.store_path, store.UPLOADS).glob("*/*"):
         path.unlink()
 
@@ -118,7 +118,7 @@ def slow(arena: Arena) -> None:
         (server,) = arena.servers()
         return bool(server["OS-EXT-STS:task_state"] == states.IMAGE_SNAPSHOT)
 
-    cloud.wait_for("the image is being made", at_it, SETTLE_SECONDS)
+    wait_for("the image is being made", at_it, SETTLE_SECONDS)
 
 
 def delete(arena: Arena) -> None:
@@ -165,7 +165,7 @@ def shelve(arena: Arena) -> None:
     for left in (1, 0):
         server_id = arena.one()
         arena.insist("POST", f"/servers/{server_id}/action", {"shelve": None}, (202, 409))
-        seen = cloud.wait_for("it is shelved", status, SETTLE_SECONDS)
+        seen = wait_for("it is shelved", status, SETTLE_SECONDS)
         if seen == "SHELVED_OFFLOADED":
             break
         why = arena.db.read(failures, server_id)

@@ -17,7 +17,8 @@ import requests
 
 from nova_lite.api.http.server import listen_per_worker
 from nova_lite.base import memory
-from tests.functional.cloud import DEADLINE, Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import DEADLINE, wait_for
 
 WORKERS = 2
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.hosts import come_back, lose, placed, tidy_up
 from tests.functional.server_requests import LATEST, domain, migrate, place, settled
+from tests.support.waiting import DEADLINE, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_progress_and_abort(tidy: Cloud) -> None:
 def test_force_complete(tidy: Cloud) -> None:
     """Left alone it would continue for longer than the test waits here."""
     server_id, host, other = placed(tidy)
-    tidy.control_host(host, live_migration_delay=10 * cloud.DEADLINE / 3)
+    tidy.control_host(host, live_migration_delay=10 * DEADLINE / 3)
     assert migrate(tidy, server_id).status_code == 202
     wait_for("it runs", lambda: any(item["status"] == "running" for item in in_progress(tidy, server_id)))
     (migration,) = in_progress(tidy, server_id)

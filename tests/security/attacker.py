@@ -26,7 +26,8 @@ from nova_lite.rpc import broker
 from nova_lite.rpc.client import Message, to_plain
 from nova_lite.rpc.keys import COMPUTE
 from nova_lite.rpc.signing import Signing
-from tests.functional.cloud import Cloud, rabbitmqctl, role_of, wait_for
+from tests.functional.cloud import Cloud, rabbitmqctl, role_of
+from tests.support.waiting import wait_for
 
 PASSWORD = "a password for tests"
 #: The default exchange: whoever may send to it reaches each queue by its name.

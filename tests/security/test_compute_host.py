@@ -45,9 +45,10 @@ from nova_lite.rpc.signing import SIGNATURE
 from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.rpcapi.scheduler import SchedulerRPC
-from tests.functional.cloud import role_of, wait_for
+from tests.functional.cloud import role_of
 from tests.security.attacker import VICTIM, Attacker, SecuredCloud, Tap, failure_of, versions_of
 from tests.security.conftest import SECRET
+from tests.support.waiting import wait_for
 
 FORBIDDEN = "role compute may not call it"
 OTHERS = "it may speak of itself alone"

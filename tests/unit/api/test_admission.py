@@ -15,7 +15,7 @@ from nova_lite.api.http import admission, server
 from nova_lite.api.http.limits import ClientLimits
 from nova_lite.daemon.sockets import listen
 from nova_lite.rpc.admission import Priority
-from tests.functional.cloud import wait_for
+from tests.support.waiting import wait_for
 
 UUID = "70f5a7a4-1e0e-4f43-9a52-4f3d3ad5d1c7"
 

@@ -20,7 +20,7 @@ from nova_lite.rpc.client import Message
 from nova_lite.rpc.load_shedding import Throttled, Workers
 from nova_lite.rpc.self_check import SelfCheckingServer
 from nova_lite.rpcapi.conductor import ConductorRPC
-from tests.functional.cloud import wait_for
+from tests.support.waiting import wait_for
 
 USER = RequestContext(user_id="u", project_id="p")
 

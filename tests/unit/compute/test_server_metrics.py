@@ -17,7 +17,7 @@ from nova_lite.virt import fake
 from nova_lite.virt.abilities import GuestStatistics
 from nova_lite.virt.driver import ComputeDriver
 from tests.support.compute_host import HOST, make_conf
-from tests.support.http_site import wait_for
+from tests.support.waiting import wait_for
 
 ALWAYS = ComputeTiming(statistics_lifetime=0.0)
 
@@ -81,10 +81,12 @@ def test_servers_beyond_the_limit_are_counted_and_others_keep_their_place(tmp_pa
     source = ServerMetrics(driver, 2, ALWAYS)
     assert servers(source) == {"u3", "u4"}
     driver.uuids += ["u1", "u2"]
-    wait_for("all are counted", lambda: value(source, metrics.SERVERS_LEFT_OUT) == 3)  # a slow reading is kept longer
+    wait_for(
+        "all are counted", lambda: value(source, metrics.SERVERS_LEFT_OUT) == 3, 30
+    )  # a slow reading is kept longer
     assert servers(source) == {"u3", "u4"}
     driver.uuids.remove("u3")
-    wait_for("the next one is shown", lambda: servers(source) != {"u3", "u4"})
+    wait_for("the next one is shown", lambda: servers(source) != {"u3", "u4"}, 30)
     assert servers(source) == {"u1", "u4"}
 
 

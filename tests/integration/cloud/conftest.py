@@ -13,7 +13,7 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import openstack
 import pytest
 
 from tests.integration.cloud import transcript
+from tests.support.waiting import wait_for
 
 TOP = Path(__file__).parents[3]
 SETTINGS = Path("/etc/nova-lite/devstack.env")
@@ -31,15 +32,6 @@ GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S
 PATIENCE = 300.0
 VIRSH = ("virsh", "--connect", "qemu:///system", "--quiet")
 LIBVIRT_HOST = "/opt/nova-lite/libvirt-host.sh"
-
-
-def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-    """Return the first true value of ``check``; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.5)
-    return answer
 
 
 def run(*command: str) -> str:
@@ -108,7 +100,7 @@ class StackedCloud:
             server = self.compute.get_server(server_id)
             return server if not server.task_state and server.status in (status, "ERROR") else None
 
-        server = wait_for(f"{server_id} is {status}", settled)
+        server = wait_for(f"{server_id} is {status}", settled, PATIENCE, 0.5)
         assert server.status == status, server.fault
         return server
 
@@ -119,14 +111,14 @@ class StackedCloud:
             output = self.compute.get_server_console_output(server_id)["output"].replace("\r", "")
             return GUEST_LINE.findall(output)
 
-        lines: list[tuple[str, ...]] = wait_for(f"{server_id} says who it is", said)
+        lines: list[tuple[str, ...]] = wait_for(f"{server_id} says who it is", said, PATIENCE, 0.5)
         return lines
 
     def delete(self, *server_ids: str) -> None:
         for server_id in server_ids:
             self.compute.delete_server(server_id)
         gone = set(server_ids)
-        wait_for("deletes are done", lambda: not gone & {server.id for server in self.compute.servers()})
+        wait_for("deletes are done", lambda: not gone & {server.id for server in self.compute.servers()}, PATIENCE, 0.5)
 
     def sweep(self) -> None:
         """Delete what these tests have made, also in a run that broke off: there may be several things of one name."""

@@ -19,10 +19,11 @@ from nova_lite.image.local import LocalImages
 from nova_lite.objects import BuildOutcome, BuildRequest, Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.host import kvm
-from tests.integration.libvirt.conftest import MakeDriver, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, MakeDriver
 from tests.integration.libvirt.private import REAL_EMULATOR, PrivateLibvirtd, private_libvirtd
 from tests.support.compute_host import FakeConductor
 from tests.support.guests import make_flavor, make_instance
+from tests.support.waiting import wait_for
 
 GUESTS = 8
 #: Seconds that each guest's emulator needs before it begins: longer than libvirtd and client wait for each other.
@@ -100,7 +101,7 @@ def test_slow_starts_of_many_guests_all_succeed_at_their_host(
         assert "connection broke" not in caplog.text
     finally:
         manager.jobs.wait_idle(60)
-        wait_for("idle hypervisor", lambda: driver.guests.all() is not None)
+        wait_for("idle hypervisor", lambda: driver.guests.all() is not None, PATIENCE)
 
 
 def test_queries_of_libvirt_to_qemu_are_seen(directory: Path) -> None:

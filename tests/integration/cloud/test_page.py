@@ -148,7 +148,7 @@ def empty(sdk: Any) -> None:
     """Delete everything that the project has."""
     for server in sdk.compute.servers():
         sdk.compute.delete_server(server)
-    wait_for("the project's servers are gone", lambda: not list(sdk.compute.servers()), PATIENCE, 0.5)
+    wait_for("the project's servers are gone", lambda: not list(sdk.compute.servers()), 300, 0.5)
     for volume in sdk.block_storage.volumes():
         sdk.block_storage.delete_volume(volume)
     for address in sdk.network.ips():

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base import futures as response_futures
 from nova_lite.base.batching import Batcher, BatchLimits, send_isolated
-from nova_lite.base.futures import ResponseFuture, wait_for
+from nova_lite.base.futures import ResponseFuture
+from tests.support.waiting import wait_for
 
 DEADLINE = 30.0
 
@@ -23,13 +25,6 @@ DEADLINE = 30.0
 WINDOW = BatchLimits(max_delay=DEADLINE, max_in_flight=None)
 #: No request overtakes a running batch, however slow the machine is.
 PATIENT = BatchLimits(overlap_after=DEADLINE)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 class Backend:
@@ -75,7 +70,7 @@ def submit_all(pool: ThreadPoolExecutor, batcher: Batcher[int, int], *requests: 
     futures = []
     for number, request in enumerate(requests, 1):
         futures.append(pool.submit(batcher.submit, request))
-        until(lambda number=number: batcher.pending == pending + number)  # type: ignore[misc]
+        wait_for("it is pending", lambda number=number: batcher.pending == pending + number, DEADLINE)  # type: ignore[misc]
     return futures
 
 
@@ -83,7 +78,7 @@ def start_first(pool: ThreadPoolExecutor, batcher: Batcher[int, int], backend: B
     """Submit a request whose batch then runs."""
     count = len(backend.batches)
     future = pool.submit(batcher.submit, request)
-    until(lambda: len(backend.batches) > count)
+    wait_for("its batch runs", lambda: len(backend.batches) > count, DEADLINE)
     return future
 
 
@@ -270,7 +265,7 @@ def test_submit_later_waits_for_a_running_batch(backend: Backend, pool: ThreadPo
     batcher = Batcher(backend.send, PATIENT)
     first = start_first(pool, batcher, backend, 1)
     later = pool.submit(batcher.submit_later, 2)
-    until(lambda: batcher.pending == 1)
+    wait_for("it is pending", lambda: batcher.pending == 1, DEADLINE)
     backend.release()
     assert (first.result(DEADLINE), later.result(DEADLINE)) == (1, 2)
 
@@ -320,7 +315,7 @@ def test_submit_later_delivered_future_holds_no_reference(
         results: list[int] = []
         response.map(change).add_callback(lambda get: results.append(get()[0]))
         first.result(DEADLINE)
-        until(lambda: results == [2])
+        wait_for("the callback has run", lambda: results == [2], DEADLINE)
         pool.shutdown()
         del referenced, change, response
         assert reference() is None
@@ -358,7 +353,7 @@ def test_submit_later_failed_batch_fails_every_caller(backend: Backend, pool: Th
     backend.release()
     (first,) = submit_all(pool, batcher, 1)
     response = batcher.submit_later(2)
-    for get in (lambda: first.result(DEADLINE), lambda: wait_for(response)):
+    for get in (lambda: first.result(DEADLINE), lambda: response_futures.wait_for(response)):
         with pytest.raises(LookupError):
             get()
 

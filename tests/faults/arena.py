@@ -179,7 +179,7 @@ class Arena:
         self._rules = []
         self.arm(())
         for strike, done in self._strikes:
-            strike.called_off = True
+            strike.called_off.set()
             done.result(SETTLE_SECONDS)
             release(strike.fired)
         self._strikes = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from pathlib import Path
 
 from nova_lite import operations
@@ -29,7 +28,7 @@ from tests.faults.points import (
     of_image,
     of_order,
 )
-from tests.support.waiting import wait_for
+from tests.support.waiting import wait_for, wait_for_none
 
 NAME, BACKUP, SHELVED = "snap", "backup", "vm-shelved"
 CREATE = {"createImage": {"name": NAME}}
@@ -200,10 +199,7 @@ def check(arena: Arena) -> None:
         halves = {str(file) for file in Path(arena.cloud.path).glob("*/instances/_snapshots/*/*")}
         return sorted({row for row, status in rows.items() if status != "active"} | (files ^ rows.keys()) | halves)
 
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while (found := wrong()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not found, f"images that are not active, or files without an image: {found}"
+    wait_for_none("every image is active and has its file", wrong, SETTLE_SECONDS, 0.2)
 
 
 def statuses(uow: UnitOfWork) -> list[tuple[str, str]]:

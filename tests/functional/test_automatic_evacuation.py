@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.faults import guards
 from tests.functional import cloud
-from tests.support.waiting import wait_for
+from tests.support.waiting import polls, wait_for
 
 #: Switches off once the test has cut the power, as a card would.
 PROGRAM = """#!/bin/sh
@@ -79,11 +78,9 @@ def test_guests_and_daemon_go_on_without_conductors_while_leases_are_suspended(t
             daemon = running.processes[host].pid
             assert "No host fences itself for 60 minutes" in running.manage("host", "fence", "--suspend", "60")
             running.kill("conductor")
-            deadline = time.monotonic() + 31
-            while time.monotonic() < deadline:
+            for _ in polls(31, 0.5):
                 assert running.holders(protected) == {host}
                 assert running.processes[host].poll() is None
-                time.sleep(0.5)
             running.start("conductor")
             running.manage("host", "fence", "--suspend", "0")
             wait_for("the guest is confirmed again", lambda: fencing()["confirmed"] == 1)

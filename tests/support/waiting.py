@@ -1,4 +1,4 @@
-"""Polls with a deadline. Tests wait for a condition by these two functions."""
+"""Polls with a deadline: the only waits of tests, but for those that `tests/unit/test_sleeps.py` names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST_PAUSE = 0.001
 def wait_for(what: str, condition: Callable[[], T | None], timeout: float = DEADLINE, interval: float = 0.1) -> T:
     """Poll until ``condition()`` is true and return it. Fail with ``what`` and its last value at the deadline."""
     value = None
-    for _ in _polls(timeout, interval):
+    for _ in polls(timeout, interval):
         if value := condition():
             return value
     raise AssertionError(f"{what}: not within {timeout:g} s; last seen: {value!r:.2000}")
@@ -23,14 +23,17 @@ def wait_for(what: str, condition: Callable[[], T | None], timeout: float = DEAD
 def wait_for_none(what: str, found: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> None:
     """Poll until ``found()`` is empty. Fail with ``what`` and the rest at the deadline."""
     left = None
-    for _ in _polls(timeout, interval):
+    for _ in polls(timeout, interval):
         if not (left := found()):
             return
     raise AssertionError(f"{what}: not within {timeout:g} s; left: {left!r:.2000}")
 
 
-def _polls(timeout: float, interval: float) -> Iterator[None]:
-    """Yield for each poll, and once more at the deadline. Pauses double until they are ``interval`` long."""
+def polls(timeout: float, interval: float = 0.1) -> Iterator[None]:
+    """Yield for each poll, and once more at the deadline. Pauses double until they are ``interval`` long.
+
+    For loops that do not fail at the deadline, or that watch for a stated time.
+    """
     deadline = time.monotonic() + timeout
     pause = min(FIRST_PAUSE, interval)
     while (left := deadline - time.monotonic()) > 0:

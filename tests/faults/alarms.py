@@ -22,7 +22,7 @@ from tests.faults import failover, guards
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
-from tests.support.waiting import wait_for
+from tests.support.waiting import polls, wait_for
 
 #: Seconds for which processes stand still, and between two such times.
 PAUSE, REST = 20.0, (10.0, 30.0)
@@ -112,13 +112,11 @@ def busy(processes: int) -> Iterator[None]:
 
 def pause(running: cloud.Cloud, names: Sequence[str], guests: Guests) -> None:
     """Let daemons stand still."""
-    ends_at = time.monotonic() + PAUSE
     try:
         for name in names:
             running.signal(name, signal.SIGSTOP)
-        while time.monotonic() < ends_at:
+        for _ in polls(PAUSE, LOOK):
             guests.look()
-            time.sleep(LOOK)
     finally:
         for name in names:
             running.signal(name, signal.SIGCONT)
@@ -136,10 +134,8 @@ def stress(running: cloud.Cloud, links: dict[str, Proxy], guests: Guests, second
             chosen = [chance.choice(CONDUCTORS)] if is_conductor else chance.sample(running.computes, count)
             pause(running, chosen, guests)
             pauses += 1 if is_conductor else count
-            rested_at = time.monotonic() + chance.uniform(*REST)
-            while time.monotonic() < rested_at:
+            for _ in polls(chance.uniform(*REST), LOOK):
                 guests.look()
-                time.sleep(LOOK)
             loads.append(os.getloadavg()[0])
         lost = loss.lost()
     finally:

@@ -108,7 +108,7 @@ class Clients:
         while not self._stop.is_set():
             for path in ("/servers/detail?limit=20", "/flavors/1", "/os-keypairs", "/limits"):
                 self.request("GET", path, (200,))
-                time.sleep(0.01)
+                self._stop.wait(0.01)
 
     def _churn(self) -> None:
         """Create servers, show each until it is active, and delete it."""
@@ -123,7 +123,7 @@ class Clients:
             while status == "BUILD" and not self._stop.is_set():
                 shown = self.request("GET", f"/servers/{server_id}", (200,))
                 status = shown.json()["server"]["status"] if shown is not None else status
-                time.sleep(0.05)
+                self._stop.wait(0.05)
             if status == "ERROR":
                 self.failures.append(f"{server_id} is in ERROR: {shown and shown.text}")
             if self.request("DELETE", f"/servers/{server_id}", (204,)) is not None:

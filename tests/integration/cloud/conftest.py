@@ -12,7 +12,6 @@ import re
 import shlex
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import openstack
 import pytest
 
 from tests.integration.cloud import transcript
-from tests.support.waiting import wait_for
+from tests.support.waiting import wait_for, wait_for_none
 
 TOP = Path(__file__).parents[3]
 SETTINGS = Path("/etc/nova-lite/devstack.env")
@@ -219,8 +218,6 @@ def cloud(stacked: StackedCloud) -> Iterator[StackedCloud]:
     before, stacked.untouched = stacked.untouched, None
     yield stacked
     stacked.sweep()
-    deadline = time.monotonic() + 60
-    while (after := stacked.traces()) != before:
-        assert time.monotonic() < deadline, f"left: {after}, before: {before}"
+    wait_for_none(f"only {before} is left", lambda: [now for now in [stacked.traces()] if now != before], 60)
     assert stacked.audit() == []
     stacked.untouched = before

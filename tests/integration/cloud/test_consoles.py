@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import shutil
@@ -119,13 +120,20 @@ def test_a_token_ends_with_its_time(stacked: StackedCloud, guest: Any) -> None:
 def test_the_serial_console_talks_with_a_shell_and_all_is_logged(stacked: StackedCloud, guest: Any) -> None:
     url = stacked.cli("console", "url", "show", "--serial", guest.name)["url"]
     port, path = socket_path(url)
-    client = consoles.connect(socket.create_connection(("127.0.0.1", port), 60), path)
-    client.send(b"\n")
-    time.sleep(2)
-    client.send(b"echo six times seven is $((6 * 7))\n")
-    said = b""
-    while b"six times seven is 42" not in said:
-        said += consoles.read(client, 1)
+    sock = socket.create_connection(("127.0.0.1", port), 60)
+    client = consoles.connect(sock, path)
+    sock.settimeout(3)
+
+    def answered() -> bool:
+        """Type a command for three seconds. The first line starts the shell."""
+        said, ends = b"", time.monotonic() + 3
+        client.send(b"echo six times seven is $((6 * 7))\n")
+        with contextlib.suppress(TimeoutError):
+            while b"six times seven is 42" not in said and time.monotonic() < ends:
+                said += consoles.read(client, 1)
+        return b"six times seven is 42" in said
+
+    wait_for("the shell answers", answered, PATIENCE, 0.5)
     client.close()
     assert consoles.status(port, path) == 401
     wait_for("it is in the log", lambda: "six times seven is 42" in printed(stacked, guest), PATIENCE, 0.5)

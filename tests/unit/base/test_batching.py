@@ -74,6 +74,13 @@ def submit_all(pool: ThreadPoolExecutor, batcher: Batcher[int, int], *requests: 
     return futures
 
 
+def overlap_tried(batcher: Batcher[int, int], monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return an event: a request has waited `overlap_after` seconds, and the batcher has decided about it."""
+    tried, start = threading.Event(), batcher._start_overlapping_batch
+    monkeypatch.setattr(batcher, "_start_overlapping_batch", lambda: (start(), tried.set()))
+    return tried
+
+
 def start_first(pool: ThreadPoolExecutor, batcher: Batcher[int, int], backend: Backend, request: int) -> Future[int]:
     """Submit a request whose batch then runs."""
     count = len(backend.batches)
@@ -109,12 +116,15 @@ def test_batcher_requests_during_a_batch_share_the_next_one(backend: Backend, po
     assert backend.batches == [[1], list(range(2, 9))]
 
 
-def test_batcher_slow_batch_is_overlapped_up_to_max_in_flight(backend: Backend, pool: ThreadPoolExecutor) -> None:
+def test_batcher_slow_batch_is_overlapped_up_to_max_in_flight(
+    backend: Backend, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batcher = Batcher(backend.send, BatchLimits(overlap_after=0.001, max_in_flight=2))
     first = start_first(pool, batcher, backend, 1)
     second = start_first(pool, batcher, backend, 2)
+    tried = overlap_tried(batcher, monkeypatch)
     third = submit_all(pool, batcher, 3)
-    time.sleep(0.02)
+    assert tried.wait(DEADLINE)
     assert backend.batches == [[1], [2]]
     backend.release()
     assert [future.result(DEADLINE) for future in (first, second, *third)] == [1, 2, 3]
@@ -156,12 +166,15 @@ def test_batcher_complete_batch_does_not_wait_for_regroup_delay(backend: Backend
     assert time.monotonic() - started < DEADLINE
 
 
-def test_batcher_requests_that_regroup_send_no_overlapping_batch(backend: Backend, pool: ThreadPoolExecutor) -> None:
+def test_batcher_requests_that_regroup_send_no_overlapping_batch(
+    backend: Backend, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batcher = Batcher(backend.send, BatchLimits(overlap_after=0.001, regroup_delay=DEADLINE))
     batcher._last_end, batcher._last_count = time.monotonic(), 3
+    tried = overlap_tried(batcher, monkeypatch)
     backend.release()
     futures = submit_all(pool, batcher, 1, 2)
-    time.sleep(0.02)
+    assert tried.wait(DEADLINE)
     assert backend.batches == []
     futures.append(pool.submit(batcher.submit, 3))
     assert [future.result(DEADLINE) for future in futures] == [1, 2, 3]
@@ -229,9 +242,9 @@ def test_batcher_request_that_arrived_during_a_batch_waits_for_more(backend: Bac
 def test_batcher_request_that_waited_long_during_a_batch_is_sent_after_it(
     backend: Backend, pool: ThreadPoolExecutor
 ) -> None:
-    batcher = Batcher(backend.send, PATIENT._replace(max_delay=0.05, quiet_period=0.0))
+    batcher = Batcher(backend.send, PATIENT._replace(max_delay=DEADLINE, quiet_period=0.0))
     futures = [start_first(pool, batcher, backend, 1), *submit_all(pool, batcher, 2)]
-    time.sleep(0.05)
+    batcher._waiting[0].since -= DEADLINE
     backend.release()
     assert [future.result(DEADLINE) for future in futures] == [1, 2]
     assert backend.batches == [[1], [2]]

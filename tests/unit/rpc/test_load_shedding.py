@@ -20,6 +20,7 @@ from nova_lite.rpc.client import Message
 from nova_lite.rpc.load_shedding import Throttled, Workers
 from nova_lite.rpc.self_check import SelfCheckingServer
 from nova_lite.rpcapi.conductor import ConductorRPC
+from tests.support.clock import ShiftedTime
 from tests.support.waiting import wait_for
 
 USER = RequestContext(user_id="u", project_id="p")
@@ -66,7 +67,15 @@ class Pool:
 
 
 @pytest.fixture
-def pool() -> Iterator[Callable[..., Pool]]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ShiftedTime:
+    """Provide the clock of the workers."""
+    made = ShiftedTime()
+    monkeypatch.setattr(load_shedding, "time", made)
+    return made
+
+
+@pytest.fixture
+def pool(clock: ShiftedTime) -> Iterator[Callable[..., Pool]]:
     made: list[Pool] = []
 
     def make(**options: Any) -> Pool:
@@ -84,22 +93,22 @@ def occupied(pool: Pool) -> None:
     wait_for("it is begun", lambda: pool.workers.queue.running == 1)
 
 
-def test_call_after_its_deadline_is_dropped(pool: Callable[..., Pool]) -> None:
+def test_call_after_its_deadline_is_dropped(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
     made = pool()
     occupied(made)
-    given_up = Incoming("instance_get", ttl="50")
-    made.send(given_up, Incoming("flavor_get", ttl="60000"), Incoming("report_state", ttl="50"))
-    time.sleep(0.1)
+    given_up = Incoming("instance_get", ttl="10000")
+    made.send(given_up, Incoming("flavor_get", ttl="60000"), Incoming("report_state", ttl="10000"))
+    clock.ahead = 11.0
     assert made.end() == ["report_state", "flavor_get"]
     assert made.workers.expired == 2
     assert given_up.failures == [], "nobody listens any more"
 
 
-def test_cast_never_expires(pool: Callable[..., Pool]) -> None:
-    made = pool(limit=1, longest=0.01)
+def test_cast_never_expires(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
+    made = pool(limit=1, longest=10.0)
     occupied(made)
     made.send(*(Incoming("build_instances", ttl=None, call=False) for _ in range(3)))
-    time.sleep(0.1)
+    clock.ahead = 11.0
     assert made.end().count("build_instances") == 3
 
 
@@ -120,12 +129,12 @@ def test_refused_callers_get_an_error_and_deletes_are_done(pool: Callable[..., P
     assert made.end() == ["report_state"] + ["accept_action"] * 3
 
 
-def test_call_that_waited_too_long_is_refused(pool: Callable[..., Pool]) -> None:
-    made = pool(longest=0.05)
+def test_call_that_waited_too_long_is_refused(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
+    made = pool(longest=10.0)
     occupied(made)
     late, own = Incoming("instance_list"), Incoming("finish_build")
     made.send(late, own)
-    time.sleep(0.1)
+    clock.ahead = 11.0
     assert made.end() == ["report_state", "finish_build"]
     wait_for("it is told", lambda: late.failures)
 

@@ -1,4 +1,4 @@
-"""Polls with a deadline: the only waits of tests, but for those that `tests/unit/test_sleeps.py` names."""
+"""Polls with a deadline. `tests/unit/test_sleeps.py` names the few tests that sleep instead."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_worker_whose_request_keeps_the_interpreter_is_replaced(
 ) -> None:
     path = "/search" if mode == "threading" else "/compute"
     with running(tmp_path, mode, module="tests.security.costly", workers=2) as daemon:
-        before = wait_for("two workers", lambda: len(found := daemon.workers()) == 2 and found, DEADLINE)
+        before = wait_for("two workers", lambda: found if len(found := daemon.workers()) == 2 else None, DEADLINE)
         costly = pool.submit(request, daemon, path)
         # The kernel gives connections to both workers. Those at the busy one wait for its successor.
         others = [pool.submit(request, daemon, "/") for _ in range(10)]

@@ -140,7 +140,7 @@ class _Run:
         volume_id: str = answer.json()["volume"]["id"]
 
         def is_available() -> bool:
-            return ask("GET", f"/volumes/{volume_id}").json()["volume"]["status"] == "available"
+            return bool(ask("GET", f"/volumes/{volume_id}").json()["volume"]["status"] == "available")
 
         wait_for("a volume is made", is_available, 60)
         return volume_id

@@ -156,6 +156,7 @@ def heard_by_tls(address: ConsoleAddress, context: ssl.SSLContext) -> bytes:
     def dialled() -> socket.socket | None:
         with contextlib.suppress(ConnectionRefusedError):
             return socket.create_connection((address.host, address.port), 10)
+        return None
 
     try:
         with wait_for("qemu listens again", dialled, 60) as sock, context.wrap_socket(sock) as secured:

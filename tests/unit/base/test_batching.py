@@ -77,7 +77,12 @@ def submit_all(pool: ThreadPoolExecutor, batcher: Batcher[int, int], *requests: 
 def overlap_tried(batcher: Batcher[int, int], monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return an event: a request has waited `overlap_after` seconds, and the batcher has decided about it."""
     tried, start = threading.Event(), batcher._start_overlapping_batch
-    monkeypatch.setattr(batcher, "_start_overlapping_batch", lambda: (start(), tried.set()))
+
+    def spied() -> None:
+        start()
+        tried.set()
+
+    monkeypatch.setattr(batcher, "_start_overlapping_batch", spied)
     return tried
 
 

@@ -484,7 +484,10 @@ def refuse(hypervisor: Hypervisor, name: str, *errors: Exception) -> None:
 
 
 def hold_migration(hypervisor: Hypervisor, until: Callable[[], bool]) -> None:
-    hypervisor.hooks["migrateToURI3"] = lambda: wait_for("the migration's end", until, 30)
+    def wait() -> None:
+        wait_for("the test lets the migration end", until, 30)
+
+    hypervisor.hooks["migrateToURI3"] = wait
 
 
 @pytest.mark.parametrize("errors", [[BUSY], [broken_pipe()] * 2], ids=["busy", "broken"])

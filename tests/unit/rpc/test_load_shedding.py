@@ -183,20 +183,36 @@ def test_user_calls_with_room_for_others_do_not_wait(pool: Callable[..., Pool]) 
     assert looked == []
 
 
-def test_conductor_method_has_its_priority() -> None:
+PRIORITIES = {
+    Priority.OWN: ["report_state", "finish_build", "finish_action", "report_service", "domain_lost"],
+    Priority.READ: ["instance_get", "flavor_get", "instances_at_address"],
+    Priority.LIST: ["instance_list", "flavor_list", "usage_list", "service_list"],
+    Priority.DELETE: ["keypair_delete", "image_delete"],
+    Priority.CHANGE: ["create_instances", "instance_update", "accept_action", "image_get"],
+}
+
+
+@pytest.mark.parametrize(
+    ("priority", "method"), [(level, name) for level, names in PRIORITIES.items() for name in names]
+)
+def test_conductor_method_has_its_priority(priority: Priority, method: str) -> None:
     conductor = contract.contract_of(ConductorRPC)
-    priority = conductor.priority
-    found: dict[Priority, set[str]] = {level: set() for level in Priority}
-    for name in conductor.methods:
-        found[priority(name, {}, USER)].add(name)
-    assert found[Priority.OWN] >= {"report_state", "finish_build", "finish_action", "report_service", "domain_lost"}
-    assert found[Priority.READ] >= {"instance_get", "flavor_get", "instances_at_address"}
-    assert found[Priority.LIST] >= {"instance_list", "flavor_list", "usage_list", "service_list"}
-    assert found[Priority.DELETE] >= {"keypair_delete", "image_delete"}
-    assert found[Priority.CHANGE] >= {"create_instances", "instance_update", "accept_action", "image_get"}
-    assert priority("accept_action", {"action": "delete"}, USER) == Priority.DELETE
-    assert priority("instance_list", {}, get_admin_context()) == Priority.OWN
-    assert priority("instances_at_address", {}, get_admin_context()) == Priority.READ, "guests ask it"
+    assert method in conductor.methods
+    assert conductor.priority(method, {}, USER) == priority
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "context", "priority"),
+    [
+        ("accept_action", {"action": "delete"}, USER, Priority.DELETE),
+        ("instance_list", {}, get_admin_context(), Priority.OWN),
+        ("instances_at_address", {}, get_admin_context(), Priority.READ),  # guests ask it
+    ],
+)
+def test_conductor_method_has_the_priority_of_its_arguments_and_caller(
+    method: str, arguments: dict[str, Any], context: RequestContext, priority: Priority
+) -> None:
+    assert contract.contract_of(ConductorRPC).priority(method, arguments, context) == priority
 
 
 class Overloaded:

@@ -109,7 +109,7 @@ def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_
         attach_interface()
     wait_for("last device in the guest", at_least(len(vifs), disks_at_boot + 6), PATIENCE)
     row = Instance(uuid=uuid_, power_state=PowerState.RUNNING)
-    row.guests.devices = msgspec.to_builtins(driver.guests.devices(uuid_))
+    row.guest_devices = msgspec.to_builtins(driver.guests.devices(uuid_))
     with pytest.raises(exceptions.NoFreePort) as refusal:
         checks.require_free_port(row)
     assert refusal.value.code == 409

@@ -120,7 +120,10 @@ SCENARIOS = _actions()
 
 
 class Traced(NamedTuple):
-    """Calls until the HTTP response, and all until the request's work was recorded."""
+    """Calls until the HTTP response, and all until the request's work was recorded.
+
+    Casts are delivered after the response, so the first list has no call of their receivers.
+    """
 
     response: list[Call]
     whole: list[Call]
@@ -159,8 +162,11 @@ def _run(cloud: Any, name: str, recorder: Recorder) -> Traced:
 
     def work() -> None:
         nonlocal until_response
+        cloud.bus.hold_casts = True
         made = cloud.send_create() if scenario.action is None else _send(cloud, server_id, scenario.action)
         until_response = len(recorder.calls)
+        cloud.bus.hold_casts = False
+        cloud.bus.deliver()
         _wait_until_recorded(cloud, made or server_id)
 
     calls = recorder.record(work)

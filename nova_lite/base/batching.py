@@ -6,6 +6,7 @@ sent before the request arrived. No extra thread is used: the thread of one call
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import threading
@@ -50,23 +51,21 @@ class BatchLimits(NamedTuple):
     regroup_delay: float = 0.0
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Call(Generic[Request, Response]):
     """The request of one caller, with its response or error once there is one.
 
     A caller that leads has ``batch``. Any other caller has ``woken``, which its thread waits for, or ``future``.
     """
 
-    __slots__ = ("batch", "done", "error", "future", "request", "response", "since", "woken")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.since = time.monotonic()
-        self.batch: _Batch[Request, Response] | None = None
-        self.woken: threading.Event | None = None
-        self.future: ResponseFuture[Response] | None = None
-        self.response: Response | None = None
-        self.error: Exception | None = None
-        self.done = False
+    request: Request
+    since: float = dataclasses.field(default_factory=time.monotonic)
+    batch: _Batch[Request, Response] | None = None
+    woken: threading.Event | None = None
+    future: ResponseFuture[Response] | None = None
+    response: Response | None = None
+    error: Exception | None = None
+    done: bool = False
 
     def set_response(self, response: Response | Exception) -> None:
         if isinstance(response, Exception):
@@ -95,19 +94,17 @@ class _Call(Generic[Request, Response]):
             LOG.exception("A callback of a batched request failed")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Batch(Generic[Request, Response]):
     """Requests that are sent together by the thread of the first one.
 
     While it collects, it waits until ``deadline`` for ``expected`` requests; ``complete`` is set when they are there.
     """
 
-    __slots__ = ("calls", "complete", "deadline", "expected")
-
-    def __init__(self, calls: list[_Call[Request, Response]]) -> None:
-        self.calls = calls
-        self.expected = 0
-        self.deadline = 0.0
-        self.complete: threading.Event | None = None
+    calls: list[_Call[Request, Response]]
+    expected: int = 0
+    deadline: float = 0.0
+    complete: threading.Event | None = None
 
     def hand_over(self) -> None:
         """Let the waiting thread of the first request lead."""

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
@@ -51,6 +52,8 @@ from nova_lite.db.servers import (
 )
 from nova_lite.db.upkeep import audit_events
 from nova_lite.db.volume import volume_backups, volume_qos, volume_transfers, volume_types, volumes
+from nova_lite.network import security_rules
+from nova_lite.objects import NetworkResources, SecurityGroupRule
 
 Function = Callable[..., Any]
 
@@ -252,6 +255,22 @@ WRITES: dict[str, Function] = {
 }
 
 
+def _checked_rule(rule: SecurityGroupRule) -> dict[str, Any]:
+    return {"rule": security_rules.checked(rule)}
+
+
+def _checked_resources(wanted: NetworkResources) -> dict[str, Any]:
+    rules = [security_rules.checked(rule) for rule in wanted.security_group_rules]
+    return {"wanted": msgspec.structs.replace(wanted, security_group_rules=rules)}
+
+
+#: Checks of arguments that need no database. They run before the transaction, and return the arguments to use.
+CHECKS: dict[str, Function] = {
+    "network_resources_create": _checked_resources,
+    "security_group_rule_create": _checked_rule,
+}
+
+
 #: Prefixes of methods about resources of the network service, if that service has the ports.
 _OF_PORTS = ("security_group_", "floating_ip_")
 
@@ -289,8 +308,10 @@ def _elsewhere(function: Function) -> Function:
 def _served(name: str, run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:
     own, signature, types = _shape(function)
     fixed = {"conf": conf} if "conf" in own else {}
+    checked = CHECKS.get(name, dict)
 
     def served(context: RequestContext, **arguments: Any) -> Any:
+        arguments = checked(**arguments)
         if "context" in own:
             arguments["context"] = context
         return run(noted(name, function, context), **fixed, **arguments)

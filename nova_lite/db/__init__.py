@@ -5,6 +5,7 @@ never commits: `Database.write` commits once per message.
 
 Each wing has the name that its subject has in the conductor and in the API. A wing imports wings below it only:
 `upkeep` and `migrations`, `backups` and `network`, `servers`, `volume`, `hosts`, `image` and `identity`, `core`.
+`creates` is above them all.
 
 - `core`: connections, transactions, tables, and what all wings use: the queue of actions, quotas, pages of lists
 - `identity`: records of the identity service
@@ -16,4 +17,5 @@ Each wing has the name that its subject has in the conductor and in the API. A w
 - `backups`: backups by policies, and servers with a replica at another site
 - `upkeep`: consistency, purges, dumps, overviews, and the work of a reconciler sweep
 - `migrations`: versions of the schema, and the scripts between them
+- `creates`: the snapshot of all that a create needs from the wings
 """

@@ -32,11 +32,6 @@ MAX_QUEUES = 256
 _ISO = "iso"
 
 
-def check(flavor: Flavor, image: Image | None) -> None:
-    """Check that a server can have all settings of this flavor and image. Raises `HardwareRefused`."""
-    resolve(flavor, image)
-
-
 def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardware:
     """Return the hardware of a guest. Raises `HardwareRefused`.
 
@@ -129,11 +124,12 @@ def check_disks(flavor: Flavor, image: Image | None, devices: Collection[BlockDe
     ``devices``: block devices of the server. A config drive is always counted, because hosts may add one.
     """
     request = read(flavor.extra_specs, {} if image is None else image.properties, strict=False)
-    buses = [request.value("disk_bus") or VIRTIO] * block_device.local_count(flavor, devices)
+    on_ide = request.value("disk_bus") == IDE
+    needed = block_device.local_count(flavor, devices) if on_ide else 0
     if image is not None and image.disk_format == _ISO and block_device.root_volume(devices) is None:
-        buses[0] = request.value("cdrom_bus") or (SATA if _has_no_ide(request) else IDE)
-    buses += [device.disk_bus or VIRTIO for device in devices if device.is_volume]
-    needed = buses.count(IDE)
+        cdrom_bus = request.value("cdrom_bus") or (SATA if _has_no_ide(request) else IDE)
+        needed += (cdrom_bus == IDE) - on_ide
+    needed += sum(device.is_volume and device.disk_bus == IDE for device in devices)
     if needed and _has_no_ide(request):
         raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus, and a disk_bus of a volume is ide.")
     if needed > IDE_PLACES:

@@ -16,6 +16,7 @@ Backend::
     image/verified.py        copies with checks of size and checksum
     image/download.py        downloads from hosts that the operator allows
     image/snapshots.py       metadata of images made from servers
+    image/image_devices.py   block devices that an image names
     conf/image.py            options ``[image]``
     conf/glance.py           options ``[glance]``
 

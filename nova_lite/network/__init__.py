@@ -14,6 +14,7 @@ Backend::
     network/fake.py             backend ``fake``, for tests of faults
     network/factory.py          builds and validates a new network
     network/factory6.py         builds and validates the IPv6 subnet of a network
+    network/security_rules.py   validates a new security group rule
     network/address_pool.py     addresses that a network may allocate
     conf/network.py             options ``[network]``
     conf/neutron.py             options ``[neutron]``

@@ -54,8 +54,16 @@ class Image(msgspec.Struct, kw_only=True):
 
     def boot_parts(self) -> list[tuple[str, str]]:
         """Return the images that this one needs to boot: ``("kernel", id)``, ``("ramdisk", id)``."""
-        parts = (("kernel", self.kernel_id), ("ramdisk", self.ramdisk_id))
+        parts = ((part, self.properties.get(f"{part}_id")) for part in ("kernel", "ramdisk"))
         return [(part, image_id) for part, image_id in parts if image_id]
+
+    @property
+    def needs_config_drive(self) -> bool:
+        return self.properties.get("img_config_drive") == "mandatory"
+
+    def as_metadata(self) -> dict[str, str]:
+        """Return the properties in the form in which an instance keeps them in its system metadata."""
+        return {f"image_{name}": str(value)[:255] for name, value in self.properties.items()}
 
 
 class ImageMember(msgspec.Struct, kw_only=True):

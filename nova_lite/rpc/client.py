@@ -149,18 +149,15 @@ class _Client:
     def _send(self, method: Method, values: Mapping[str, Any], given: frozenset[str]) -> Any:
         message = self._message(method, values, given)
         if method.kind is Kind.CALL:
-            return self._call(message)
+            try:
+                return self._transport.call(message)
+            except exceptions.NovaLiteException as error:
+                _drop_remote_class(error)
+                raise
         if method.kind is Kind.CAST and message.version != FIRST_VERSION:
             self._probe(message)
         self._transport.cast(message)
         return None
-
-    def _call(self, message: Message) -> Any:
-        try:
-            return self._transport.call(message)
-        except exceptions.NovaLiteException as error:
-            _drop_remote_class(error)
-            raise
 
     def _message(self, method: Method, values: Mapping[str, Any], given: frozenset[str]) -> Message:
         needed = method.routed(_Routing.VERSION, values) or method.since
@@ -170,7 +167,7 @@ class _Client:
                 if name not in given or values[name] == method.signature.parameters[name].default:
                     continue
                 needed = max(needed, introduced, key=contract.numbers)
-            arguments[method.wire_name_of(name)] = to_plain(values[name])
+            arguments[method.argument_wire_names.get(name, name)] = to_plain(values[name])
         message = Message(
             topic=self._service.topic,
             method=method.routed(_Routing.METHOD, values) or method.wire_name,

@@ -89,15 +89,16 @@ class _Declaration:
     kind: Kind
     since: str
     own: str | None
-    priority: Priority | PriorityOf
+    declared_priority: Priority | PriorityOf
     from_guests: bool
     replay_safe: bool
     fallback: Fallback | None
+    #: The name that clients send; None: the method's own.
     wire_name: str | None
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
+class Method(_Declaration):
     """An RPC method of a contract.
 
     ``signature``: the client's, without self. ``routing``: the names of the routing arguments. ``arguments``: the types
@@ -107,7 +108,7 @@ class Method:
     """
 
     name: str
-    declaration: _Declaration
+    wire_name: str
     signature: inspect.Signature
     routing: Mapping[_Routing, str]
     arguments: Mapping[str, Any]
@@ -117,46 +118,21 @@ class Method:
     argument_wire_names: Mapping[str, str]
 
     @property
-    def kind(self) -> Kind:
-        return self.declaration.kind
-
-    @property
-    def since(self) -> str:
-        return self.declaration.since
-
-    @property
-    def fallback(self) -> Fallback | None:
-        return self.declaration.fallback
-
-    @property
-    def replay_safe(self) -> bool:
-        return self.declaration.replay_safe
-
-    @property
     def is_read(self) -> bool:
         """Check whether the method only reads, so that a call may run twice."""
-        declared = self.declaration
-        return declared.replay_safe and declared.priority in (Priority.READ, Priority.LIST)
+        return self.replay_safe and self.declared_priority in (Priority.READ, Priority.LIST)
 
     @property
     def access(self) -> AccessRule:
-        return AccessRule(self.declaration.roles, self.declaration.own)
-
-    @property
-    def wire_name(self) -> str:
-        """The name that clients send."""
-        return self.declaration.wire_name or self.name
-
-    def wire_name_of(self, argument: str) -> str:
-        return self.argument_wire_names.get(argument, argument)
+        return AccessRule(self.roles, self.own)
 
     def routed(self, routing: _Routing, values: Mapping[str, Any]) -> Any:
         return values[self.routing[routing]] if routing in self.routing else None
 
     def priority(self, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
         """Return the priority of a call. A call without a user is the control plane's own."""
-        declared = self.declaration.priority
-        if context.user_id is None and not self.declaration.from_guests:
+        declared = self.declared_priority
+        if context.user_id is None and not self.from_guests:
             return Priority.OWN
         return declared(arguments) if callable(declared) else declared
 
@@ -334,8 +310,8 @@ def _method(name: str, function: Callable[..., Any]) -> Method:
     _check_own(name, declaration.own, arguments, routing, wire_names)
     _check_fallback(name, declaration.fallback, signature)
     return Method(
+        **{**vars(declaration), "wire_name": declaration.wire_name or name},
         name=name,
-        declaration=declaration,
         signature=signature,
         routing=routing,
         arguments=arguments,

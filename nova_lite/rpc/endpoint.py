@@ -130,16 +130,22 @@ def _shown(arguments: Mapping[str, Any], returns: Any) -> str:
 def _typed(name: str, method: Method, function: Function, translate: Translate | None) -> Function:
     """Return a function that takes and returns plain values, for oslo.messaging."""
     seconds = metrics.RPC.labels(name)
-    hints = {key: (name, hint) for name, hint in method.arguments.items() for key in (method.wire_name_of(name), name)}
+    hints = {
+        key: (name, hint)
+        for name, hint in method.arguments.items()
+        for key in (method.argument_wire_names.get(name, name), name)
+    }
 
     def dispatch(ctxt: RequestContext, **kwargs: Any) -> Any:
         start = time.perf_counter()
         result = None
         try:
             result = finish(ctxt, lambda: call(ctxt, kwargs))
-            return result.map(lambda get: finish_later(ctxt, start, get)) if _is_future(result) else result
+            return (
+                result.map(lambda get: finish_later(ctxt, start, get)) if isinstance(result, ResponseFuture) else result
+            )
         finally:
-            if not _is_future(result):
+            if not isinstance(result, ResponseFuture):
                 seconds.observe(time.perf_counter() - start)
 
     def finish_later(ctxt: RequestContext, start: float, get: Callable[[], Any]) -> Any:
@@ -160,7 +166,7 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
     def finish(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
         try:
             result = get()
-            return result if _is_future(result) else to_plain(result)
+            return result if isinstance(result, ResponseFuture) else to_plain(result)
         except Exception as error:
             ours = translate(error) if translate else error
             if not isinstance(ours, exceptions.NovaLiteException):
@@ -179,7 +185,3 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
 def _instance_of(command: Any) -> str | None:
     """Return the instance of a command to a host."""
     return getattr(getattr(command, "instance", None), "uuid", None)
-
-
-def _is_future(result: Any) -> bool:
-    return isinstance(result, ResponseFuture)

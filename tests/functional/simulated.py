@@ -31,7 +31,7 @@ CONFIG = """
 report_interval = {beat}
 service_down_time = {down}
 [upgrade_levels]
-compute = 1.0
+compute = 2.0
 [metrics]
 enabled = true
 conductor_port = {conductor}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 _NOTES = "nova_lite.audit"
 
 
+@dataclasses.dataclass(slots=True)
 class Notes:
     """Facts about a request.
 
@@ -16,11 +18,13 @@ class Notes:
     ``user_id``, ``project_id``: the caller of a log-in, who has no context yet. ``credential``: what limits the caller.
     """
 
-    __slots__ = ("action", "credential", "made_id", "path", "project_id", "user_id", "variables")
-
-    def __init__(self) -> None:
-        self.path = self.action = self.made_id = self.user_id = self.project_id = self.credential = ""
-        self.variables: Mapping[str, str] = {}
+    path: str = ""
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    action: str = ""
+    made_id: str = ""
+    user_id: str = ""
+    project_id: str = ""
+    credential: str = ""
 
 
 def of(environ: dict[str, Any]) -> Notes:

@@ -29,9 +29,7 @@ Service::
     api/identity/credential_box.py     encryption of secrets in records
     api/identity/ec2_signature.py      signatures of AWS
     api/identity/one_time_codes.py     one-time codes (TOTP)
-    conf/identity.py                   options ``[identity]``
-    conf/ldap.py                       options ``[ldap]``
-    conf/oidc.py                       options ``[oidc]``
+    conf/identity.py                   options ``[identity]``; beside it ``[ldap]`` and ``[oidc]``
     policies/identity.py               rules
     cmd/manage/identity.py             ``nova-lite-manage user`` and ``project``
 

@@ -9,7 +9,7 @@ Files have the name of the operation, as in ``compute/operations``. `create` is 
 own, because it makes servers, and each of the other operations changes one.
 
 - `registry`: handlers by kind
-- `checks`, `boot_images`, `volume_sources`: checks that several operations share
+- `checks`, `volume_sources`: checks that several operations share
 - `create`: accepts creates, which have endpoints of their own
 - `endpoints`: RPC methods of operations without steps
 - `lock`, `reset_state`: the two operations without steps

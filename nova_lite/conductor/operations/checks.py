@@ -72,7 +72,7 @@ def check_guest_fits(image: Image, flavor: Flavor) -> None:
     """Check memory, and that one guest can have the hardware that both flavor and image ask for."""
     if image.min_ram > flavor.memory_mb:
         raise exceptions.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
-    hardware.check(flavor, image)
+    hardware.resolve(flavor, image)
 
 
 def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injected_files: Mapping[str, str]) -> None:

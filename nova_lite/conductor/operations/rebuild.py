@@ -15,10 +15,11 @@ from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.conductor.operations import boot_images, checks
+from nova_lite.conductor.operations import checks
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
+from nova_lite.db.image import images
 from nova_lite.db.servers import claims, keypairs
 from nova_lite.db.volume import block_devices, cinder, volumes
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
@@ -95,7 +96,7 @@ class RebuildHandler(OperationHandler):
         instance.image = msgspec.to_builtins(image)
         instance.boot_images = msgspec.to_builtins(parts)
         instance.kernel_id, instance.ramdisk_id = image.kernel_id or "", image.ramdisk_id or ""
-        instance.system_metadata = boot_images.metadata_of(image)
+        instance.system_metadata = image.as_metadata()
         instance.progress = 0
         instance.request = {
             "injected_files": payload["injected_files"],
@@ -142,7 +143,8 @@ def _images(
 ) -> tuple[Image, dict[str, Image]]:
     described = msgspec.convert(payload["images"], dict[str, Image])
     flavor = msgspec.convert(instance.flavor, Flavor)
-    image, parts = boot_images.find(uow, context, payload["image_ref"], described)
+    image_id = payload["image_ref"]
+    image, parts = checks.boot_image(described or images.with_boot_parts(uow, context, image_id), image_id)
     if root_volume(block_devices.of(instance)) is None:
         checks.check_flavor_fits(image, flavor)
     else:

@@ -14,9 +14,10 @@ from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
-from nova_lite.conductor.operations import boot_images
+from nova_lite.conductor.operations import checks
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
+from nova_lite.db.image import images
 from nova_lite.db.volume import block_devices
 from nova_lite.objects import Image
 from nova_lite.objects.block_device import root_volume
@@ -59,9 +60,10 @@ def _check_volumes(instance: Instance, image: dict[str, Any], allowed: bool) -> 
 def _find(
     uow: UnitOfWork, context: RequestContext, payload: dict[str, Any]
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    image_id = payload["image_ref"]
     described = msgspec.convert(payload.get("images", {}), dict[str, Image])
     try:
-        image, others = boot_images.find(uow, context, payload["image_ref"], described)
+        image, others = checks.boot_image(described or images.with_boot_parts(uow, context, image_id), image_id)
     except exceptions.Invalid as error:
-        raise exceptions.UnsupportedRescueImage(image=payload["image_ref"]) from error
+        raise exceptions.UnsupportedRescueImage(image=image_id) from error
     return msgspec.to_builtins(image), msgspec.to_builtins(others)

@@ -19,7 +19,7 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.ids import derived_id
 from nova_lite.base.timing import TIMING
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.operations import boot_images, volume_sources
+from nova_lite.conductor.operations import checks, volume_sources
 from nova_lite.conductor.volume import backups as volume_backups
 from nova_lite.db.core import actions, models
 from nova_lite.db.core.engine import UnitOfWork
@@ -470,7 +470,10 @@ def _require_same_encryption(uow: UnitOfWork, row: models.Volume, kind: str) -> 
         )
 
 
-def _prepare_source(uow: UnitOfWork, context: RequestContext, volume: Volume, images: dict[str, Image]) -> str | None:
+def _prepare_source(
+    uow: UnitOfWork, context: RequestContext, volume: Volume, described: dict[str, Image]
+) -> str | None:
     if volume.image is not None:
-        volume.image, _ = boot_images.find(uow, context, volume.image.id, images)
+        image_id = volume.image.id
+        volume.image, _ = checks.boot_image(described or images.with_boot_parts(uow, context, image_id), image_id)
     return volume_sources.prepare(uow, context, volume)

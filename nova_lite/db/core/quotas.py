@@ -84,7 +84,7 @@ def take_together(uow: UnitOfWork, takings: Iterable[QuotaRequest]) -> None:
     for item, wanted in asked:
         has, limits = used[item.project_id], item.limits.of_project
         _check(wanted, has, limits)
-        if item.user_id:
+        if item.user_id and item.limits.of_user:
             own, mine = _own(uow, item.project_id, item.user_id, item.limits.of_user, wanted)
             _check(wanted, mine, own)
         has.update({name: has.get(name, 0) + amount for name, amount in wanted.items()})
@@ -291,7 +291,7 @@ def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int])
     over = [
         resource
         for resource, amount in wanted.items()
-        if _number(limits.get(resource, UNLIMITED)) < used.get(resource, 0) + amount
+        if 0 <= limits.get(resource, UNLIMITED) < used.get(resource, 0) + amount
     ]
     if over:
         raise _exceeded(over, wanted, used, limits)

@@ -84,6 +84,16 @@ def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     return to_object(_get_row(uow, context, image_id))
 
 
+def with_boot_parts(uow: UnitOfWork, context: RequestContext, image_id: str) -> dict[str, Image]:
+    """Return an image with its kernel and ramdisk by id, as far as they exist and the context may see them."""
+    row = _find(uow, context, image_id)
+    if row is None:
+        return {}
+    image = to_object(row)
+    parts = (_find(uow, context, part_id) for _, part_id in image.boot_parts())
+    return {image.id: image} | {row.id: to_object(row) for row in parts if row is not None}
+
+
 def visible_row(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image:
     """Return the row of an image that the context's project may see. Raises `ImageNotFound`."""
     row = _find(uow, context, image_id, lock)

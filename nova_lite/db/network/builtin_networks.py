@@ -76,13 +76,12 @@ class Store:
 
     def usable(self, project_id: str | None) -> list[Network]:
         asked = self._projects | {project_id or ""}
-        found = self._uow.once(("usable networks", asked), lambda: self._usable(asked))
-        return [network for network in found if network.project_id in (None, project_id)]
-
-    def _usable(self, projects: Collection[str]) -> list[Network]:
-        theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(projects))
+        theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(asked))
         query = sa.select(models.Network).where(HAS_SUBNET, theirs).order_by(models.Network.name)
-        return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+        found = self._uow.once(
+            ("usable networks", asked), lambda: [rows.to_object(Network, row) for row in self._session.scalars(query)]
+        )
+        return [network for network in found if network.project_id in (None, project_id)]
 
     def links(self, network: Network) -> list[Network]:
         return [link for link in (network, *self.segments(network)) if link.cidr]

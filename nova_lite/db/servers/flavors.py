@@ -60,6 +60,12 @@ def list_(
     return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
 
 
+def find(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> Flavor | None:
+    """Return a flavor, or None if there is none that the context's project may use."""
+    row = _find(uow, context, flavor_id)
+    return None if row is None else to_object(row)
+
+
 def get(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> Flavor:
     return to_object(get_row(uow, context, flavor_id))
 

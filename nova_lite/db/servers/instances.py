@@ -122,7 +122,7 @@ def minimal(row: models.Instance) -> Instance:
 
 def created(row: models.Instance) -> Instance:
     """Convert the row of a new instance, which has no parts but tags."""
-    instance = minimal(row)
+    instance = _bare(_values(row))
     instance.tags, instance.host_status = sorted(tag.tag for tag in row.tags), ""
     return instance
 

@@ -130,7 +130,7 @@ def test_accepted_combination_of_buses_starts_and_another_one_is_refused(
     image = Image(id="i", name="i", disk_format=disk_format, properties=chosen)
     shape = make_flavor(memory_mb=64, **FLAVORS[flavor])
     try:
-        hardware.check(shape, image)
+        hardware.resolve(shape, image)
         hardware.check_disks(shape, image, [volume(bus, "c") for bus in volumes])
     except exceptions.HardwareRefused as error:
         assert error.code == 400
@@ -153,7 +153,7 @@ def test_rescue_of_each_accepted_server_starts(
     image = Image(id="i", name="i", properties=properties(hw_disk_bus=bus, hw_machine_type=machine))
     shape = make_flavor(memory_mb=64, **FLAVORS[flavor])
     try:
-        hardware.check(shape, image)
+        hardware.resolve(shape, image)
         hardware.check_disks(shape, image, [])
     except exceptions.HardwareRefused:
         return

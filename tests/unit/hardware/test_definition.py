@@ -14,7 +14,7 @@ import pytest
 from nova_lite import hardware
 from nova_lite.api.compute.servers import image_properties
 from nova_lite.base import exceptions
-from nova_lite.conductor.operations import boot_images, checks
+from nova_lite.conductor.operations import checks
 from nova_lite.conductor.operations.password import ChangePasswordHandler
 from nova_lite.hardware import table, traits
 from nova_lite.hardware.definition import Definition, Outcome
@@ -112,7 +112,7 @@ def check_refused(definition: Definition, effect: str, libvirtd: Any) -> None:
     for value in definition.harmless:
         if definition.values.accepts(value):
             specs = {definition.flavor: value} if definition.flavor else {}
-            hardware.check(Flavor(flavorid="1", name="f", vcpus=1, memory_mb=1, root_gb=1, extra_specs=specs), None)
+            hardware.resolve(Flavor(flavorid="1", name="f", vcpus=1, memory_mb=1, root_gb=1, extra_specs=specs), None)
 
 
 def check_honoured(definition: Definition, effect: str, libvirtd: Any) -> None:
@@ -159,7 +159,7 @@ def check_filter(subject: HostFilter, **host: Any) -> Callable[[Definition], Non
 def check_max_threads(definition: Definition) -> None:
     flavor, _ = example_of(definition)
     with pytest.raises(exceptions.HardwareRefused, match="2 CPU threads are requested"):
-        hardware.check(flavor, Image(id="i", name="i", properties={"hw_cpu_threads": "2"}))
+        hardware.resolve(flavor, Image(id="i", name="i", properties={"hw_cpu_threads": "2"}))
 
 
 def check_rescue(definition: Definition) -> None:
@@ -173,7 +173,7 @@ def check_rng_model(definition: Definition) -> None:
 
 
 def check_config_drive(definition: Definition) -> None:
-    assert boot_images.needs_config_drive(example_of(definition)[1])
+    assert example_of(definition)[1].needs_config_drive
 
 
 def check_command_line(definition: Definition) -> None:

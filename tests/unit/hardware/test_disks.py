@@ -60,7 +60,7 @@ def test_ide_volume_of_a_q35_machine_is_refused(properties: dict[str, str]) -> N
 def test_ide_bus_with_secure_boot_is_refused() -> None:
     secure = image(hw_disk_bus="ide", hw_firmware_type="uefi", os_secure_boot="required")
     with pytest.raises(exceptions.HardwareRefused, match="q35 machine has no IDE bus"):
-        hardware.check(flavor(), secure)
+        hardware.resolve(flavor(), secure)
 
 
 def test_ide_rescue_disk_of_a_q35_machine_is_refused() -> None:

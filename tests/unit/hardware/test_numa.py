@@ -21,7 +21,7 @@ def request_for(
     extra_specs = {f"hw:{key.replace('__', '.')}": value for key, value in specs.items()}
     flavor = Flavor(flavorid="1", name="f", vcpus=vcpus, memory_mb=memory_mb, root_gb=1, extra_specs=extra_specs)
     with_properties = Image(id="i", name="i", properties=image or {})
-    hardware.check(flavor, with_properties)
+    hardware.resolve(flavor, with_properties)
     request = hardware.resolve(flavor, with_properties).numa
     assert hardware.numa_of(flavor, with_properties) == request
     return request

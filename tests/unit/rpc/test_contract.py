@@ -257,4 +257,4 @@ def test_reads_alone_may_run_twice() -> None:
     assert methods["instance_list"].is_read
     for name in ("create_instances", "console_token_redeem", "report_service"):
         assert not methods[name].is_read
-    assert {method.is_read for method in methods.values() if method.declaration.priority == Priority.OWN} == {False}
+    assert {method.is_read for method in methods.values() if method.declared_priority == Priority.OWN} == {False}

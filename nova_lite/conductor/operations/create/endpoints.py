@@ -10,11 +10,10 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
-from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, incoming_create, was_accepted
-from nova_lite.conductor.operations.create.load import Loader
 from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import write
 from nova_lite.db.core.engine import Database, UnitOfWork, is_isolated
+from nova_lite.db.creates import CreateSnapshot, IncomingCreate, incoming_create, load, was_accepted
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
@@ -106,10 +105,11 @@ class CreateEndpoints:
 
     def _create_instances(self, uow: UnitOfWork, creates: list[IncomingCreate]) -> list[CreateResult]:
         """Run the three passes in one transaction. Raises, and writes nothing, if one of the creates is refused."""
-        earlier = find_earlier(uow, creates)
-        new = [create for create in creates if create.seed not in earlier]
-        loader = Loader(uow, self.conf, self.network, new)
-        snapshots = [loader.load(create) for create in new]
-        plans = [validate(create, snapshot) for create, snapshot in zip(new, snapshots, strict=True)]
+        loaded = load(uow, self.conf, self.network, creates)
+        plans = [
+            validate(create, snapshot)
+            for create, snapshot in zip(creates, loaded, strict=True)
+            if isinstance(snapshot, CreateSnapshot)
+        ]
         written = iter(write(uow, self.conf, self.network, plans))
-        return [earlier[create.seed] if create.seed in earlier else next(written) for create in creates]
+        return [next(written) if isinstance(item, CreateSnapshot) else item for item in loaded]

@@ -12,11 +12,10 @@ from typing import NamedTuple, TypeVar
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import checks
-from nova_lite.conductor.operations.create import image_devices
-from nova_lite.conductor.operations.create.incoming import IncomingCreate
-from nova_lite.conductor.operations.create.load import SecurityGroups, Snapshot
 from nova_lite.db.core.models import KeyPair
 from nova_lite.db.core.quotas import QuotaBounds
+from nova_lite.db.creates import CreateSnapshot, IncomingCreate, SecurityGroups
+from nova_lite.image import image_devices
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest
 from nova_lite.objects.block_device import root_volume
@@ -49,7 +48,7 @@ class Plan(NamedTuple):
     images: Mapping[str, Image]
 
 
-def validate(create: IncomingCreate, snapshot: Snapshot) -> Plan:
+def validate(create: IncomingCreate, snapshot: CreateSnapshot) -> Plan:
     """Return the plan of a create. Raises the error that its user gets, mostly a 400."""
     request, flavor = create.request, snapshot.flavor
     if flavor is None or flavor.disabled:
@@ -109,18 +108,18 @@ def check_devices(request: CreateRequest, flavor: Flavor) -> None:
         raise exceptions.InvalidInput(reason="Cannot attach one or more volumes to multiple instances")
 
 
-def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: Snapshot) -> BootSource:
+def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: CreateSnapshot) -> BootSource:
     """Return the image that the server boots from, which fits the flavor."""
     root = root_volume(request.block_devices) if request.block_devices else None
     if root is not None:
         image, parts = _root_image(root, snapshot, must_be_bootable=not request.names_image)
         if image is not None and image.min_ram > flavor.memory_mb:
             raise exceptions.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
-        hardware.check(flavor, image)
+        hardware.resolve(flavor, image)
         hardware.check_disks(flavor, image, request.block_devices)
         return BootSource(image, parts, is_volume=True)
     if not request.image_ref:
-        hardware.check(flavor, None)
+        hardware.resolve(flavor, None)
         return BootSource(None, {}, is_volume=False)
     image, parts = checks.boot_image(snapshot.images, request.image_ref, needs_data=False)
     checks.check_flavor_fits(image, flavor)
@@ -128,7 +127,9 @@ def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: Snapshot) -> 
     return BootSource(image, parts, is_volume=False)
 
 
-def _root_image(root: BlockDevice, snapshot: Snapshot, must_be_bootable: bool) -> tuple[Image | None, dict[str, Image]]:
+def _root_image(
+    root: BlockDevice, snapshot: CreateSnapshot, must_be_bootable: bool
+) -> tuple[Image | None, dict[str, Image]]:
     """Return the image that the boot volume is made of, or None, with kernel and ramdisk. Raises `InvalidBDM`."""
     if root.image_id is not None:
         return device_image(snapshot.images, root.image_id)

@@ -16,13 +16,12 @@ from oslo_config import cfg
 
 from nova_lite import operations
 from nova_lite.base import exceptions
-from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.create import devices
-from nova_lite.conductor.operations.create.incoming import FINGERPRINT, instance_uuid, reservation_id
 from nova_lite.conductor.operations.create.validate import Plan
 from nova_lite.db.core import actions, quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceTag
+from nova_lite.db.creates import FINGERPRINT, instance_uuid, reservation_id
 from nova_lite.db.network import builtin_networks, port_quota
 from nova_lite.db.servers import instances, server_groups
 from nova_lite.network.driver import NetworkBackend, PortQuota
@@ -156,6 +155,7 @@ def _add_instances(uow: UnitOfWork, plan: Plan, count: int) -> list[Instance]:
 def _instance(uow: UnitOfWork, plan: Plan, index: int, count: int) -> Instance:
     context, request = plan.create.context, plan.create.request
     flavor, image, key = plan.flavor, plan.boot.image, plan.key
+    parts = {} if image is None else dict(image.boot_parts())
     suffix = f"-{index + 1}" if count > 1 else ""
     uuid = instance_uuid(plan.create.seed, index)
     return Instance(
@@ -172,8 +172,8 @@ def _instance(uow: UnitOfWork, plan: Plan, index: int, count: int) -> Instance:
         requested_availability_zone=request.availability_zone,
         availability_zone=request.availability_zone,
         image_ref=request.image_ref,
-        kernel_id=(image and image.kernel_id) or "",
-        ramdisk_id=(image and image.ramdisk_id) or "",
+        kernel_id=parts.get("kernel", ""),
+        ramdisk_id=parts.get("ramdisk", ""),
         flavorid=flavor.flavorid,
         flavor=msgspec.to_builtins(flavor),
         image=None if image is None else msgspec.to_builtins(image),
@@ -183,12 +183,12 @@ def _instance(uow: UnitOfWork, plan: Plan, index: int, count: int) -> Instance:
         key_name=None if key is None else key.name,
         key_data=None if key is None else key.public_key,
         user_data=request.user_data,
-        config_drive=request.config_drive or (image is not None and boot_images.needs_config_drive(image)),
+        config_drive=request.config_drive or (image is not None and image.needs_config_drive),
         auto_disk_config=request.auto_disk_config,
         access_ip_v4=request.access_ip_v4,
         access_ip_v6=request.access_ip_v6,
         metadata_=request.metadata,
-        system_metadata={} if image is None else boot_images.metadata_of(image),
+        system_metadata={} if image is None else image.as_metadata(),
         scheduler_hints=request.scheduler_hints,
         tags=[InstanceTag(tag=tag) for tag in dict.fromkeys(request.tags)],
         created_at=uow.now,

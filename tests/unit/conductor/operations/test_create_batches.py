@@ -16,10 +16,10 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.operations.create import CreateEndpoints
-from nova_lite.conductor.operations.create.incoming import IncomingCreate, incoming_create
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.core.models import Instance
+from nova_lite.db.creates import IncomingCreate, incoming_create
 from nova_lite.db.hosts import hosts
 from nova_lite.db.image import images
 from nova_lite.db.network import builtin_networks

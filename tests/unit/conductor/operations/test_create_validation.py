@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.conductor.operations.create.incoming import incoming_create
-from nova_lite.conductor.operations.create.load import NO_VOLUMES, BootVolumes, SecurityGroups, Snapshot
 from nova_lite.conductor.operations.create.validate import Plan, validate
 from nova_lite.db.core.models import KeyPair
 from nova_lite.db.core.quotas import RESOURCES, QuotaBounds
+from nova_lite.db.creates import NO_VOLUMES, BootVolumes, CreateSnapshot, SecurityGroups, incoming_create
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest, Volume, VolumeSnapshot
 from nova_lite.objects.block_device import DeviceSource
 from tests.support import make
@@ -20,7 +19,7 @@ from tests.support import make
 FLAVOR = Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1, ephemeral_gb=2, swap=512)
 IMAGE = Image(id="i1", name="image", size=10)
 NETWORK = NetworkRequest(network_id="n1")
-SNAPSHOT = Snapshot(
+SNAPSHOT = CreateSnapshot(
     flavor=FLAVOR,
     images={IMAGE.id: IMAGE},
     volumes=NO_VOLUMES,

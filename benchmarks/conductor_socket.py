@@ -33,6 +33,7 @@ from nova_lite.base import concurrency
 concurrency.setup(concurrency.THREADING)
 
 from tests.functional import cloud  # noqa: E402
+from tests.support.waiting import wait_for  # noqa: E402
 
 BROKER, SOCKET = "broker", "socket"
 KINDS = ("GET server", "list of 50", "POST, ACTIVE, DELETE, 404")
@@ -124,7 +125,7 @@ def main() -> int:
                     way: Client(f"http://127.0.0.1:{port}/v2.1", "admin:demo", running.image_id, "1")
                     for way, port in ((SOCKET, running.port), (BROKER, port))
                 }
-                cloud.wait_for("the other API answers", lambda: answers(clients[BROKER]))
+                wait_for("the other API answers", lambda: answers(clients[BROKER]))
                 compare(clients, Costs(pids), options)
             finally:
                 process.terminate()

@@ -188,12 +188,16 @@ def _send(cloud: Any, server_id: str, action: dict[str, Any] | None) -> None:
 
 
 def _settle(cloud: Any, server_id: str, status: str) -> None:
-    cloud.wait_for(f"the server is {status}", lambda: cloud.settled(server_id) == status)
+    from tests.support.waiting import wait_for
+
+    wait_for(f"the server is {status}", lambda: cloud.settled(server_id) == status, 30)
 
 
 def _wait_until_recorded(cloud: Any, server_id: str) -> None:
     """Wait until the server's newest action is finished, without a call of ours."""
-    cloud.wait_for("the action is finished", lambda: cloud.is_finished(server_id))
+    from tests.support.waiting import wait_for
+
+    wait_for("the action is finished", lambda: cloud.is_finished(server_id), 30)
 
 
 def functions(calls: list[Call]) -> set[tuple[str, str]]:

@@ -22,6 +22,7 @@ from tests.faults import failover, guards
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.waiting import polls, wait_for
 
 #: Seconds for which processes stand still, and between two such times.
 PAUSE, REST = 20.0, (10.0, 30.0)
@@ -50,7 +51,7 @@ class PacketLoss:
             *(f"add rule inet {self._table} lost tcp {side} {chosen} counter drop" for side in ("dport", "sport")),
         ):
             print(line, file=self._nft.stdin, flush=True)
-        cloud.wait_for("packets are lost", lambda: self.lost() is not None, 10.0, 0.1)
+        wait_for("packets are lost", lambda: self.lost() is not None, 10.0, 0.1)
 
     def lost(self) -> int | None:
         """Return the number of packets that were lost; None: none are lost yet."""
@@ -111,13 +112,11 @@ def busy(processes: int) -> Iterator[None]:
 
 def pause(running: cloud.Cloud, names: Sequence[str], guests: Guests) -> None:
     """Let daemons stand still."""
-    ends_at = time.monotonic() + PAUSE
     try:
         for name in names:
             running.signal(name, signal.SIGSTOP)
-        while time.monotonic() < ends_at:
+        for _ in polls(PAUSE, LOOK):
             guests.look()
-            time.sleep(LOOK)
     finally:
         for name in names:
             running.signal(name, signal.SIGCONT)
@@ -135,10 +134,8 @@ def stress(running: cloud.Cloud, links: dict[str, Proxy], guests: Guests, second
             chosen = [chance.choice(CONDUCTORS)] if is_conductor else chance.sample(running.computes, count)
             pause(running, chosen, guests)
             pauses += 1 if is_conductor else count
-            rested_at = time.monotonic() + chance.uniform(*REST)
-            while time.monotonic() < rested_at:
+            for _ in polls(chance.uniform(*REST), LOOK):
                 guests.look()
-                time.sleep(LOOK)
             loads.append(os.getloadavg()[0])
         lost = loss.lost()
     finally:
@@ -159,7 +156,7 @@ def main(minutes: float, hosts: int, load: int, seed: int) -> int:
         ids = running.create(count=hosts, metadata=failover.PROTECTED)
         running.wait_active(ids, failover.LIMIT)
         confirmed = "guests are confirmed"
-        cloud.wait_for(confirmed, lambda: failover.confirmed(running, ids), failover.LIMIT, 1.0)
+        wait_for(confirmed, lambda: failover.confirmed(running, ids), failover.LIMIT, 1.0)
         guests = Guests(running, ids)
         stack.callback(guests.close)
         with busy(load):

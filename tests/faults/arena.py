@@ -39,6 +39,7 @@ from tests.faults.points import LASTING, Fault
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.waiting import wait_for, wait_for_none
 
 SETTLE_SECONDS = 180.0
 
@@ -178,7 +179,7 @@ class Arena:
         self._rules = []
         self.arm(())
         for strike, done in self._strikes:
-            strike.called_off = True
+            strike.called_off.set()
             done.result(SETTLE_SECONDS)
             release(strike.fired)
         self._strikes = []
@@ -223,7 +224,7 @@ class Arena:
             hosts = self.away.intersection(self.cloud.computes)
             return [name for name in hosts if self.cloud.processes[name].poll() is not None]
 
-        host: str = cloud.wait_for("a host is dead", found)[0]
+        host: str = wait_for("a host is dead", found)[0]
         self.away.intersection_update({host})
         return host
 
@@ -250,7 +251,7 @@ class Arena:
             answer = self.send(method, path, body, version)
             return answer is not None and answer.status_code in done
 
-        cloud.wait_for(f"{method} {path} is accepted", answered, SETTLE_SECONDS, 0.5)
+        wait_for(f"{method} {path} is accepted", answered, SETTLE_SECONDS, 0.5)
 
     def insist_until(self, ask: Callable[[], Any], done: Callable[[], bool]) -> None:
         """Ask until it is seen to be done: for what is not the same when it is done twice."""
@@ -260,14 +261,14 @@ class Arena:
                 ask()
             return done()
 
-        cloud.wait_for("what was asked for is seen", asked, SETTLE_SECONDS, 0.5)
+        wait_for("what was asked for is seen", asked, SETTLE_SECONDS, 0.5)
 
     def servers(self) -> list[dict[str, Any]]:
         def listed() -> list[list[dict[str, Any]]]:
             answer = self.send("GET", "/servers/detail")
             return [answer.json()["servers"]] if answer is not None and answer.status_code == 200 else []
 
-        found: list[dict[str, Any]] = cloud.wait_for("servers are listed", listed, SETTLE_SECONDS, 0.3)[0]
+        found: list[dict[str, Any]] = wait_for("servers are listed", listed, SETTLE_SECONDS, 0.3)[0]
         return found
 
     def create(self, count: int = 1, flavor: str = "1", **more: Any) -> None:
@@ -287,7 +288,7 @@ class Arena:
                 return self.cloud.force_down(host, forced_down).status_code == 200
             return False
 
-        cloud.wait_for(f"{host} is forced down: {forced_down}", done, SETTLE_SECONDS, 0.5)
+        wait_for(f"{host} is forced down: {forced_down}", done, SETTLE_SECONDS, 0.5)
 
     def retire(self, host: str) -> None:
         """Retire the host as an operator, repeated until the host counts as silent and the tool succeeds."""
@@ -295,7 +296,7 @@ class Arena:
         def done() -> bool:
             return self.cloud.try_manage("host", "retire", host).returncode == 0
 
-        cloud.wait_for(f"{host} is retired", done, SETTLE_SECONDS, 0.5)
+        wait_for(f"{host} is retired", done, SETTLE_SECONDS, 0.5)
         answer = self.send("GET", f"/os-services?host={host}", version="2.53")
         for service in answer.json()["services"] if answer is not None else []:
             self.insist("DELETE", f"/os-services/{service['id']}", None, (204, 404), "2.53")
@@ -317,13 +318,13 @@ class Arena:
             return idle and states <= {status} and (count is None or len(found) == count)
 
         try:
-            cloud.wait_for(f"all servers are {status}", settled, SETTLE_SECONDS, 0.2)
+            wait_for(f"all servers are {status}", settled, SETTLE_SECONDS, 0.2)
         except AssertionError as error:
             seen = [(s["status"], s["OS-EXT-STS:task_state"], s.get("fault")) for s in self.servers()]
             raise AssertionError(f"{error}: {seen}") from None
 
     def gone(self) -> None:
-        cloud.wait_for_none("all servers are gone", self.servers, SETTLE_SECONDS, 0.2)
+        wait_for_none("all servers are gone", self.servers, SETTLE_SECONDS, 0.2)
 
     def soft_deleted(self) -> str:
         """Return the server that is soft-deleted, or reclaimed by now. Its owner does not see it in lists."""
@@ -334,7 +335,7 @@ class Arena:
 
     def vanished(self) -> None:
         """Wait until nothing is open and no hypervisor has anything."""
-        cloud.wait_for_none("all guests are gone", self.guests, SETTLE_SECONDS, 0.2)
+        wait_for_none("all guests are gone", self.guests, SETTLE_SECONDS, 0.2)
         self.nothing_open()
 
     def is_state(self, host: str, state: str) -> bool:
@@ -344,9 +345,7 @@ class Arena:
     def is_back(self, host: str) -> None:
         """Wait until the host reports and has no domain."""
         domains = self._fake(host, "domains")
-        cloud.wait_for(
-            f"{host} is back", lambda: not list(domains.glob("*")) and self.is_state(host, "up"), SETTLE_SECONDS
-        )
+        wait_for(f"{host} is back", lambda: not list(domains.glob("*")) and self.is_state(host, "up"), SETTLE_SECONDS)
 
     def nothing_open(self) -> None:
         """Wait until no action is open, read from the database, which may be away meanwhile."""
@@ -357,7 +356,7 @@ class Arena:
             except sa.exc.DBAPIError as error:
                 return [str(error)]
 
-        cloud.wait_for_none("no action is open", open_actions, SETTLE_SECONDS)
+        wait_for_none("no action is open", open_actions, SETTLE_SECONDS)
 
     def one(self) -> str:
         (server,) = self.servers()
@@ -448,7 +447,7 @@ class Arena:
         def exact() -> bool:
             return {server_id: host for server_id, (host, _) in self.guests().items()} == expected
 
-        cloud.wait_for("hypervisors hold exactly the rows", exact, SETTLE_SECONDS)
+        wait_for("hypervisors hold exactly the rows", exact, SETTLE_SECONDS)
 
     def check_nothing_left(self) -> None:
         def leftovers() -> list[str]:
@@ -459,10 +458,10 @@ class Arena:
                 for path in self._fake(host, folder).glob("*")
             ]
 
-        cloud.wait_for_none("nothing is left on hosts", leftovers, SETTLE_SECONDS)
-        cloud.wait_for_none("the network service holds nothing", self.at_network_service, SETTLE_SECONDS)
+        wait_for_none("nothing is left on hosts", leftovers, SETTLE_SECONDS)
+        wait_for_none("the network service holds nothing", self.at_network_service, SETTLE_SECONDS)
         self.services.check_nothing_left()
-        cloud.wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
+        wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
         self.db.read(judges.all_rows)
 
 

@@ -22,7 +22,7 @@ from tests.faults import points
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import TARGET
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Points, around
-from tests.functional import cloud
+from tests.support.waiting import wait_for, wait_for_none
 
 #: Effects of these scenarios. Pauses, delays and clocks are in those of the operations that they begin.
 EFFECTS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICATE, failpoints.FULL, TARGET)
@@ -38,7 +38,7 @@ def one_protected(arena: Arena) -> None:
     body = {"name": "vm", "imageRef": arena.cloud.image_id, "flavorRef": "1", "metadata": PROTECTED}
     arena.insist("POST", "/servers", {"server": body}, (202,))
     arena.settle("ACTIVE", 1)
-    cloud.wait_for("the host protects it", lambda: _is_confirmed(arena), SETTLE_SECONDS)
+    wait_for("the host protects it", lambda: _is_confirmed(arena), SETTLE_SECONDS)
 
 
 def _is_confirmed(arena: Arena) -> bool:
@@ -55,7 +55,7 @@ def lose_its_host(arena: Arena) -> None:
         (server,) = arena.servers()
         return server["OS-EXT-SRV-ATTR:host"] not in (None, lost)
 
-    cloud.wait_for("it leaves the lost host", has_left, SETTLE_SECONDS, 0.3)
+    wait_for("it leaves the lost host", has_left, SETTLE_SECONDS, 0.3)
     arena.settle("ACTIVE", 1)
     arena.bring_back(lost)
     arena.is_back(lost)
@@ -127,13 +127,13 @@ def back_up(arena: Arena) -> None:
             run()
         return False
 
-    cloud.wait_for("a backup is complete", complete, SETTLE_SECONDS, 0.5)
+    wait_for("a backup is complete", complete, SETTLE_SECONDS, 0.5)
     restorable(arena)
 
 
 def restorable(arena: Arena) -> None:
     """Check that each complete backup is whole in the repository. An incomplete one is never taken for complete."""
-    cloud.wait_for("all complete backups are whole", lambda: verified(arena), SETTLE_SECONDS, 1)
+    wait_for("all complete backups are whole", lambda: verified(arena), SETTLE_SECONDS, 1)
 
 
 def verified(arena: Arena) -> bool:
@@ -151,7 +151,7 @@ def restore(arena: Arena) -> None:
         assert row.restore_status != RestoreStatus.FAILED, row.restore_reason
         return row.restored_image_id or "" if row.restore_status == RestoreStatus.READY else ""
 
-    image: str = cloud.wait_for("the image is ready", ready, SETTLE_SECONDS, 0.3)
+    image: str = wait_for("the image is ready", ready, SETTLE_SECONDS, 0.3)
     checked = subprocess.run(
         ["qemu-img", "check", Path(arena.conf.image.store_path, image)], capture_output=True, text=True, check=False
     )
@@ -170,7 +170,7 @@ def expire(arena: Arena) -> None:
             arena.insist("DELETE", f"/os-server-backups/{backup}", None, (202, 204, 404, 409))
         return of_status(arena, *map(str, BackupStatus))
 
-    cloud.wait_for_none("no backup is left", left, SETTLE_SECONDS, 0.3)
+    wait_for_none("no backup is left", left, SETTLE_SECONDS, 0.3)
 
 
 def then_expire(run: Callable[[Arena], None]) -> Callable[[Arena], None]:
@@ -237,7 +237,7 @@ def fail_over_and_back(arena: Arena) -> None:
     """Let a server leave for the other site, which gives it back with the same increments. Its guest runs then."""
     server = arena.one()
     arena.cloud.manage("replication", "failover", server)
-    cloud.wait_for("it has left", lambda: journal(arena).newest(server).site == THERE, SETTLE_SECONDS, 0.1)
+    wait_for("it has left", lambda: journal(arena).newest(server).site == THERE, SETTLE_SECONDS, 0.1)
     left = journal(arena).newest(server)
     assert left.backups, "the other site has nothing to begin with"
     assert is_off(arena, server), "its guest runs, and the other site may run it"
@@ -248,11 +248,11 @@ def fail_over_and_back(arena: Arena) -> None:
         number=left.number + 1, site=HERE, reason=Reason.PLANNED, backups=left.backups, written_at=left.written_at
     )
     assert journal(arena).write(server, returns)
-    cloud.wait_for("it is back", lambda: replicated(arena).role is SiteRole.PRIMARY, SETTLE_SECONDS, 0.3)
+    wait_for("it is back", lambda: replicated(arena).role is SiteRole.PRIMARY, SETTLE_SECONDS, 0.3)
     arena.settle("ACTIVE", 1)
     back_up(arena)
     newest = of_status(arena, BackupStatus.COMPLETE)[-1]
-    cloud.wait_for("the journal has the backup", lambda: replicated(arena).published == newest, SETTLE_SECONDS, 0.3)
+    wait_for("the journal has the backup", lambda: replicated(arena).published == newest, SETTLE_SECONDS, 0.3)
     assert journal(arena).last_backups(server, returns)[-1].id == newest
     arena.cloud.manage("replication", "disable", server)
     for image in arena.cloud.request("GET", "/images").json()["images"]:
@@ -286,7 +286,7 @@ def relieve(arena: Arena) -> None:
     def has_moved() -> bool:
         return "compute-2" in {server["OS-EXT-SRV-ATTR:host"] for server in arena.servers()}
 
-    cloud.wait_for("a server moves", has_moved, SETTLE_SECONDS, 0.3)
+    wait_for("a server moves", has_moved, SETTLE_SECONDS, 0.3)
     arena.control_hosts()
     arena.settle("ACTIVE", 4)
 

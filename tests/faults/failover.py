@@ -23,6 +23,7 @@ from tests.faults import failover_report, guards, real_disks, real_failover
 from tests.faults.storm import run as storm
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.waiting import wait_for
 from tests.support.watch import Watch
 
 #: The times of an operator's cloud, which tests shorten otherwise.
@@ -138,7 +139,7 @@ def bring_back(running: cloud.Cloud, links: dict[str, Proxy], host: str, how: st
         services = running.request("GET", "/os-services?binary=nova-compute").json()["services"]
         return {item["host"]: item["state"] for item in services}[host] == "up"
 
-    cloud.wait_for(f"{host} is back", is_up, LIMIT, 0.5)
+    wait_for(f"{host} is back", is_up, LIMIT, 0.5)
 
 
 def confirmed(running: cloud.Cloud, ids: list[str]) -> bool:
@@ -153,7 +154,7 @@ def confirmed(running: cloud.Cloud, ids: list[str]) -> bool:
 def run(running: cloud.Cloud, links: dict[str, Proxy], observer: Observer, count: int, how: str, host: str) -> Outcome:
     ids = running.create(count=count, metadata=PROTECTED)
     running.wait_active(ids)
-    cloud.wait_for("guests are confirmed", lambda: confirmed(running, ids), LIMIT, 1.0)
+    wait_for("guests are confirmed", lambda: confirmed(running, ids), LIMIT, 1.0)
     lost = {item["id"] for item in running.servers() if item["OS-EXT-SRV-ATTR:host"] == host}
     observer.twice.clear()
     lose(running, links, host, how)
@@ -164,14 +165,14 @@ def run(running: cloud.Cloud, links: dict[str, Proxy], observer: Observer, count
         return lost & set().union(*others)
 
     with contextlib.suppress(AssertionError):
-        cloud.wait_for("guests run elsewhere", lambda: elsewhere() == lost, LIMIT, 0.1)
+        wait_for("guests run elsewhere", lambda: elsewhere() == lost, LIMIT, 0.1)
     outcome = Outcome(how, len(lost), len(elsewhere()), time.monotonic() - began, 0)
     running.wait_active(ids, LIMIT)
     bring_back(running, links, host, how)
-    cloud.wait_for("nothing is left at the host", lambda: not lost & observer.guests(host), LIMIT)
+    wait_for("nothing is left at the host", lambda: not lost & observer.guests(host), LIMIT)
     outcome.twice = len(observer.twice)
     running.delete_all()
-    cloud.wait_for("all guests are gone", lambda: not any(map(observer.guests, running.computes)), LIMIT)
+    wait_for("all guests are gone", lambda: not any(map(observer.guests, running.computes)), LIMIT)
     return outcome
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from pathlib import Path
 
 from nova_lite import operations
@@ -29,7 +28,7 @@ from tests.faults.points import (
     of_image,
     of_order,
 )
-from tests.functional import cloud
+from tests.support.waiting import wait_for, wait_for_none
 
 NAME, BACKUP, SHELVED = "snap", "backup", "vm-shelved"
 CREATE = {"createImage": {"name": NAME}}
@@ -95,7 +94,7 @@ def uploaded_and_lost(arena: Arena) -> None:
     arena.settle("ACTIVE", 1)
     (arena.held["publish"],) = arena.arm((Fault(CONDUCTOR, "image/publish/before", failpoints.HOLD),))
     ask(arena)
-    cloud.wait_for("it is published", arena.held["publish"].exists)
+    wait_for("it is published", arena.held["publish"].exists)
     for path in Path(arena.conf.image.store_path, store.UPLOADS).glob("*/*"):
         path.unlink()
 
@@ -118,7 +117,7 @@ def slow(arena: Arena) -> None:
         (server,) = arena.servers()
         return bool(server["OS-EXT-STS:task_state"] == states.IMAGE_SNAPSHOT)
 
-    cloud.wait_for("the image is being made", at_it, SETTLE_SECONDS)
+    wait_for("the image is being made", at_it, SETTLE_SECONDS)
 
 
 def delete(arena: Arena) -> None:
@@ -165,7 +164,7 @@ def shelve(arena: Arena) -> None:
     for left in (1, 0):
         server_id = arena.one()
         arena.insist("POST", f"/servers/{server_id}/action", {"shelve": None}, (202, 409))
-        seen = cloud.wait_for("it is shelved", status, SETTLE_SECONDS)
+        seen = wait_for("it is shelved", status, SETTLE_SECONDS)
         if seen == "SHELVED_OFFLOADED":
             break
         why = arena.db.read(failures, server_id)
@@ -200,10 +199,7 @@ def check(arena: Arena) -> None:
         halves = {str(file) for file in Path(arena.cloud.path).glob("*/instances/_snapshots/*/*")}
         return sorted({row for row, status in rows.items() if status != "active"} | (files ^ rows.keys()) | halves)
 
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while (found := wrong()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not found, f"images that are not active, or files without an image: {found}"
+    wait_for_none("every image is active and has its file", wrong, SETTLE_SECONDS, 0.2)
 
 
 def statuses(uow: UnitOfWork) -> list[tuple[str, str]]:

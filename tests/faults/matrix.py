@@ -43,7 +43,7 @@ from tests.faults.outages import DATABASE
 from tests.faults.points import Fault
 from tests.faults.report import Result, Table, passed_before
 from tests.faults.scenarios import SCENARIOS, Scenario
-from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Case:
         self.scenario.run(arena)
         seconds = time.monotonic() - started
         # The first of two faults may prevent the second.
-        cloud.wait_for(f"a fault happens ({self.fault})", lambda: any(file.exists() for file in fired), 60)
+        wait_for(f"a fault happens ({self.fault})", lambda: any(file.exists() for file in fired), 60)
         return seconds
 
     def _run_by_itself(self, arena: Arena) -> float:
@@ -100,9 +100,7 @@ class Case:
             self.scenario.run(arena)
             seconds = time.monotonic() - started
             with contextlib.suppress(AssertionError):  # reported below, with names
-                cloud.wait_for(
-                    "it passes its points", lambda: not points.not_passed(self.scenario.points, passed()), 30
-                )
+                wait_for("it passes its points", lambda: not points.not_passed(self.scenario.points, passed()), 30)
             missed, unknown = points.not_passed(self.scenario.points, passed()), points.not_named(passed())
         assert not missed, f"points that it names and does not pass: {missed}"
         assert not unknown, f"transactions that it passes and that are in no table: {unknown}"

@@ -89,13 +89,12 @@ class Strike:
     def __init__(self, outage: Outage, fired: Path) -> None:
         self._outage = outage
         self.fired = fired
-        self.called_off = False
+        self.called_off = threading.Event()
 
     def run(self) -> None:
         while not self.fired.exists():
-            if self.called_off:
+            if self.called_off.wait(0.02):
                 return
-            time.sleep(0.02)
         with self._outage.lock:
             self._outage.down()
             release(self.fired)

@@ -21,8 +21,8 @@ from typing import Self
 
 import pytest
 
-from tests.functional import cloud
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 START_SECONDS = 180.0
 RETRY_SECONDS = 5.0
@@ -65,7 +65,7 @@ class Server(abc.ABC):
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, env=self.environment(), start_new_session=True
             )
-        cloud.wait_for(f"{type(self).__name__} serves", self.serves, START_SECONDS, 0.2)
+        wait_for(f"{type(self).__name__} serves", self.serves, START_SECONDS, 0.2)
 
     def kill(self) -> None:
         """Kill all its processes with SIGKILL."""

@@ -32,6 +32,7 @@ from tests.faults.failover_report import HEAD, Outcome, Report
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 from tests.integration import guest_image
+from tests.support.waiting import wait_for, wait_for_none
 from tests.support.watch import Watch
 
 CONFIG = """
@@ -157,13 +158,13 @@ class Machine:
         environment = os.environ | {name: str(value) for name, value in self._environment.items()}
         with (self.base / "log/boot.log").open("ab") as log:
             self._process = subprocess.Popen([*command, "bash", "-c", BOOT], env=environment, stdout=log, stderr=log)
-        cloud.wait_for(f"{self.name} boots", (self.base / "booted").exists, 30)
+        wait_for(f"{self.name} boots", (self.base / "booted").exists, 30)
         virsh = [*self.enter, "virsh", "--quiet", "--connect", "qemu:///system", "version"]
 
         def answers() -> bool:
             return subprocess.run(virsh, capture_output=True, check=False, timeout=60).returncode == 0
 
-        cloud.wait_for(f"libvirtd of {self.name} answers", answers, 90, 0.5)
+        wait_for(f"libvirtd of {self.name} answers", answers, 90, 0.5)
 
     @property
     def first(self) -> int:
@@ -217,7 +218,7 @@ def child_of(pid: int) -> int:
     def found() -> list[str]:
         return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
-    return int(cloud.wait_for(f"process {pid} has a child", found, 20)[0])
+    return int(wait_for(f"process {pid} has a child", found, 20)[0])
 
 
 class Observer(Watch):
@@ -283,7 +284,7 @@ class RealCloud:
             self.machines[host].boot()
             self.cloud.prefixes[host] = self.machines[host].enter
         self.cloud.start_all()
-        cloud.wait_for("guests may move", lambda: self.disks.is_ready(self.cloud, self.db), LIMIT, 1.0)
+        wait_for("guests may move", lambda: self.disks.is_ready(self.cloud, self.db), LIMIT, 1.0)
 
     def stop(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -341,7 +342,7 @@ class RealCloud:
             services = self.cloud.request("GET", "/os-services?binary=nova-compute").json()["services"]
             return {item["host"]: item["state"] for item in services}[host] == "up"
 
-        cloud.wait_for(f"{host} is back", is_up, LIMIT, 0.5)
+        wait_for(f"{host} is back", is_up, LIMIT, 0.5)
 
     def console(self, guest: str) -> str:
         """Return the console of a guest, from its first boot."""
@@ -376,8 +377,8 @@ def run(real: RealCloud, observer: Observer, count: int, outcome: Outcome, host:
     if count > 1:
         ids += running.create(count=count - 1, **request)
     running.wait_active(ids, LIMIT, POLL)
-    cloud.wait_for("guests count", lambda: all(len(real.ticks(guest)) >= 5 for guest in ids), LIMIT, POLL)
-    cloud.wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
+    wait_for("guests count", lambda: all(len(real.ticks(guest)) >= 5 for guest in ids), LIMIT, POLL)
+    wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
     lost = {item["id"] for item in running.servers() if item["OS-EXT-SRV-ATTR:host"] == host}
     before = {guest: pids for guest, pids in observer.guests().items() if guest in lost}
     outcome.guests = len(lost)
@@ -396,23 +397,23 @@ def run(real: RealCloud, observer: Observer, count: int, outcome: Outcome, host:
         )
 
     with contextlib.suppress(AssertionError):
-        cloud.wait_for("guests run elsewhere", lambda: back() == lost, LIMIT, 0.1)
+        wait_for("guests run elsewhere", lambda: back() == lost, LIMIT, 0.1)
         outcome.running = time.monotonic() - began
-        cloud.wait_for("guests count elsewhere", counting, LIMIT, 0.2)
+        wait_for("guests count elsewhere", counting, LIMIT, 0.2)
     outcome.counting = time.monotonic() - began
     outcome.back = len(back())
     try:
         running.wait_active(ids, LIMIT, POLL)
         real.bring_back(host)
         goals = {guest: real.ticks(guest)[-1] + 3 for guest in ids}
-        cloud.wait_for(
+        wait_for(
             "guests continue counting", lambda: all(real.ticks(guest)[-1] >= goals[guest] for guest in ids), LIMIT, POLL
         )
     finally:
         outcome.twice = len(observer.twice & set(ids))
         outcome.wrong = sum(map(real.is_wrong, ids))
     running.delete_all(LIMIT)
-    cloud.wait_for_none("no disks are left", lambda: real.disks.left(ids), LIMIT, POLL)
+    wait_for_none("no disks are left", lambda: real.disks.left(ids), LIMIT, POLL)
 
 
 class Runs:

@@ -35,6 +35,7 @@ from tests.faults.points import Fault
 from tests.faults.report import Table
 from tests.faults.scenarios import Scenario
 from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 #: An emulated guest needs at least 80 MB.
 MEMORY_MB = 96
@@ -133,7 +134,7 @@ class RealArena(Arena):
         return number
 
     def check_nothing_left(self) -> None:
-        cloud.wait_for("nothing is left on the host", lambda: not self.cloud.traces(), arenas.SETTLE_SECONDS)
+        wait_for("nothing is left on the host", lambda: not self.cloud.traces(), arenas.SETTLE_SECONDS)
         super().check_nothing_left()
 
 

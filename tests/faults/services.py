@@ -17,6 +17,7 @@ from urllib.parse import quote
 from tests.functional import cloud
 from tests.support.cinder import BRICK, Cinder
 from tests.support.neutron import FakeNeutron
+from tests.support.waiting import wait_for_none
 
 if TYPE_CHECKING:
     from tests.faults.arena import Arena
@@ -59,17 +60,17 @@ class Services:
     def check(self, arena: Arena) -> None:
         """Check Neutron and Cinder while no action is open."""
         if self.neutron is not None:
-            cloud.wait_for_none("Neutron has each server's port", lambda: _wrong_ports(arena), SETTLE_SECONDS)
+            wait_for_none("Neutron has each server's port", lambda: _wrong_ports(arena), SETTLE_SECONDS)
         if self.cinder is not None:
-            cloud.wait_for_none("Cinder has each server's volumes", lambda: _wrong_attachments(arena), SETTLE_SECONDS)
+            wait_for_none("Cinder has each server's volumes", lambda: _wrong_attachments(arena), SETTLE_SECONDS)
 
     def check_nothing_left(self) -> None:
         neutron, cinder = self.neutron, self.cinder
         if neutron is not None:
-            cloud.wait_for_none("Neutron has no port", lambda: neutron.ports, SETTLE_SECONDS)
+            wait_for_none("Neutron has no port", lambda: neutron.ports, SETTLE_SECONDS)
         if cinder is not None:
-            cloud.wait_for_none("Cinder has no attachment", lambda: cinder.attachments, SETTLE_SECONDS)
-            cloud.wait_for_none("volumes that were made for servers are gone", self._made, SETTLE_SECONDS)
+            wait_for_none("Cinder has no attachment", lambda: cinder.attachments, SETTLE_SECONDS)
+            wait_for_none("volumes that were made for servers are gone", self._made, SETTLE_SECONDS)
             cinder.volumes.clear()
             cinder.snapshots.clear()
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults.private import PrivateBroker
 from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 #: Alarms with the commands that raise and clear them.
 ALARMS = {
@@ -50,7 +51,7 @@ def test_accepted_requests_survive_a_broker_alarm(running: cloud.Cloud, broker: 
     processes = dict(running.processes)
     broker.control(*begins)
     try:
-        cloud.wait_for("every publisher is blocked", lambda: in_force(broker))
+        wait_for("every publisher is blocked", lambda: in_force(broker))
         with futures.ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda ask: asked(running, *ask), requests(running, there) * 2))
         for status, told, seconds in answers:
@@ -62,13 +63,13 @@ def test_accepted_requests_survive_a_broker_alarm(running: cloud.Cloud, broker: 
         broker.control(*ends)
     running.wait_active([there, *under_way])
     assert "refused" not in {server["name"] for server in running.servers()}
-    cloud.wait_for("hosts are up again", lambda: all_up(running))
+    wait_for("hosts are up again", lambda: all_up(running))
     running.wait_active(running.create("afterwards", count=2))
     assert running.processes == processes and all(process.poll() is None for process in processes.values())
     for name in running.names:
         assert "Traceback" not in running.log(name, 5000), running.log(name, 200)
     running.delete_all()
-    cloud.wait_for("nothing is left", lambda: running.domains() == {})
+    wait_for("nothing is left", lambda: running.domains() == {})
     running.audit()
 
 
@@ -81,7 +82,7 @@ def in_force(broker: PrivateBroker) -> bool:
 
 
 def wait_blocked(running: cloud.Cloud, name: str) -> None:
-    cloud.wait_for(f"{name} is told why", lambda: BLOCKED in running.log(name, 1000))
+    wait_for(f"{name} is told why", lambda: BLOCKED in running.log(name, 1000))
 
 
 def requests(running: cloud.Cloud, server_id: str) -> list[tuple[str, str, object]]:

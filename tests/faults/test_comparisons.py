@@ -19,6 +19,7 @@ import requests
 
 from tests.faults.private import PrivateBroker, PrivateDatabase, Server
 from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 
@@ -73,7 +74,7 @@ def post(running: cloud.Cloud, name: str) -> str:
             return str(answer.json()["server"]["id"]) if answer.status_code == 202 else ""
         return ""
 
-    server_id: str = cloud.wait_for(f"{name} is accepted", accepted, SETTLE_SECONDS, 0.5)
+    server_id: str = wait_for(f"{name} is accepted", accepted, SETTLE_SECONDS, 0.5)
     return server_id
 
 
@@ -85,7 +86,7 @@ def one_request(count: int) -> Callable[[Site, str], list[str]]:
         ids = site.cloud.create(count=count)
         if count <= 8:
             tasks = ("OS-EXT-STS:task_state", "spawning")
-            cloud.wait_for("builds are under way", lambda: any(tasks in item.items() for item in site.cloud.servers()))
+            wait_for("builds are under way", lambda: any(tasks in item.items() for item in site.cloud.servers()))
         assert any(item["status"] == "BUILD" for item in site.cloud.servers())
         site.take(SPAWN_SECONDS)
         site.strike(victim)
@@ -128,14 +129,14 @@ SERVERS = itertools.product(LOADS if LONG else ["24 of 24"], ("database", "broke
 def test_all_end_active(site: Site, load: str, victim: str) -> None:
     running = site.cloud
     ids = LOADS[load](site, victim)
-    cloud.wait_for("the API answers", lambda: answers(running), SETTLE_SECONDS, 0.5)
+    wait_for("the API answers", lambda: answers(running), SETTLE_SECONDS, 0.5)
     found = running.wait_active(ids, SETTLE_SECONDS)
     assert len(set(ids)) == int(load.split()[0])
     # A request that was not answered may have been accepted all the same: then its server has to be whole, too.
     found = running.wait_active([item["id"] for item in running.servers()], SETTLE_SECONDS)
     assert running.domains() == {key: item["OS-EXT-SRV-ATTR:host"] for key, item in found.items()}
     running.delete_all()
-    cloud.wait_for("nothing is left", lambda: running.domains() == {})
+    wait_for("nothing is left", lambda: running.domains() == {})
     running.audit()
 
 

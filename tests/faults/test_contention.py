@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from tests.functional import cloud
 from tests.functional.conftest import database_url
+from tests.support.waiting import wait_for
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 MORE = ("conductor-2", "scheduler-2")
@@ -60,7 +61,7 @@ def test_exactly_what_fits_becomes_active(tmp_path: Path, kind: str) -> None:
             extra_config="[DEFAULT]\ncpu_allocation_ratio = 1.0\n",
         ) as running:
             for name in MORE:
-                cloud.wait_for(f"{name} is ready", lambda name=name: "is ready" in running.log(name, 1000))
+                wait_for(f"{name} is ready", lambda name=name: "is ready" in running.log(name, 1000))
             with futures.ThreadPoolExecutor(8) as pool:
                 ids = [item for asked in pool.map(lambda n: ask(running, n), range(REQUESTS)) for item in asked]
             found = running.wait_settled(ids, SETTLE_SECONDS)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.waiting import wait_for
 
 CUT_OFF = "compute-1"
 #: Addresses of the link between the namespaces, from the range for benchmarks (RFC 2544), which no network uses.
@@ -73,7 +74,7 @@ def test_a_host_is_cut_off_while_it_builds(tmp_path: Path, link: Link) -> None:
 
     def watch(what: str, condition: Callable[[], Any]) -> None:
         """Wait, with a look at all hypervisors each time: an instance on two fails."""
-        cloud.wait_for(what, lambda: running.domains() is not None and condition(), 90)
+        wait_for(what, lambda: running.domains() is not None and condition(), 90)
 
     def state() -> str:
         services = running.request("GET", "/os-services?binary=nova-compute").json()["services"]
@@ -103,7 +104,7 @@ def test_a_host_is_cut_off_while_it_builds(tmp_path: Path, link: Link) -> None:
             found = running.wait_active(ids)
             assert running.domains() == {key: item["OS-EXT-SRV-ATTR:host"] for key, item in found.items()}
             running.delete_all()
-            cloud.wait_for("nothing is left", lambda: running.domains() == {})
+            wait_for("nothing is left", lambda: running.domains() == {})
             running.audit()
         finally:
             running.destroy()

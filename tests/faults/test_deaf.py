@@ -10,6 +10,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.waiting import wait_for
 
 #: The own heartbeats of library and broker find a dead connection, too, but after up to twice their threshold.
 CONFIG = """
@@ -74,7 +75,7 @@ def test_a_deaf_host_builds_all_the_same(site: Site, fault: str) -> None:
     running = site.cloud
     running.control_host("compute-1", spawn_delay=8.0)
     slow = running.create("slow")
-    cloud.wait_for("the host has begun", lambda: begun(running, slow[0]))
+    wait_for("the host has begun", lambda: begun(running, slow[0]))
     running.control_host("compute-1")
     noticed, healed = count(running, "compute-1", NOTICED), count(running, "compute-1", HEALED)
     getattr(site, fault)("compute.compute-1")
@@ -88,7 +89,7 @@ def test_a_deaf_host_builds_all_the_same(site: Site, fault: str) -> None:
     assert running.domains() == {key: item["OS-EXT-SRV-ATTR:host"] for key, item in found.items()}
     assert count(running, "compute-1", f"Instance {slow[0]}: took") == 1
     running.delete_all(SETTLE_SECONDS)
-    cloud.wait_for("nothing is left", lambda: running.domains() == {})
+    wait_for("nothing is left", lambda: running.domains() == {})
     running.audit()
 
 
@@ -102,8 +103,8 @@ def test_a_deaf_controller_serves_again(site: Site, name: str) -> None:
     running = site.cloud
     noticed = count(running, name, NOTICED)
     site.unbind(name)
-    cloud.wait_for(f"{name} notices", lambda: count(running, name, NOTICED) == noticed + 1)
-    cloud.wait_for("the old server has ended", lambda: count(running, name, ENDED) == noticed + 1)
+    wait_for(f"{name} notices", lambda: count(running, name, NOTICED) == noticed + 1)
+    wait_for("the old server has ended", lambda: count(running, name, ENDED) == noticed + 1)
     running.wait_active(running.create(), SETTLE_SECONDS)
     running.delete_all(SETTLE_SECONDS)
     assert count(running, name, NOTICED) == noticed + 1

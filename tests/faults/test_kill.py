@@ -9,6 +9,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.conftest import database_url
+from tests.support.waiting import wait_for
 
 COUNT = 10
 
@@ -26,7 +27,7 @@ def slow_cloud(tmp_path: Path) -> Iterator[cloud.Cloud]:
 @pytest.mark.parametrize("victim", ["conductor", "scheduler", "compute-1", "api"])
 def test_ten_creates_survive_the_kill_of(slow_cloud: cloud.Cloud, victim: str) -> None:
     ids = slow_cloud.create(count=COUNT)
-    cloud.wait_for("builds are under way", lambda: any(item["status"] == "BUILD" for item in slow_cloud.servers()))
+    wait_for("builds are under way", lambda: any(item["status"] == "BUILD" for item in slow_cloud.servers()))
     slow_cloud.kill(victim)
     slow_cloud.start(victim)
     slow_cloud.wait_until_ready()
@@ -34,5 +35,5 @@ def test_ten_creates_survive_the_kill_of(slow_cloud: cloud.Cloud, victim: str) -
     domains = slow_cloud.domains()
     assert domains == {key: item["OS-EXT-SRV-ATTR:host"] for key, item in servers.items()}
     slow_cloud.delete_all()
-    cloud.wait_for("nothing is left", lambda: slow_cloud.domains() == {})
+    wait_for("nothing is left", lambda: slow_cloud.domains() == {})
     slow_cloud.audit()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from tests.faults import matrix, scenarios, services
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import TARGET
-from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 #: Sampling interval of the cases with a fault, besides one of each kind and one for each daemon.
 EVERY = 400
@@ -120,7 +120,7 @@ def test_the_judges_see_what_is_wrong(arena: Arena, what: str) -> None:
     result = matrix.run_case(matrix.Case(scenario), arena)
     change(arena, mend_it)
     arena.cloud.delete_all()
-    cloud.wait_for("nothing of it is left", lambda: not arena.cloud.domains())
+    wait_for("nothing of it is left", lambda: not arena.cloud.domains())
     assert said in result.wrong
 
 

@@ -15,6 +15,7 @@ import requests
 
 from tests.faults.private import PrivateBroker
 from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 #: Lines of ``[oslo_messaging_rabbit]``, and what then is true of a host's queue: durable, type.
 KINDS = {
@@ -50,11 +51,11 @@ def test_all_end_active_over_a_restart(tmp_path: Path, private_broker: PrivateBr
             running.control_host(host, spawn_delay=1.0)
         ids = running.create(count=8)
         broker.restart(2.0)
-        cloud.wait_for("the API answers", lambda: answers(running), SETTLE_SECONDS, 0.5)
+        wait_for("the API answers", lambda: answers(running), SETTLE_SECONDS, 0.5)
         found = running.wait_active(ids, SETTLE_SECONDS)
         assert running.domains() == {key: item["OS-EXT-SRV-ATTR:host"] for key, item in found.items()}
         running.delete_all(SETTLE_SECONDS)
-        cloud.wait_for("nothing is left", lambda: running.domains() == {})
+        wait_for("nothing is left", lambda: running.domains() == {})
         running.audit()
 
 

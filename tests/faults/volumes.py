@@ -19,7 +19,7 @@ from tests.faults import images
 from tests.faults.arena import Arena
 from tests.faults.outages import release
 from tests.faults.points import COMPUTE, VOLUME_WORK, Fault
-from tests.functional import cloud
+from tests.support.waiting import wait_for, wait_for_none
 
 SETTLE_SECONDS = 90.0
 
@@ -42,7 +42,7 @@ def _listed(arena: Arena, kind: str) -> list[dict[str, Any]]:
         answer = _ask(arena, "GET", f"/{kind}/detail")
         return [answer.json()[kind]] if answer is not None and answer.status_code == 200 else []
 
-    found: list[dict[str, Any]] = cloud.wait_for(f"{kind} are listed", listed, SETTLE_SECONDS)[0]
+    found: list[dict[str, Any]] = wait_for(f"{kind} are listed", listed, SETTLE_SECONDS)[0]
     return found
 
 
@@ -61,7 +61,7 @@ def _settle(arena: Arena, status: str) -> str:
         found = _volumes(arena)
         return [str(item["id"]) for item in found] if {item["status"] for item in found} == {status} else []
 
-    return str(cloud.wait_for(f"the volume is {status}", settled, SETTLE_SECONDS)[0])
+    return str(wait_for(f"the volume is {status}", settled, SETTLE_SECONDS)[0])
 
 
 def make(arena: Arena) -> None:
@@ -73,7 +73,7 @@ def make(arena: Arena) -> None:
         answer = _ask(arena, "POST", "/volumes", {"volume": {"name": "v", "size": 1}})
         return answer is not None and answer.status_code == 202
 
-    cloud.wait_for("a volume is accepted", made, SETTLE_SECONDS)
+    wait_for("a volume is accepted", made, SETTLE_SECONDS)
     volume_id = _settle(arena, "available")
     path = arena.cloud.path / "shared" / "volumes" / volume_id
     assert path.stat().st_size == 1024**3
@@ -102,7 +102,7 @@ def make_encrypted(arena: Arena) -> None:
         answer = _ask(arena, "POST", "/volumes", body)
         return answer is not None and answer.status_code == 202
 
-    cloud.wait_for("an encrypted volume is accepted", made, SETTLE_SECONDS)
+    wait_for("an encrypted volume is accepted", made, SETTLE_SECONDS)
     volume_id = _settle(arena, "available")
     store = arena.cloud.path / "shared" / "volumes"
     path = store / "luks" / volume_id
@@ -151,7 +151,7 @@ def back_up(arena: Arena) -> None:
         answer = _ask(arena, "POST", "/backups", body)
         return answer is not None and answer.status_code == 202
 
-    cloud.wait_for("a backup is accepted", accepted, SETTLE_SECONDS)
+    wait_for("a backup is accepted", accepted, SETTLE_SECONDS)
     _settle(arena, "available")
     settled = [item["status"] for item in _backups(arena)]
     assert settled == ["available"], settled
@@ -179,9 +179,9 @@ def restore(arena: Arena) -> None:
             _ask(arena, "POST", f"/backups/{_backups(arena)[0]['id']}/restore", body)
         return False
 
-    cloud.wait_for("the backup is restored", restored, SETTLE_SECONDS)
+    wait_for("the backup is restored", restored, SETTLE_SECONDS)
     _settle(arena, "available")
-    cloud.wait_for("the backup is free", lambda: _backups(arena)[0]["status"] == "available", SETTLE_SECONDS)
+    wait_for("the backup is free", lambda: _backups(arena)[0]["status"] == "available", SETTLE_SECONDS)
 
 
 def server_and_volume(arena: Arena) -> None:
@@ -226,7 +226,7 @@ def one_attached_and_another(arena: Arena) -> None:
     attached(arena)
     answer = _ask(arena, "POST", "/volumes", {"volume": {"name": "new", "size": 1}})
     assert answer is not None and answer.status_code == 202
-    cloud.wait_for("the new one is there", lambda: _named(arena, "new")["status"] == "available", SETTLE_SECONDS)
+    wait_for("the new one is there", lambda: _named(arena, "new")["status"] == "available", SETTLE_SECONDS)
 
 
 def _named(arena: Arena, name: str) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def swap(arena: Arena) -> None:
         found = {volume["id"]: volume["status"] for volume in _volumes(arena)}
         return [item for item, status in found.items() if status == "in-use"] if _is_settled(found) else []
 
-    (kept,) = cloud.wait_for("one is the server's, and one is nobody's", settled, SETTLE_SECONDS)
+    (kept,) = wait_for("one is the server's, and one is nobody's", settled, SETTLE_SECONDS)
     paths = arena.cloud.path.glob("*/instances/fake-*/domains/*.json")
     assert [list(json.loads(path.read_text())["volumes"]) for path in paths] == [[kept]]
     assert kept == new
@@ -266,7 +266,7 @@ def _only_known_files(arena: Arena) -> None:
         files = (file for file in store.rglob("*") if file.is_file() and file.parent.name != HOSTS)
         return rows ^ {file.name for file in files if not file.name.startswith(".")}
 
-    cloud.wait_for_none("files are those of volumes and snapshots", wrong, SETTLE_SECONDS)
+    wait_for_none("files are those of volumes and snapshots", wrong, SETTLE_SECONDS)
 
 
 def _act(arena: Arena, body: dict[str, Any]) -> requests.Response | None:
@@ -282,7 +282,7 @@ def _extend(arena: Arena, status: str) -> None:
             _act(arena, {"os-extend": {"new_size": 2}})
         return bool((volume["size"], volume["status"]) == (2, status))
 
-    cloud.wait_for("the volume is extended", extended, SETTLE_SECONDS)
+    wait_for("the volume is extended", extended, SETTLE_SECONDS)
     assert _file(arena).stat().st_size == 2 * 1024**3
     with _file(arena).open("rb") as file:
         assert file.read(len(CONTENT)) == CONTENT
@@ -303,7 +303,7 @@ def extend_in_use(arena: Arena) -> None:
     """Extend the volume of a server: its guest sees the new size."""
     _extend(arena, "in-use")
     seen = f"volume {_volumes(arena)[0]['id']} has {2 * 1024**3} bytes"
-    cloud.wait_for("the guest sees it", lambda: seen in arena.console(arena.one()), SETTLE_SECONDS)
+    wait_for("the guest sees it", lambda: seen in arena.console(arena.one()), SETTLE_SECONDS)
 
 
 def snapshot(arena: Arena) -> None:
@@ -319,7 +319,7 @@ def snapshot(arena: Arena) -> None:
                 _ask(arena, "DELETE", f"/snapshots/{item['id']}")
         return statuses == {"available"}
 
-    cloud.wait_for("a snapshot is made", made, SETTLE_SECONDS)
+    wait_for("a snapshot is made", made, SETTLE_SECONDS)
     _settle(arena, volume["status"])
     for item in _snapshots(arena):
         path = arena.cloud.path / "shared" / "volumes" / "snapshots" / item["id"]
@@ -339,7 +339,7 @@ def late_snapshot(arena: Arena) -> None:
     release(late)
     ignored = "a late command of snapshot is ignored"
     logs = [arena.cloud.path / f"{host}.log" for host in arena.cloud.computes]
-    cloud.wait_for("it is ignored", lambda: any(ignored in log.read_text() for log in logs), SETTLE_SECONDS)
+    wait_for("it is ignored", lambda: any(ignored in log.read_text() for log in logs), SETTLE_SECONDS)
     _only_known_files(arena)
 
 
@@ -370,7 +370,7 @@ def _delete_all(arena: Arena, kind: str) -> None:
             _ask(arena, "DELETE", f"/{kind}/{item['id']}")
         return not found
 
-    cloud.wait_for(f"no {kind} are left", gone, SETTLE_SECONDS)
+    wait_for(f"no {kind} are left", gone, SETTLE_SECONDS)
 
 
 def upload(arena: Arena) -> None:
@@ -385,7 +385,7 @@ def upload(arena: Arena) -> None:
             _act(arena, {"os-volume_upload_image": body})
         return bool(volume["status"] == "available" and made)
 
-    cloud.wait_for("an image is made of the volume", uploaded, SETTLE_SECONDS)
+    wait_for("an image is made of the volume", uploaded, SETTLE_SECONDS)
     for image_id in set(_active_images(arena)) - before:
         assert CONTENT in Path(arena.conf.image.store_path, image_id).read_bytes()
     _only_known_files(arena)
@@ -420,7 +420,7 @@ def retype(arena: Arena) -> None:
             _act(arena, {"os-retype": {"new_type": OTHER_TYPE, "migration_policy": "never"}})
         return bool(volume["volume_type"] == OTHER_TYPE)
 
-    cloud.wait_for("the volume has another type", retyped, SETTLE_SECONDS)
+    wait_for("the volume has another type", retyped, SETTLE_SECONDS)
     _settle(arena, "available")
     _only_known_files(arena)
 

@@ -17,7 +17,8 @@ import requests
 
 from nova_lite.api.http.server import listen_per_worker
 from nova_lite.base import memory
-from tests.functional.cloud import DEADLINE, Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import DEADLINE, wait_for
 
 WORKERS = 2
 
@@ -107,7 +108,7 @@ class Clients:
         while not self._stop.is_set():
             for path in ("/servers/detail?limit=20", "/flavors/1", "/os-keypairs", "/limits"):
                 self.request("GET", path, (200,))
-                time.sleep(0.01)
+                self._stop.wait(0.01)
 
     def _churn(self) -> None:
         """Create servers, show each until it is active, and delete it."""
@@ -122,7 +123,7 @@ class Clients:
             while status == "BUILD" and not self._stop.is_set():
                 shown = self.request("GET", f"/servers/{server_id}", (200,))
                 status = shown.json()["server"]["status"] if shown is not None else status
-                time.sleep(0.05)
+                self._stop.wait(0.05)
             if status == "ERROR":
                 self.failures.append(f"{server_id} is in ERROR: {shown and shown.text}")
             if self.request("DELETE", f"/servers/{server_id}", (204,)) is not None:

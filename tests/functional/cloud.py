@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +37,7 @@ from tests.functional import nursery
 from tests.support import keys
 from tests.support.migrated import migrate
 from tests.support.ports import free_port
+from tests.support.waiting import DEADLINE, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = {
@@ -48,7 +48,6 @@ NETWORK = {
     "end": "10.99.255.254",
 }
 IMAGE_BYTES = b"an image for the fake driver" * 64
-DEADLINE = 120.0
 DAEMONS = ("conductor", "scheduler", "api")
 
 CONFIG = """
@@ -119,27 +118,6 @@ volume_port = {cloud.volume_port}
 network_port = {cloud.network_port}
 """
 PASSWORDS = {"admin": "the admin's secret", "demo": "demo's secret", "other": "other's secret"}
-
-
-def wait_for(what: str, condition: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> Any:
-    """Poll until ``condition()`` is true and return it; fail with ``what`` and its last value at the deadline."""
-    deadline = time.monotonic() + timeout
-    value = None
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(interval)
-    raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
-
-
-def wait_for_none(what: str, found: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> None:
-    """Poll until ``found()`` is empty; fail with ``what`` and the last result at the deadline."""
-    deadline = time.monotonic() + timeout
-    while last := found():
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {last!r:.2000}")
-        time.sleep(interval)
 
 
 def daemon_of(name: str) -> str:

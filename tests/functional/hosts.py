@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 
 def tidy_up(running: Cloud) -> None:

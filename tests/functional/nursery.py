@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import polls
 
 #: And what the daemons import when they have read their configuration.
 IMPORTED = (
@@ -50,12 +51,10 @@ class Daemon:
             return self.returncode
 
     def wait(self, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while (status := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(f"daemon {self.pid}", timeout)
-            time.sleep(0.01)
-        return status
+        for _ in polls(timeout, 0.01):
+            if (status := self.poll()) is not None:
+                return status
+        raise subprocess.TimeoutExpired(f"daemon {self.pid}", timeout)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -99,9 +98,9 @@ def _adopt(whether: bool) -> None:
 
 def _end_with(parent: int) -> None:
     """Let the kernel end this process when ``parent`` ends. Waits until ``parent`` has adopted it, at most 10 s."""
-    deadline = time.monotonic() + 10
-    while os.getppid() != parent and time.monotonic() < deadline:
-        time.sleep(0.001)
+    for _ in polls(10, 0.001):
+        if os.getppid() == parent:
+            break
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(f"the test process {parent} has ended or has not adopted this daemon")

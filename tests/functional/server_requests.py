@@ -7,7 +7,8 @@ from typing import Any
 
 import requests
 
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 MEMBER = "alice:demo"
 

@@ -24,13 +24,14 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.upkeep.due import due_work
 from tests.functional import cloud
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 CONFIG = """
 [DEFAULT]
 report_interval = {beat}
 service_down_time = {down}
 [upgrade_levels]
-compute = 1.0
+compute = 2.0
 [metrics]
 enabled = true
 conductor_port = {conductor}
@@ -294,7 +295,7 @@ def running(path: Path, hosts: int, rows: int = 0, **options: Any) -> Iterator[S
             body = {"server": {"name": "template", "imageRef": made.image_id, "flavorRef": "1"}}
             answer = made.request("POST", "/servers", body)
             assert answer.status_code == 202, answer.text
-            cloud.wait_for("the template is in ERROR: no host is there", made.template_failed)
+            wait_for("the template is in ERROR: no host is there", made.template_failed)
             made.fill(rows)
         made.start_hosts()
         if rows:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.server_requests import MEMBER, ask
+from tests.support.waiting import wait_for
 
 
 def create_status(cloud: Cloud, **values: Any) -> int:

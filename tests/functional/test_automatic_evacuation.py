@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.faults import guards
 from tests.functional import cloud
+from tests.support.waiting import polls, wait_for
 
 #: Switches off once the test has cut the power, as a card would.
 PROGRAM = """#!/bin/sh
@@ -44,7 +44,7 @@ def test_protected_server_of_a_dead_host_runs_elsewhere_and_another_stays(tmp_pa
             found = running.show(protected)
             return found is not None and found["OS-EXT-SRV-ATTR:host"] not in (None, host)
 
-        cloud.wait_for("the server runs elsewhere", moved, 120)
+        wait_for("the server runs elsewhere", moved, 120)
         running.wait_active([protected])
         found = running.show(plain)
         assert found is not None
@@ -74,18 +74,16 @@ def test_guests_and_daemon_go_on_without_conductors_while_leases_are_suspended(t
                 (state,) = json.loads(running.manage("--format", "json", "host", "fence", "--status"))
                 return dict(state)
 
-            cloud.wait_for("the guest is confirmed", lambda: fencing()["confirmed"] == 1)
+            wait_for("the guest is confirmed", lambda: fencing()["confirmed"] == 1)
             daemon = running.processes[host].pid
             assert "No host fences itself for 60 minutes" in running.manage("host", "fence", "--suspend", "60")
             running.kill("conductor")
-            deadline = time.monotonic() + 31
-            while time.monotonic() < deadline:
+            for _ in polls(31, 0.5):
                 assert running.holders(protected) == {host}
                 assert running.processes[host].poll() is None
-                time.sleep(0.5)
             running.start("conductor")
             running.manage("host", "fence", "--suspend", "0")
-            cloud.wait_for("the guest is confirmed again", lambda: fencing()["confirmed"] == 1)
+            wait_for("the guest is confirmed again", lambda: fencing()["confirmed"] == 1)
             assert (running.processes[host].pid, running.holders(protected)) == (daemon, {host})
     finally:
         guards.end(tmp_path)

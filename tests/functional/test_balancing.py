@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 CONFIG = """
 [conductor]

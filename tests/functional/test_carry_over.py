@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.functional import older_code
-from tests.functional.cloud import wait_for
 from tests.functional.conftest import database_url
 from tests.functional.rolling_cloud import RollingCloud
 from tests.support.code_versions import LAST_BEFORE_1_0
+from tests.support.waiting import wait_for
 
 SERVERS = 3
 

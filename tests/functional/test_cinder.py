@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import Database
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.volume_requests import attach, detach, held
 from tests.support import cinder as fake
 from tests.support import make
+from tests.support.waiting import wait_for
 
 LATEST = "2.95"
 

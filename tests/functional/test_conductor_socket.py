@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.support.waiting import wait_for
 
 
 def test_api_uses_the_socket_and_the_broker_while_the_conductor_is_dead(tmp_path: Path) -> None:
@@ -22,9 +23,7 @@ def test_api_uses_the_socket_and_the_broker_while_the_conductor_is_dead(tmp_path
             running.kill("conductor")
             with concurrent.futures.ThreadPoolExecutor(2) as callers:
                 waiting = callers.submit(running.request, "GET", f"/servers/{server}")
-                cloud.wait_for(
-                    "the API falls back", lambda: "Calls to the conductor use the broker" in running.log("api")
-                )
+                wait_for("the API falls back", lambda: "Calls to the conductor use the broker" in running.log("api"))
                 running.start("conductor")
                 assert waiting.result(60).status_code in (200, 503)
             running.wait_until_ready()
@@ -32,6 +31,6 @@ def test_api_uses_the_socket_and_the_broker_while_the_conductor_is_dead(tmp_path
             running.wait_active(more)
             assert "Calls to the conductor use" in running.log("api") and "again" in running.log("api")
             running.delete_all()
-            cloud.wait_for("nothing is left", lambda: running.domains() == {})
+            wait_for("nothing is left", lambda: running.domains() == {})
             running.audit()
             assert "Traceback" not in running.log("api", 1000)

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.support import consoles
 from tests.support.consoles import GREETING, EchoConsole, read
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 
 class ConsoleCloud(Cloud):

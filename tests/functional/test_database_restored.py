@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
             assert answer.status_code in (202, 409), answer.text
             return answer.status_code == 202
 
-        cloud.wait_for(f"{what} is accepted", accepted)
+        wait_for(f"{what} is accepted", accepted)
         assert running.wait_settled([server_id])[server_id]["status"] == status
 
     for server_id in (stopped, deleted):
@@ -67,15 +68,15 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
     act(stopped, "os-stop", "SHUTOFF")
     for _ in range(2):
         assert running.request("DELETE", f"/servers/{deleted}").status_code in (204, 404)
-    cloud.wait_for("it is deleted", lambda: running.show(deleted) is None)
-    cloud.wait_for("it is gone from its host", lambda: not running.holders(deleted))
+    wait_for("it is deleted", lambda: running.show(deleted) is None)
+    wait_for("it is gone from its host", lambda: not running.holders(deleted))
     act(stopped, "os-start", "ACTIVE")
-    cloud.wait_for("the audit names it", lambda: f"domain {unknown} of no server" in running.try_manage("audit").stdout)
+    wait_for("the audit names it", lambda: f"domain {unknown} of no server" in running.try_manage("audit").stdout)
     running.delete_all()
-    cloud.wait_for("only it is left", lambda: set(running.domains()) == {unknown})
+    wait_for("only it is left", lambda: set(running.domains()) == {unknown})
     assert running.try_manage("audit", "--fix").returncode == 1
     running.remove_domain(unknown)
-    cloud.wait_for("nothing is open", lambda: running.try_manage("audit").returncode == 0)
+    wait_for("nothing is open", lambda: running.try_manage("audit").returncode == 0)
 
 
 def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path) -> None:
@@ -91,11 +92,11 @@ def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path)
             assert running.action(server_id, {"rebuild": {"imageRef": running.image_id}}).status_code == 202
         assert running.action(moved, {"migrate": None}).status_code == 202
         running.wait_settled(rebuilt)
-        cloud.wait_for("it is resized", lambda: running.show(moved)["status"] == "VERIFY_RESIZE")  # type: ignore[index]
+        wait_for("it is resized", lambda: running.show(moved)["status"] == "VERIFY_RESIZE")  # type: ignore[index]
         assert running.action(moved, {"confirmResize": None}).status_code == 204
         there = running.wait_active([moved])[moved]["OS-EXT-SRV-ATTR:host"]
         assert there != before[moved]["OS-EXT-SRV-ATTR:host"]
-        cloud.wait_for("it is at one host", lambda: running.holders(moved) == {there})
+        wait_for("it is at one host", lambda: running.holders(moved) == {there})
 
         restore(running, copy, database)
 
@@ -103,7 +104,7 @@ def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path)
             found = running.try_manage("--format", "json", "server", "newer").stdout
             return {item["server"]: item for item in json.loads(found)}
 
-        cloud.wait_for("all are listed", lambda: set(listed()) == set(servers))
+        wait_for("all are listed", lambda: set(listed()) == set(servers))
         item = listed()[moved]
         assert (item["row_host"], item["guest_host"]) == (before[moved]["OS-EXT-SRV-ATTR:host"], there)
         assert item["guest_generation"] > item["row_generation"]
@@ -119,8 +120,8 @@ def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path)
         running.manage("server", "newer", again, "--rebuild")
         running.manage("server", "newer", gone, "--delete")
         assert running.wait_settled([again])[again]["status"] == "ACTIVE"
-        cloud.wait_for("it is deleted", lambda: running.show(gone) is None)
-        cloud.wait_for("it is gone from its host", lambda: not running.holders(gone))
+        wait_for("it is deleted", lambda: running.show(gone) is None)
+        wait_for("it is gone from its host", lambda: not running.holders(gone))
         for server_id, host in ((moved, there), (kept, before[kept]["OS-EXT-SRV-ATTR:host"])):
             found = running.show(server_id)
             assert found is not None
@@ -129,8 +130,8 @@ def test_servers_with_newer_guests_are_taken_back_by_one_command(tmp_path: Path)
                 assert running.action(server_id, {what: None}).status_code == 202
                 assert running.wait_settled([server_id])[server_id]["status"] == status
             assert running.holders(server_id) == {host}
-        cloud.wait_for("none is listed", lambda: not listed())
-        cloud.wait_for("the audit finds nothing", lambda: running.try_manage("audit").returncode == 0)
+        wait_for("none is listed", lambda: not listed())
+        wait_for("the audit finds nothing", lambda: running.try_manage("audit").returncode == 0)
         refused = running.try_manage("server", "newer", kept, "--adopt")
         assert refused.returncode == 1
         assert "no host has reported a guest" in refused.stderr

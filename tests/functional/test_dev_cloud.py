@@ -11,9 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ import requests
 
 from tests.support.api_client import ROOT
 from tests.support.consoles import connect, read
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -161,14 +161,6 @@ def running(*arguments: str, files: dict[str, str] | None = None) -> Iterator[De
         shutil.rmtree(directory)
 
 
-def wait_for(what: str, condition: Callable[[], T]) -> T:
-    deadline = time.monotonic() + DEADLINE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE} s"
-        time.sleep(0.1)
-    return value
-
-
 def test_openstack_client_uses_a_cloud_that_ends_without_a_trace() -> None:
     with running() as cloud:
         print(f"\nready after {cloud.ready['seconds']} s with {cloud.megabytes:.0f} MB")
@@ -194,7 +186,7 @@ def test_openstack_client_uses_a_cloud_that_ends_without_a_trace() -> None:
         demo = cloud.connect("nova-lite-dev-demo")
         (server,) = demo.compute.servers()
         (address,) = [entry["addr"] for entry in server.addresses["private"]]
-        wait_for("the server is stopped", lambda: demo.compute.get_server(server).status == "SHUTOFF")
+        wait_for("the server is stopped", lambda: demo.compute.get_server(server).status == "SHUTOFF", DEADLINE)
         assert cloud.openstack(
             "server add floating ip first 172.24.4.1",
             "server show first -f value -c addresses",
@@ -247,7 +239,7 @@ def test_sdk_finds_every_service_on_one_port() -> None:
             client.send(b"\x02\x00\x00\x01\x00\x00\x00\x00\x03" + bytes(9))
             assert len(read(client, 16 + 4 * 320 * 200)) >= 16 + 4 * 320 * 200
         admin.compute.live_migrate_server(server, host=None, block_migration="auto")
-        wait_for("the server is on the other host", lambda: _host(admin, server.id) != server.compute_host)
+        wait_for("the server is on the other host", lambda: _host(admin, server.id) != server.compute_host, DEADLINE)
         cloud.stop(signal.SIGTERM)
 
 
@@ -300,7 +292,9 @@ def test_faults_follow_metadata_and_flavor() -> None:
             server = demo.compute.create_server(
                 name=name, image_id=image.id, flavor_id=found.id, networks="auto", metadata=metadata
             )
-            return wait_for(f"{name} is built", lambda: (s := demo.compute.get_server(server)).status != "BUILD" and s)
+            return wait_for(
+                f"{name} is built", lambda: (s := demo.compute.get_server(server)).status != "BUILD" and s, DEADLINE
+            )
 
         for failed in (create("one", flavor="fault.fail"), create("two", **{"nova_lite:fail": "build"})):
             assert failed.status == "ERROR"
@@ -308,7 +302,7 @@ def test_faults_follow_metadata_and_flavor() -> None:
         stopping = create("three", **{"nova_lite:fail": "stop"})
         assert stopping.status == "ACTIVE"
         demo.compute.stop_server(stopping)
-        wait_for("the stop has failed", lambda: demo.compute.get_server(stopping).task_state is None)
+        wait_for("the stop has failed", lambda: demo.compute.get_server(stopping).task_state is None, DEADLINE)
         assert demo.compute.get_server(stopping).status == "ACTIVE"
         image, slow = demo.image.find_image("nova-lite-guest"), demo.compute.find_flavor("fault.slow")
         demo.compute.create_server(name="slow", image_id=image.id, flavor_id=slow.id, networks="auto")
@@ -407,7 +401,7 @@ def test_cloud_ends_with_its_parent(tmp_path: Path) -> None:
     )
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=4 * DEADLINE)
     pid, _, ready = finished.stdout.partition(" ")
-    wait_for("the cloud has ended", lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid))
+    wait_for("the cloud has ended", lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), DEADLINE)
     assert not Path(json.loads(ready)["clouds_file"]).parent.exists()
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.hosts import lose, placed, tidy_up
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import requests
 
 from nova_lite.db.core.engine import Database
 from nova_lite.db.identity import identity_records
-from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+from tests.functional.cloud import PASSWORDS, Cloud
+from tests.support.waiting import wait_for
 
 DATA = bytes(range(256)) * 4096
 CONFIG = """

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.hosts import lose
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional import cloud
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def test_builds_go_elsewhere_until_it_answers(hanging: cloud.Cloud) -> None:
     running = hanging.wait_active(before)
     hanging.control_host(hung, hang_at=["*"])
     waiting = hanging.create("waiting", count=4)
-    cloud.wait_for("the host counts as down", lambda: is_state("down"))
+    wait_for("the host counts as down", lambda: is_state("down"))
     later = hanging.create("later")
     found = hanging.wait_active(waiting + later)
     assert {server["OS-EXT-SRV-ATTR:host"] for server in found.values()} == {other}
@@ -39,10 +40,10 @@ def test_builds_go_elsewhere_until_it_answers(hanging: cloud.Cloud) -> None:
     assert deleted, "one runs there"
     for server_id in deleted:
         assert hanging.request("DELETE", f"/servers/{server_id}").status_code == 204
-    cloud.wait_for("they are deleted for their owner", lambda: not any(map(hanging.show, deleted)))
+    wait_for("they are deleted for their owner", lambda: not any(map(hanging.show, deleted)))
 
     hanging.control_host(hung)
-    cloud.wait_for("the host counts as up", lambda: is_state("up"))
+    wait_for("the host counts as up", lambda: is_state("up"))
     hanging.delete_all()
-    cloud.wait_for("nothing is left", lambda: not any(map(hanging.holders, [*before, *waiting, *later])))
-    cloud.wait_for("nothing is wrong", lambda: hanging.try_manage("audit").returncode == 0)
+    wait_for("nothing is left", lambda: not any(map(hanging.holders, [*before, *waiting, *later])))
+    wait_for("nothing is wrong", lambda: hanging.try_manage("audit").returncode == 0)

@@ -12,11 +12,11 @@ import pytest
 from nova_lite.api.identity import directory as records
 from nova_lite.api.identity import passwords
 from nova_lite.base import exceptions
-from tests.functional.cloud import wait_for
 from tests.support import slapd
 from tests.support.http_site import make_certificate
 from tests.support.identity_api import PASSWORDS, World, error
 from tests.support.slapd import GROUPS, PEOPLE, ROOT_DN, ROOT_PASSWORD, Slapd
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from tests.functional.cloud import Cloud, wait_for, wait_for_none
+from tests.functional.cloud import Cloud
 from tests.functional.listener import Listener
+from tests.support.waiting import wait_for, wait_for_none
 
 SELECT = ("call", "select_destinations")
 BOOT = {

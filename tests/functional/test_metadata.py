@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import requests
 
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF alice"
 USER_DATA = base64.b64encode(b"#!/bin/sh\n").decode()

@@ -13,6 +13,7 @@ import requests
 from nova_lite.base import metrics
 from tests.functional import cloud
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for, wait_for_none
 
 DAEMONS = ("conductor", "scheduler", "compute", "api")
 
@@ -76,19 +77,17 @@ DONE = {
 def test_metrics_count_completed_work(site: Site) -> None:
     """A little later: what a user sees is in the database before it is counted, and reports may be on their way."""
     # A scheduler that starts before its conductor loads its hosts after a second, and is queried again then.
-    cloud.wait_for(
-        "the scheduler knows the host", lambda: site.metrics("scheduler").get("nova_lite_scheduler_hosts") == 1
-    )
+    wait_for("the scheduler knows the host", lambda: site.metrics("scheduler").get("nova_lite_scheduler_hosts") == 1)
     (uuid,) = site.cloud.create()
     site.cloud.wait_active([uuid])
     name = metrics.SERVER_MEMORY_LIMIT
-    cloud.wait_for(
+    wait_for(
         "the server has metrics",
         lambda: any(line.startswith(name) and f'server="{uuid}"' in line for line in site.metrics("compute")),
     )
     site.cloud.delete_all()
     for daemon, wanted in DONE.items():
-        cloud.wait_for_none(f"what the {daemon} tells otherwise", lambda: differences(site.metrics(daemon), wanted))  # noqa: B023
+        wait_for_none(f"what the {daemon} tells otherwise", lambda: differences(site.metrics(daemon), wanted))  # noqa: B023
     conductor = site.metrics("conductor")
     assert conductor["nova_lite_reconcile_duration_seconds_count"] > 0
     assert conductor["nova_lite_db_pool_wait_seconds_count"] > 0
@@ -116,7 +115,7 @@ def test_every_state_is_told_by_a_daemon_that_it_is_said_of(site: Site) -> None:
 def test_all_live_and_are_ready(site: Site) -> None:
     for daemon in DAEMONS:
         assert site.get(daemon, "/healthz").json() == {"alive": "ok"}
-        cloud.wait_for(f"{daemon} is ready", lambda: site.get(daemon, "/readyz").status_code == 200)  # noqa: B023
+        wait_for(f"{daemon} is ready", lambda: site.get(daemon, "/readyz").status_code == 200)  # noqa: B023
     assert site.reasons("compute").keys() == {"started", "broker", "hypervisor", "registration"}
     assert site.reasons("conductor").keys() == {"started", "broker", "database"}
 
@@ -131,19 +130,19 @@ def test_conductor_lists_the_pages_of_hosts(site: Site) -> None:
 def test_a_host_that_was_forced_down_says_so(site: Site) -> None:
     site.cloud.force_down("compute-1")
     try:
-        cloud.wait_for("it says so", lambda: site.get("compute", "/readyz").status_code == 503)
+        wait_for("it says so", lambda: site.get("compute", "/readyz").status_code == 503)
         assert site.reasons("compute")["registration"] != "ok"
         assert site.reasons("compute")["broker"] == "ok"
-        cloud.wait_for("it is counted", lambda: site.metrics("conductor")['nova_lite_hosts{state="forced_down"}'] == 1)
+        wait_for("it is counted", lambda: site.metrics("conductor")['nova_lite_hosts{state="forced_down"}'] == 1)
         assert site.get("compute", "/healthz").status_code == 200
     finally:
         site.cloud.force_down("compute-1", False)
-    cloud.wait_for("it is ready again", lambda: site.get("compute", "/readyz").status_code == 200)
+    wait_for("it is ready again", lambda: site.get("compute", "/readyz").status_code == 200)
 
 
 def test_a_create_that_no_host_takes_is_counted(site: Site) -> None:
     (uuid,) = site.cloud.create(flavor="9")
-    cloud.wait_for("it failed", lambda: (site.cloud.show(uuid) or {})["status"] == "ERROR")
+    wait_for("it failed", lambda: (site.cloud.show(uuid) or {})["status"] == "ERROR")
     assert site.metrics("conductor")['nova_lite_builds_failed_total{reason="not_placed"}'] == 1
     site.cloud.delete_all()
 
@@ -159,7 +158,7 @@ def test_request_is_traced_from_the_api_to_the_host_and_top_shows_the_cloud(site
         found = json.loads(site.cloud.manage("trace", request_id, "--format", "json"))
         return found if any(row["source"] == "compute API" for row in found) else None
 
-    found = cloud.wait_for("the request is in the audit log", traced)
+    found = wait_for("the request is in the audit log", traced)
     where = {(row["source"], row["machine"]) for row in found}
     assert {("compute API", "controller"), ("operation", None), ("step", "compute-1")} <= where
     assert {row["about"] for row in found if row["source"] != "compute API"} == {server}

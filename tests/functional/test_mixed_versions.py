@@ -22,8 +22,9 @@ from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from tests.functional import older_code
-from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
+from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud
 from tests.support.code_versions import LAST_RELEASE
+from tests.support.waiting import wait_for
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 

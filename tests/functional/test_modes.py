@@ -9,6 +9,7 @@ import pytest
 from nova_lite.base import concurrency
 from tests.functional import cloud
 from tests.functional.conftest import database_url
+from tests.support.waiting import wait_for
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_servers_come_and_go(tmp_path: Path, mode: str, database: str) -> None:
             stopped = running.wait_settled(ids)
             assert [stopped[server_id]["status"] for server_id in ids[:2]] == ["SHUTOFF"] * 2
             running.delete_all()
-            cloud.wait_for("nothing is left", lambda: running.domains() == {})
+            wait_for("nothing is left", lambda: running.domains() == {})
             running.audit()
             for name in running.names:
                 assert running.stop(name) == 0, running.log(name)

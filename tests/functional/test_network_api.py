@@ -10,9 +10,10 @@ import pytest
 import requests
 
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.network_client import Client
 from tests.functional.sdk import connect
+from tests.support.waiting import wait_for
 
 RANGES = "[network]\nproject_ranges = 10.64.0.0/16\n"
 

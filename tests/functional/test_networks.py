@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.network_client import Client
+from tests.support.waiting import wait_for
 
 #: Hosts ask often, so that it is seen soon that a guest is gone.
 OPTIONS = "[network]\nsecurity_group_refresh_interval = 1\nproject_vnis = 500-509\n"

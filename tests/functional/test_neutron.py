@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import Database
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.server_requests import attach
 from tests.support import make
 from tests.support.neutron import Body, FakeNeutron
+from tests.support.waiting import wait_for
 
 #: Seconds that a call to Neutron has; after them what was not answered is looked for.
 CALL = 6

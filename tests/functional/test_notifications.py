@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from tests.functional import cloud
 from tests.functional.server_requests import ask
+from tests.support.waiting import wait_for
 
 SECRET = "a secret of thirty-two characters and more"
 
@@ -151,9 +152,9 @@ def test_life_of_a_server_is_notified_on_the_bus_and_by_the_webhook(notifying: c
         def types() -> list[str]:
             return [item[0] for item in versioned.got if item[2]["nova_object.data"]["uuid"] == server_id]
 
-        cloud.wait_for("the life on the bus", lambda: types() == LIFE)
-        cloud.wait_for("the older events", lambda: len(of_servers(older)) == len(LIFE))
-        cloud.wait_for("the webhook's events", lambda: len(receiver.of_server(server_id)) == len(LIFE))
+        wait_for("the life on the bus", lambda: types() == LIFE)
+        wait_for("the older events", lambda: len(of_servers(older)) == len(LIFE))
+        wait_for("the webhook's events", lambda: len(receiver.of_server(server_id)) == len(LIFE))
     assert of_servers(older) == [f"compute.{event_type}" for event_type in LIFE]
     assert [event_type for event_type, _ in receiver.of_server(server_id)] == LIFE
     ended = versioned.got[1]
@@ -170,7 +171,7 @@ def test_conductor_that_is_killed_between_delivery_and_its_record_delivers_again
     """The webhook gets the notification twice, with the same id, and none is lost."""
     (server_id,) = notifying.create()
     notifying.wait_active([server_id])
-    cloud.wait_for("the create's end", lambda: len(receiver.of_server(server_id)) == 2)
+    wait_for("the create's end", lambda: len(receiver.of_server(server_id)) == 2)
     killed: list[str] = []
 
     def kill(message_id: str) -> None:
@@ -180,9 +181,9 @@ def test_conductor_that_is_killed_between_delivery_and_its_record_delivers_again
 
     receiver.before_reply = kill
     ask(notifying, "POST", f"/servers/{server_id}/action", {"pause": None}, 202)
-    cloud.wait_for("the death of the conductor", lambda: killed and "conductor" not in notifying.processes)
+    wait_for("the death of the conductor", lambda: killed and "conductor" not in notifying.processes)
     notifying.start("conductor")
-    cloud.wait_for(
+    wait_for(
         "both events", lambda: [item[0] for item in receiver.of_server(server_id)][2:] == LIFE[2:3] * 2 + LIFE[3:4]
     )
     first, again, _ = receiver.of_server(server_id)[2:]

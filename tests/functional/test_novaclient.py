@@ -11,7 +11,8 @@ from keystoneauth1.identity import v3
 from novaclient import API_MAX_VERSION, api_versions, client, exceptions
 
 from tests.functional import cloud as clouds
-from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+from tests.functional.cloud import PASSWORDS, Cloud
+from tests.support.waiting import wait_for
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me@example.org"
 #: The last one is the client's own newest.

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.hosts import come_back, lose, tidy_up
 from tests.functional.server_requests import ask, domain, migrate, place, settled
+from tests.support.waiting import wait_for
 
 #: CPU sets of a host with eight CPUs in two cells; 0-1 and 4-5 are dedicated.
 SETS = "[compute]\ncpu_dedicated_set = 0-1,4-5\ncpu_shared_set = 2-3,6-7\n"

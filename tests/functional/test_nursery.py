@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.functional.cloud import ROOT, wait_for
+from tests.functional.cloud import ROOT
+from tests.support.waiting import wait_for
 
 #: A program with a ``main`` that starts at once and runs for two minutes.
 DAEMON = ["timeit", "-n", "1", "-r", "1", "import time; time.sleep(120)"]

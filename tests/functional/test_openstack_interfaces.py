@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.standalone_client import Client
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

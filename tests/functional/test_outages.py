@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tests.functional import cloud
 from tests.functional.conftest import database_url
 from tests.functional.proxy import Proxy
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -31,12 +32,12 @@ def test_daemons_wait_for_a_broker_that_is_not_there_yet(tmp_path: Path, broker_
         for name in running.names:
             running.start(name)
         for name in ("conductor", "scheduler", *running.computes):
-            cloud.wait_for(f"{name} says that it waits", lambda name=name: "Trying again" in running.log(name))
-        cloud.wait_for("the API answers", lambda: api_status(running) == 503)
+            wait_for(f"{name} says that it waits", lambda name=name: "Trying again" in running.log(name))
+        wait_for("the API answers", lambda: api_status(running) == 503)
         broker_proxy.restore()
         running.wait_until_ready()
         # The API itself refuses a part of the requests for two seconds after an outage.
-        cloud.wait_for("the API refuses nobody", lambda: all(api_status(running) == 200 for _ in range(10)))
+        wait_for("the API refuses nobody", lambda: all(api_status(running) == 200 for _ in range(10)))
         running.wait_active(running.create())
         for name in running.names:
             assert "Traceback" not in running.log(name, 1000), running.log(name, 100)
@@ -64,7 +65,7 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path, broker_proxy: Pr
         running.wait_active(ids, timeout=90)
         running.wait_active(running.create())
         running.delete_all()
-        cloud.wait_for("nothing is left", lambda: running.domains() == {})
+        wait_for("nothing is left", lambda: running.domains() == {})
         running.audit()
 
 
@@ -92,7 +93,7 @@ def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, kind: str) -> 
                 running.wait_active(ids, timeout=90)
                 assert len(running.servers()) == len(ids), "what was refused was not done"
                 running.delete_all()
-                cloud.wait_for("nothing is left", lambda: running.domains() == {})
+                wait_for("nothing is left", lambda: running.domains() == {})
                 running.audit()
                 for name in running.names:
                     assert "Traceback" not in running.log(name, 2000), running.log(name, 100)

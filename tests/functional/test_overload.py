@@ -21,7 +21,8 @@ from nova_lite.objects import Flavor
 from nova_lite.rpc import load_shedding
 from nova_lite.rpc.transport import RpcServer
 from nova_lite.rpcapi.conductor import ConductorRPC
-from tests.functional.cloud import rabbitmqctl, wait_for
+from tests.functional.cloud import rabbitmqctl
+from tests.support.waiting import wait_for
 
 USER = RequestContext(user_id="u", project_id="p")
 

@@ -12,9 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
 from tests.support.firefox import firefox
 from tests.support.page import Page
+from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
 #: A user of each further role.
@@ -407,26 +407,16 @@ def test_operator_sees_the_plan_before_a_host_gives_its_servers_away(
         else:
             page.submit()
             page.browser.wait("!document.querySelector('dialog[open]') || /stay where/.test(seen().innerText)")
-            assert wait_until(lambda: admin.compute.get_server(made.id).compute_host == other)
+            wait_for("the move", lambda: admin.compute.get_server(made.id).compute_host == other, 60)
             page.open(f"hosts/{host}")
             page.press("End the maintenance")
             page.sees("planned")
             page.submit()
-            assert wait_until(lambda: admin.compute.get_server(made.id).compute_host == host)
+            wait_for("the way back", lambda: admin.compute.get_server(made.id).compute_host == host, 60)
             page.open(f"hosts/{host}")
             page.sees("Disable")
         sdk.compute.delete_server(made)
     page.complaints()
-
-
-def wait_until(check: Callable[[], bool]) -> bool:
-    """Wait until a check holds."""
-    deadline = time.monotonic() + 60
-    while not check():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.2)
-    return True
 
 
 def test_api_explorer_offers_and_sends_what_the_roles_allow(page: Page) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from nova_lite.backups import repository
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
 

@@ -10,8 +10,9 @@ import pytest
 import requests
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.hosts import come_back, lose, placed, tidy_up
+from tests.support.waiting import wait_for
 
 BIGGER = "900"
 

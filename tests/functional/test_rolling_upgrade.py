@@ -14,10 +14,11 @@ import pytest
 
 from tests.functional import older_code
 from tests.functional.clients import Clients
-from tests.functional.cloud import ROOT, Cloud, daemon_of, wait_for
+from tests.functional.cloud import ROOT, Cloud, daemon_of
 from tests.functional.conftest import database_url
 from tests.functional.rolling_cloud import RollingCloud
 from tests.support.code_versions import LAST_RELEASE
+from tests.support.waiting import wait_for
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 

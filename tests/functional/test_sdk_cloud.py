@@ -17,6 +17,7 @@ from openstack.connection import Connection
 from tests.functional import cloud as clouds
 from tests.functional.cloud import PASSWORDS, Cloud
 from tests.functional.sdk import connect
+from tests.support.waiting import wait_for
 
 NETWORK = "private"
 CLOUDS = Path(__file__).parents[2] / "nova_lite/cmd/setup/clouds.py"
@@ -131,7 +132,7 @@ def test_a_server_without_addresses_is_taken_for_a_failure(tmp_path: Path) -> No
         demo = connect(cloud, "demo")
         with pytest.raises(openstack.exceptions.SDKException, match="without being allocated an IP address"):
             demo.create_server("bare", image="cirros", flavor="m1.nano", wait=True, auto_ip=False, timeout=60)
-        clouds.wait_for("the server is deleted again", lambda: demo.get_server("bare") is None)
+        wait_for("the server is deleted again", lambda: demo.get_server("bare") is None)
         demo.close()
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from nova_lite.objects import PortFilters, security_group
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.listener import Listener
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 
 def test_create_show_stop_start_reboot_delete(tidy: Cloud) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.functional import simulated
-from tests.functional.cloud import wait_for
 from tests.functional.simulated import Simulated
+from tests.support.waiting import wait_for
 
 HOSTS = 50
 SERVERS = 60

@@ -22,9 +22,10 @@ from nova_lite.api.identity.tokens import Tokens, new_token
 from nova_lite.db.core.engine import Database
 from nova_lite.db.identity.identity_records import DatabaseStore
 from tests.functional import cloud as clouds
-from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+from tests.functional.cloud import PASSWORDS, Cloud
 from tests.functional.standalone_client import Client
 from tests.support.identity_records import keyed_replica
+from tests.support.waiting import wait_for
 
 DATA = bytes(range(256)) * 2048
 

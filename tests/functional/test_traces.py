@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.functional import cloud as clouds
-from tests.functional.cloud import wait_for
+from tests.support.waiting import wait_for
 
 
 class Collector(http.server.ThreadingHTTPServer):

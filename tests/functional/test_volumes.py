@@ -14,9 +14,10 @@ import requests
 
 from nova_lite.base import master_keys
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
 from tests.functional.standalone_client import Client
 from tests.functional.volume_requests import attach, detach, held
+from tests.support.waiting import wait_for
 
 LATEST = "2.104"
 

@@ -26,7 +26,8 @@ from nova_lite.rpc import broker
 from nova_lite.rpc.client import Message, to_plain
 from nova_lite.rpc.keys import COMPUTE
 from nova_lite.rpc.signing import Signing
-from tests.functional.cloud import Cloud, rabbitmqctl, role_of, wait_for
+from tests.functional.cloud import Cloud, rabbitmqctl, role_of
+from tests.support.waiting import wait_for
 
 PASSWORD = "a password for tests"
 #: The default exchange: whoever may send to it reaches each queue by its name.
@@ -42,10 +43,9 @@ VICTIM = "compute-2"
 
 
 def failure_of(answer: dict[str, Any]) -> str:
-    """Return the class of the error in a reply."""
+    """Return the class of the error in a reply, or an empty string if there is none."""
     failure = answer["failure"] or (answer["result"] or {}).get("failure")
-    assert failure is not None, answer
-    return str(json.loads(failure)["class"])
+    return "" if failure is None else str(json.loads(failure)["class"])
 
 
 def versions_of(protocol: type) -> dict[str, str]:

@@ -13,7 +13,6 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import pytest
 
 from nova_lite.base.host_certificates import CONSOLES, Authority
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 QEMU = "qemu-system-x86_64"
 SOURCE, DESTINATION = "source", "destination"
@@ -64,7 +64,7 @@ class Guest:
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(60)
-        wait_for(lambda: self._connects(str(monitor)))
+        wait_for("a connection to the monitor", lambda: self._connects(str(monitor)), 60)
         self._lines = self._socket.makefile("rw")
         self("qmp_capabilities")
         if certificates is not None:
@@ -92,7 +92,7 @@ class Guest:
     def sends(self, port: int) -> str:
         """Send the guest to a port. Return how that ended."""
         self("migrate", uri=f"tcp:127.0.0.1:{port}")
-        wait_for(lambda: self("query-migrate").get("status") in ("completed", "failed"))
+        wait_for("the end of the migration", lambda: self("query-migrate").get("status") in ("completed", "failed"), 60)
         return str(self("query-migrate")["status"])
 
     @property
@@ -108,13 +108,6 @@ class Guest:
         self._socket.close()
         self.process.kill()
         self.process.wait(20)
-
-
-def wait_for(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 MakeGuest = Callable[[Path | None, str], Guest]
@@ -139,7 +132,7 @@ def make_guest(tmp_path: Path) -> Iterator[MakeGuest]:
 def test_guest_moves_between_hosts_of_the_cloud(pki: Path, make_guest: MakeGuest) -> None:
     destination, source = make_guest(pki / DESTINATION, "server"), make_guest(pki / SOURCE, "client")
     assert source.sends(destination.port) == "completed"
-    wait_for(lambda: destination.has_guest)
+    wait_for("the guest at the destination", lambda: destination.has_guest, 60)
 
 
 @pytest.mark.parametrize("certificates", [None, f"foreign-{SOURCE}"])

@@ -25,10 +25,11 @@ import requests
 from nova_lite.api.page import sessions
 from nova_lite.api.volume import versions
 from tests.functional import nursery
-from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+from tests.functional.cloud import PASSWORDS, Cloud
 from tests.security import forgetful
 from tests.support.ports import free_port
 from tests.support.requests_of_routes import BEHIND_PAGE, KEY, LATEST, Attempt, every_list, every_request
+from tests.support.waiting import wait_for
 
 MARK = f"mark-{uuid.uuid4().hex[:12]}"
 KEY_PAIR = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF " + MARK

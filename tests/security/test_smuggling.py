@@ -19,8 +19,9 @@ from nova_lite.console import server as console_server
 from nova_lite.daemon.health import MAX_CLIENTS, Health
 from nova_lite.daemon.sockets import listen
 from tests.security import smuggling
-from tests.support.http_site import HttpSite, make_certificate, statuses, until_closed, wait_for
+from tests.support.http_site import HttpSite, make_certificate, statuses, until_closed
 from tests.support.identity_api import World
+from tests.support.waiting import wait_for
 
 APIS = {
     "osapi_compute": "/v2.1",
@@ -216,12 +217,12 @@ def test_health_server_has_few_threads_for_slow_clients() -> None:
         with contextlib.ExitStack() as slow:
             for number in range(MAX_CLIENTS):
                 slow.enter_context(socket.create_connection(address, 20)).sendall(b"GET /he")
-                wait_for("it is accepted", lambda number=number: threading.active_count() > before + number)
+                wait_for("it is accepted", lambda number=number: threading.active_count() > before + number, 30)
             for _ in range(20):
                 with socket.create_connection(address, 20) as one_more:
                     assert until_closed(one_more) == b""
             assert threading.active_count() <= before + MAX_CLIENTS
-        wait_for("the slow ones have gone", lambda: threading.active_count() <= before)
+        wait_for("the slow ones have gone", lambda: threading.active_count() <= before, 30)
         with socket.create_connection(address, 20) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b" 200 OK" in until_closed(sock)

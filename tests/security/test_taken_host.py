@@ -12,7 +12,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from nova_lite.cmd import send_disks
 from nova_lite.console import rfb
 from nova_lite.virt.libvirt.disks import offers, transfer
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 QEMU = "qemu-system-x86_64"
 TAKEN, VICTIM = "taken", "victim"
@@ -59,12 +59,14 @@ class Guest:
 
     def dial(self, port: int) -> socket.socket:
         """Connect. qemu serves one client of a serial port at a time, and refuses others meanwhile."""
-        deadline = time.monotonic() + 60
-        while True:
+
+        def dialled() -> socket.socket | None:
             with contextlib.suppress(ConnectionRefusedError):
                 return socket.create_connection(("127.0.0.1", port), 20)
-            assert time.monotonic() < deadline and self.process.poll() is None, "qemu does not listen"
-            time.sleep(0.1)
+            assert self.process.poll() is None, "qemu has ended"
+            return None
+
+        return wait_for("qemu listens", dialled, 60)
 
     def shows_serial(self, context: ssl.SSLContext) -> bool:
         """Check whether the serial port keeps a client. A refused one is disconnected at once."""

@@ -14,7 +14,8 @@ import pytest
 import requests
 
 from nova_lite.api.volume import versions
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 PATH = "/volume-transfers"
 

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,12 @@ import requests
 
 from tests.support.api_client import ROOT
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 MODES = ["threading", "eventlet"]
 
 
 DEADLINE = 30.0
-
-
-def wait_for(what: str, condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"{what}: not within {DEADLINE} s")
 
 
 class Daemon:
@@ -83,7 +74,7 @@ class Daemon:
 def running(path: Path, mode: str = "threading", **options: Any) -> Iterator[Daemon]:
     daemon = Daemon(path, mode, **options)
     try:
-        wait_for("the API answers", daemon.answers)
+        wait_for("the API answers", daemon.answers, DEADLINE)
         yield daemon
     finally:
         if daemon.process.poll() is None:

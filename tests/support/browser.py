@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import wait_for
+
 _TEXT = "document.body ? document.body.innerText.slice(0, 2000) : ''"
 
 #: Expression for the page's canvas: its size, number of colours, and number of dots that are not black.
@@ -104,25 +106,29 @@ class Browser(ABC):
         """Open the URL and wait until the expression ``loaded`` is true in the page. A browser drops its requests
         when a network device of its machine changes, as guests' devices do; the URL is then opened again.
         """
-        deadline = time.monotonic() + max(300.0, self._limit)
-        while True:
-            self.navigate(url)
-            again = time.monotonic() + 15
-            while time.monotonic() < again:
-                if self.evaluate(loaded):
-                    return
-                time.sleep(0.1)
-            assert time.monotonic() < deadline, f"not loaded: {url.partition('?')[0]}"
+        again = 0.0
+
+        def is_loaded() -> bool:
+            nonlocal again
+            if time.monotonic() > again:
+                self.navigate(url)
+                again = time.monotonic() + 15
+            return bool(self.evaluate(loaded))
+
+        wait_for(f"{url.partition('?')[0]} is loaded", is_loaded, max(300.0, self._limit))
 
     def wait(self, script: str, seconds: float = 30.0) -> Any:
         """Wait until the expression is true, and return its value."""
-        deadline = time.monotonic() + seconds
-        while True:
+
+        def value() -> Any:
             with contextlib.suppress(NavigatedError):
-                if value := self.run(script):
-                    return value
-            assert time.monotonic() < deadline, f"never true: {script}; the page has {self.evaluate(_TEXT)!r}"
-            time.sleep(0.05)
+                return self.run(script)
+
+        try:
+            return wait_for(script, value, seconds, 0.05)
+        except AssertionError as error:
+            error.add_note(f"The page has {self.evaluate(_TEXT)!r}")
+            raise
 
 
 class Chromium(Browser):

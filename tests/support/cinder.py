@@ -8,7 +8,6 @@ import json
 import os
 import re
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import parse_qs
 
 from nova_lite.api.http import server
 from nova_lite.daemon import sockets
+from tests.support.waiting import wait_for_none
 
 #: Environment of daemons that connect volumes in files, by a small os-brick.
 BRICK = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "brick"), os.environ.get("PYTHONPATH", "")])}
@@ -52,6 +52,8 @@ class Cinder:
         self.transport = "rbd"
         self.reports: list[tuple[str, str]] = []
         self._mutex = threading.RLock()
+        self._running = 0
+        self._stopped = threading.Event()
         self._port = 0
         self.start()
 
@@ -61,8 +63,10 @@ class Cinder:
         self.url = f"http://127.0.0.1:{self._port}/v3"
         self._server = server.make_server(sock, self._answer, 8, None)
         self._server.start()
+        self._stopped.clear()
 
     def stop(self) -> None:
+        self._stopped.set()
         self._server.stop(1)
 
     def options(self, timeout: float = 2) -> str:
@@ -123,7 +127,20 @@ connect_retries = 0
 
     # --- HTTP
 
+    def wait_idle(self) -> None:
+        """Wait until no request runs, also of a caller that has given up."""
+        wait_for_none("running requests", lambda: self._running, 30)
+
     def _answer(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        with self._mutex:
+            self._running += 1
+        try:
+            return self._handle(environ, start_response)
+        finally:
+            with self._mutex:
+                self._running -= 1
+
+    def _handle(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         length = int(environ.get("CONTENT_LENGTH") or 0)
         body = json.loads(environ["wsgi.input"].read(length) or b"{}")
@@ -132,14 +149,14 @@ connect_retries = 0
         if trouble == ERROR_BEFORE:
             return _say(start_response, 500, {})
         if trouble == DONE_LATE:
-            time.sleep(self.seconds)
+            self._stopped.wait(self.seconds)
         try:
             with self._mutex:
                 status, answer = self._do(environ, method, path, body)
         except Refused as error:
             status, answer = error.status, {"badRequest": {"code": error.status, "message": str(error)}}
         if trouble == LATE:
-            time.sleep(self.seconds)
+            self._stopped.wait(self.seconds)
         if trouble == CUT:
             raise ConnectionError("a test cuts it")
         return _say(start_response, 500, {}) if trouble == ERROR_AFTER else _say(start_response, status, answer)

@@ -11,6 +11,8 @@ from typing import Any
 
 import webob
 
+from tests.support.waiting import wait_for
+
 #: Sends a request: service, method, path, body, and the header with the API's version.
 Send = Callable[[str, str, str, Any, str], webob.Response]
 
@@ -21,11 +23,10 @@ EXPAND_IN_USE, FROM_BACKUP = "volume 3.42", "volume 3.51"
 
 
 class CinderCsi:
-    """The controller service. ``wait``: polls a condition, as the plug-in does with growing pauses."""
+    """The controller service."""
 
-    def __init__(self, send: Send, wait: Callable[[str, Callable[[], Any]], Any]) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._wait = wait
 
     def call(self, service: str, method: str, path: str, body: Any = None, version: str = "") -> Any:
         """Return the body of a response that gophercloud accepts."""
@@ -56,7 +57,7 @@ class CinderCsi:
         return dict(self.call("volume", "GET", f"/volumes/{volume_id}")["volume"])
 
     def settle(self, volume_id: str, status: str) -> dict[str, Any]:
-        self._wait(f"the volume is {status}", lambda: self.volume(volume_id)["status"] == status)
+        wait_for(f"the volume is {status}", lambda: self.volume(volume_id)["status"] == status)
         return self.volume(volume_id)
 
     def list_volumes(self, limit: int) -> list[list[str]]:
@@ -72,7 +73,7 @@ class CinderCsi:
     def delete_volume(self, volume_id: str) -> None:
         assert not self.volume(volume_id)["attachments"]
         self.call("volume", "DELETE", f"/volumes/{volume_id}")
-        self._wait("it is gone", lambda: self.status("volume", "GET", f"/volumes/{volume_id}") == 404)
+        wait_for("it is gone", lambda: self.status("volume", "GET", f"/volumes/{volume_id}") == 404)
 
     def expand(self, volume_id: str, size: int) -> None:
         status = self.volume(volume_id)["status"]
@@ -88,7 +89,7 @@ class CinderCsi:
         if not self._nodes(volume_id):
             body = {"volumeAttachment": {"volumeId": volume_id}}
             self.call("compute", "POST", f"/servers/{node_id}/os-volume_attachments", body)
-        self._wait("it is attached", lambda: self._nodes(volume_id) == [node_id])
+        wait_for("it is attached", lambda: self._nodes(volume_id) == [node_id])
         (attachment,) = self.settle(volume_id, "in-use")["attachments"]
         return str(attachment["device"])
 
@@ -97,7 +98,7 @@ class CinderCsi:
             return
         assert self._nodes(volume_id) == [node_id]
         self.call("compute", "DELETE", f"/servers/{node_id}/os-volume_attachments/{volume_id}")
-        self._wait("it is detached", lambda: self._nodes(volume_id) == [])
+        wait_for("it is detached", lambda: self._nodes(volume_id) == [])
 
     def _nodes(self, volume_id: str) -> list[str]:
         return [attachment["server_id"] for attachment in self.volume(volume_id)["attachments"]]
@@ -119,7 +120,7 @@ class CinderCsi:
         def ready() -> bool:
             return bool(self.call("volume", "GET", path)["snapshot"]["status"] == "available")
 
-        self._wait("the snapshot is ready", ready)
+        wait_for("the snapshot is ready", ready)
         return str(made["id"])
 
     def create_backup(self, name: str, volume_id: str) -> str:
@@ -129,7 +130,7 @@ class CinderCsi:
         values = {"name": name, "volume_id": volume_id, "snapshot_id": snapshot_id, "description": DESCRIPTION}
         made = self.call("volume", "POST", "/backups", {"backup": values})["backup"]
         path = f"/backups/{made['id']}"
-        self._wait("the backup is ready", lambda: self.call("volume", "GET", path)["backup"]["status"] == "available")
+        wait_for("the backup is ready", lambda: self.call("volume", "GET", path)["backup"]["status"] == "available")
         backup = self.call("volume", "GET", path)["backup"]
         assert (backup["volume_id"], backup["snapshot_id"]) == (volume_id, snapshot_id)
         self.call("volume", "DELETE", f"/snapshots/{backup['snapshot_id']}")
@@ -139,4 +140,4 @@ class CinderCsi:
         """Delete the backup with this id, or the snapshot."""
         kind = "backups" if self.status("volume", "GET", f"/backups/{snapshot_id}") == 200 else "snapshots"
         self.call("volume", "DELETE", f"/{kind}/{snapshot_id}")
-        self._wait("it is gone", lambda: self.status("volume", "GET", f"/{kind}/{snapshot_id}") == 404)
+        wait_for("it is gone", lambda: self.status("volume", "GET", f"/{kind}/{snapshot_id}") == 404)

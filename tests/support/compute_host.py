@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,17 +55,6 @@ DEADLINE = 60.0
 
 NETWORK = Network(id="net", name="private", cidr="10.0.0.0/24")
 VIFS = [VIF(id="port", mac_address="52:54:00:00:00:01", address="10.0.0.5", network=NETWORK)]
-
-
-def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
-    """Return the first true value of ``condition()``. Fail after the deadline."""
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.005)
-    raise AssertionError(f"{what} did not come true within {DEADLINE} s")
 
 
 def make_conf(path: Path, **compute: Any) -> cfg.ConfigOpts:

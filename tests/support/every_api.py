@@ -13,6 +13,7 @@ from nova_lite.api.identity import authority, directory, tokens
 from nova_lite.api.identity.authority import Scope
 from nova_lite.db.network import floating_ips
 from tests.support.in_process_cloud import InProcessCloud
+from tests.support.waiting import wait_for
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj"
 #: The mount points of the services, by name in the paste file.
@@ -120,10 +121,10 @@ class EveryApi(InProcessCloud):
         def attempt() -> str | None:
             server_id = str(self.made("compute", "/servers", {"server": body})["server"]["id"])
             return (
-                server_id if self.wait_for("the server is built", lambda: self._built(server_id)) == "ACTIVE" else None
+                server_id if wait_for("the server is built", lambda: self._built(server_id), 30) == "ACTIVE" else None
             )
 
-        return self.wait_for("a server is ACTIVE", attempt, 120)
+        return wait_for("a server is ACTIVE", attempt, 120)
 
     def renew_server(self) -> None:
         """Replace the server in ``things``, unless it is ACTIVE without a task."""
@@ -167,9 +168,9 @@ class EveryApi(InProcessCloud):
         namespace |= {"properties": {"key": {"title": "key", "type": "string"}}}
         make("image", "/metadefs/namespaces", namespace)
         volume_id = make("volume", "/volumes", {"volume": {"size": 1, "metadata": {"key": "value"}}})["volume"]["id"]
-        self.wait_for("the volume is there", lambda: self._status("volume", "volume", volume_id) == "available")
+        wait_for("the volume is there", lambda: self._status("volume", "volume", volume_id) == "available", 30)
         backup = make("volume", "/backups", {"backup": {"volume_id": volume_id}})["backup"]["id"]
-        self.wait_for("the backup is there", lambda: self._status("volume", "backup", backup) == "available")
+        wait_for("the backup is there", lambda: self._status("volume", "backup", backup) == "available", 30)
         qos = make("volume", "/qos-specs", {"qos_specs": {"name": "one", "key": "value"}})["qos_specs"]["id"]
         snapshot = {"snapshot": {"volume_id": volume_id, "metadata": {"key": "value"}}}
         snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]

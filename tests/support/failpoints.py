@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from nova_lite.base import failpoints
+from tests.support.clock import ShiftedTime
 
 DAEMON = "compute-1"
 
 
 class Rules:
-    """The control file: rules for `DAEMON`, and the points that it has passed."""
+    """The control file: rules for `DAEMON`, and the points that it has passed. ``time``: the clock of their effects."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.time = ShiftedTime()
         self._passed = Path(f"{path}.passed")
         self._passed.touch()
 
@@ -48,4 +50,6 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     monkeypatch.setattr(failpoints, "_control", str(path))
     monkeypatch.setattr(failpoints, "_full_until", 0.0)
     monkeypatch.setenv(failpoints.DAEMON, DAEMON)
-    return Rules(path)
+    made = Rules(path)
+    monkeypatch.setattr(failpoints, "time", made.time)
+    return made

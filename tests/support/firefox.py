@@ -11,7 +11,6 @@ import re
 import socket
 import struct
 import subprocess
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from tests.support import consoles
 from tests.support.browser import CTRL, Browser
+from tests.support.waiting import wait_for
 
 #: Keys by their names, as WebDriver writes them.
 _KEYS = {
@@ -216,11 +216,13 @@ def firefox(profile: Path) -> Iterator[Firefox]:
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, text=True)
     try:
-        deadline = time.monotonic() + 120
-        while not (found := re.search(r"listening on (ws://\S+)", log.read_text())):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-        url = urllib.parse.urlsplit(found[1])
+
+        def address() -> str | None:
+            assert process.poll() is None, log.read_text()
+            found = re.search(r"listening on (ws://\S+)", log.read_text())
+            return found and found[1]
+
+        url = urllib.parse.urlsplit(wait_for("Firefox listens", address))
         with socket.create_connection((url.hostname, url.port), 60) as sock:
             consoles.request(sock, "/session", {"Host": url.netloc})
             head = b""

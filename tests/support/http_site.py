@@ -8,8 +8,7 @@ import re
 import socket
 import ssl
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,15 +147,6 @@ def _some(sock: socket.socket, seen: bytes) -> bytes:
 def statuses(received: bytes) -> list[int]:
     """Return the status codes of all responses in the bytes."""
     return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
-
-
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"{what}: not within {seconds} s")
 
 
 @contextlib.contextmanager

@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import webob
 from oslo_config import cfg
@@ -34,13 +32,12 @@ from nova_lite.rpcapi.scheduler import SchedulerRPC
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.virt.driver import load_compute_driver
 from tests.support.migrated import migrate
+from tests.support.waiting import wait_for
 
 TOP = Path(__file__).resolve().parents[2]
 HOST = "host1"
 IMAGE_BYTES = b"guest"
 VERSION = "2.96"
-
-T = TypeVar("T")
 
 
 class InProcessCloud:
@@ -98,7 +95,7 @@ class InProcessCloud:
     def create(self, name: str = "one", **more: Any) -> str:
         """Create a server and return its id once it is ACTIVE."""
         server_id = self.send_create(name, **more)
-        self.wait_for("the server is ACTIVE", lambda: self.settled(server_id) == "ACTIVE")
+        wait_for("the server is ACTIVE", lambda: self.settled(server_id) == "ACTIVE", 30)
         return server_id
 
     def settled(self, server_id: str) -> str | None:
@@ -108,15 +105,6 @@ class InProcessCloud:
             return "GONE"
         server = response.json["server"]
         return None if server["OS-EXT-STS:task_state"] else str(server["status"])
-
-    def wait_for(self, what: str, condition: Callable[[], T], seconds: float = 30.0) -> T:
-        """Return the condition's first true value; raise `TimeoutError` after ``seconds``."""
-        deadline = time.monotonic() + seconds
-        while not (value := condition()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what} is not true after {seconds:.0f} s")
-            time.sleep(0.01)
-        return value
 
     def close(self) -> None:
         """Stop the daemons."""

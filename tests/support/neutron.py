@@ -12,7 +12,6 @@ import contextlib
 import ipaddress
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import requests
+
+from tests.support.waiting import polls
 
 Body = dict[str, Any]
 
@@ -110,12 +111,10 @@ backend = neutron
         def notify(port: Body) -> None:
             event = {"name": "network-vif-plugged", "server_uuid": port["device_id"], "tag": port["id"]}
             body = {"events": [{**event, "status": "completed"}]}
-            deadline = time.monotonic() + NOTIFY_SECONDS
-            while time.monotonic() < deadline:
+            for _ in polls(NOTIFY_SECONDS, 0.5):
                 with contextlib.suppress(requests.RequestException):
                     if running.request("POST", "/os-server-external-events", body, timeout=2).status_code < 500:
                         return
-                time.sleep(0.5)
 
         self.notify = notify
 

@@ -28,6 +28,15 @@ def free_port() -> int:
     return port
 
 
+def is_open(port: int) -> bool:
+    """Check whether a listener at the port accepts a connection."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:

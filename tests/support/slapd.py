@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.support.http_site import make_certificate
-from tests.support.ports import free_port
+from tests.support.ports import free_port, is_open
+from tests.support.waiting import wait_for
 
 SUFFIX = "dc=example,dc=org"
 ROOT_DN, ROOT_PASSWORD = f"cn=admin,{SUFFIX}", "root's"
@@ -112,13 +111,11 @@ class Slapd:
         )
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 60
-        while True:
+        def answers() -> bool:
             assert self.process.poll() is None, "slapd has ended"
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            assert time.monotonic() < deadline, "slapd does not answer"
-            time.sleep(0.05)
+            return is_open(self.port)
+
+        wait_for("slapd answers", answers, 60)
 
 
 @contextlib.contextmanager

@@ -20,12 +20,13 @@ from pathlib import Path
 from nova_lite.base import concurrency
 concurrency.setup()
 from tests.support.in_process_cloud import InProcessCloud
+from tests.support.waiting import wait_for
 with tempfile.TemporaryDirectory() as directory:
     cloud = InProcessCloud(Path(directory))
     server_id = cloud.create()
     response = cloud.request("POST", f"/servers/{server_id}/action", {"nap": None})
     print(response.status_code)
-    cloud.wait_for("the server is paused", lambda: cloud.settled(server_id) == "PAUSED")
+    wait_for("the server is paused", lambda: cloud.settled(server_id) == "PAUSED")
     print(cloud.settled(server_id))
     cloud.close()
 """

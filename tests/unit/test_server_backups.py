@@ -11,6 +11,7 @@ import pytest
 
 from nova_lite.backups import repository
 from tests.support.in_process_cloud import InProcessCloud
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
 
@@ -38,7 +39,7 @@ class World:
             assert "failed" not in (shown["status"], shown["restore_status"]), shown
             return shown if shown[key] == value else None
 
-        return self.cloud.wait_for(f"{key} is {value}", reached)
+        return wait_for(f"{key} is {value}", reached, 30)
 
     def back_up(self, name: str, server_id: str) -> Any:
         """Make a complete backup of a server by a new policy, since a policy has one at a time, and return it."""
@@ -56,7 +57,7 @@ class World:
     def restore(self, backup: Any, place: str, body: Any) -> str:
         """Restore a backup and return the server's id, once it is ACTIVE."""
         restored: str = self.send("POST", f"/os-server-backups/{backup['id']}/{place}", body)["server"]["id"]
-        self.cloud.wait_for("the server is back", lambda: self.cloud.settled(restored) == "ACTIVE")
+        wait_for("the server is back", lambda: self.cloud.settled(restored) == "ACTIVE", 30)
         return restored
 
     def volumes(self, server_id: str) -> list[Path]:

@@ -23,6 +23,7 @@ from tests.faults.history.clients import BIGGER, Client, Servers
 from tests.faults.history.events import CALM, GONE, SETTLED, Mark, Recorder, Settings, Tables
 from tests.faults.history.nemesis import Nemesis
 from tests.faults.private import PrivateDatabase
+from tests.support.waiting import polls, wait_for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,9 +115,9 @@ class _Run:
         stop = threading.Event()
         with self._threads(stop, [client.run for client in clients]):
             with self._threads(threading.Event(), [self.nemesis.run] * self.plan.nemeses):
-                deadline = time.monotonic() + self.plan.seconds
-                while time.monotonic() < deadline and not self.failures:
-                    time.sleep(0.1)
+                for _ in polls(self.plan.seconds):
+                    if self.failures:
+                        break
             stop.set()
 
     def _client(self, name: str, mix: dict[str, int] | None) -> Client:
@@ -137,25 +138,22 @@ class _Run:
         answer = ask("POST", "/volumes", {"volume": {"name": "v", "size": 1}})
         assert answer.status_code == 202, answer.text
         volume_id: str = answer.json()["volume"]["id"]
-        deadline = time.monotonic() + 60
-        while ask("GET", f"/volumes/{volume_id}").json()["volume"]["status"] != "available":
-            assert time.monotonic() < deadline, "a volume was not made within 60 s"
-            time.sleep(0.1)
+
+        def is_available() -> bool:
+            return bool(ask("GET", f"/volumes/{volume_id}").json()["volume"]["status"] == "available")
+
+        wait_for("a volume is made", is_available, 60)
         return volume_id
 
     # --- the end
 
     def _end(self, what: str, reached: Callable[[Tables], bool]) -> None:
         """Wait until the condition holds or the bound has passed, and return the tables."""
-        deadline = time.monotonic() + self.plan.bound
-        while True:
+        for _ in polls(self.plan.bound, 0.5):
             tables = self._tables(what)
             if reached(tables):
                 self.recorder.add(Mark(what=what, at=time.time()))
                 break
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.5)
         self.recorder.add(tables)
 
     def _tables(self, what: str) -> Tables:
@@ -176,11 +174,9 @@ class _Run:
     def _delete_all(self) -> None:
         """Delete all servers with one more client, which repeats unanswered requests."""
         cleaner = self._client("cleaner", None)
-        deadline = time.monotonic() + self.plan.bound
-        while time.monotonic() < deadline:
+        for _ in polls(self.plan.bound, 1):
             seen = cleaner.list()
             if seen.accepted and not seen.states:
                 return
             for server in seen.states:
                 cleaner.send("delete", "DELETE", f"/servers/{server}", server=server, token="admin:demo")
-            time.sleep(1)

@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tests.faults.history.site import HistoryCloud
 from tests.faults.private import PrivateDatabase
 from tests.faults.storm.guests import Guests, Outage
 from tests.faults.storm.losses import HostNemesis
+from tests.support.waiting import polls
 
 #: The shortest lease there is, so that many losses fit into the time.
 LEASE = 30
@@ -148,9 +148,9 @@ def storm(path: Path, file: Path, seconds: float, seed: int) -> Outcome:
                 threads.running([Client(running, guests, seed).run], failures),
                 threads.running(nemesis.runs, failures),
             ):
-                deadline = time.monotonic() + seconds
-                while time.monotonic() < deadline and not failures and not guests.twice and not guests.wrong:
-                    time.sleep(0.5)
+                for _ in polls(seconds, 0.5):
+                    if failures or guests.twice or guests.wrong:
+                        break
             problems = _wait_for_calm(running, guests)
             outages = guests.outages
         if failures:
@@ -160,10 +160,10 @@ def storm(path: Path, file: Path, seconds: float, seed: int) -> Outcome:
 
 def _wait_for_calm(running: StormCloud, guests: Guests) -> list[str]:
     """Wait until all is as it has to be, and return what is not after `BOUND` seconds."""
-    deadline = time.monotonic() + BOUND
-    while (problems := _problems(running, guests)) and time.monotonic() < deadline:
-        time.sleep(1)
-    return problems or _audit(running)
+    for _ in polls(BOUND, 1):
+        if not (problems := _problems(running, guests)):
+            return _audit(running)
+    return problems
 
 
 def _problems(running: StormCloud, guests: Guests) -> list[str]:

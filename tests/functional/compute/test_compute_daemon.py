@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functional import cloud
-from tests.functional.cloud import Cloud, wait_for
+from tests.functional.cloud import Cloud
+from tests.support.waiting import wait_for
 
 CREATES = 6
 

@@ -18,8 +18,8 @@ from nova_lite.db.servers import instances
 from nova_lite.db.upkeep import due
 from nova_lite.network import factory
 from nova_lite.objects import InstanceFilters
-from tests.functional.cloud import wait_for_none
 from tests.support import make
+from tests.support.waiting import wait_for_none
 
 HOSTS = 40
 ON_EACH = 50

@@ -14,8 +14,8 @@ from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.rpcapi.scheduler import SchedulerRPC
-from tests.functional.cloud import wait_for
 from tests.functional.scheduler.conftest import CONTEXT, Conductor
+from tests.support.waiting import wait_for
 from tests.unit.scheduler.builders import host, spec
 
 PACKAGE = Path(__file__).parents[2] / "plugin_package"

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.integration import scripts
 from tests.integration.libvirt.guests import WATCHES
+from tests.support.waiting import wait_for
 
 SETTINGS = Path("/etc/nova-lite/devstack.env")
 PREFIX = "nova-lite-cinder-"
@@ -33,14 +33,6 @@ pytestmark = [
     ),
     pytest.mark.timeout(900),
 ]
-
-
-def wait_for(what: str, check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.5)
-    return answer
 
 
 class Cloud:
@@ -67,12 +59,14 @@ class Cloud:
             assert now.status != "ERROR", now.fault
             return now if now.status == "ACTIVE" else None
 
-        return wait_for(f"{server.name} to be ACTIVE", check)
+        return wait_for(f"{server.name} to be ACTIVE", check, PATIENCE, 0.5)
 
     def says(self, server: Any, text: str) -> None:
         wait_for(
             f"{text!r} on the console of {server.name}",
             lambda: text in self.compute.get_server_console_output(server.id)["output"],
+            PATIENCE,
+            0.5,
         )
 
     def volume(self, size: int = 1, **more: Any) -> Any:
@@ -85,7 +79,7 @@ class Cloud:
             assert not now.status.startswith("error"), now.status
             return now if now.status == status else None
 
-        return wait_for(f"volume {volume.id} to be {status}", check)
+        return wait_for(f"volume {volume.id} to be {status}", check, PATIENCE, 0.5)
 
     def attachments(self, server: Any) -> list[dict[str, Any]]:
         answer = self.compute.get(f"/servers/{server.id}/os-volume_attachments", microversion=MICROVERSION)
@@ -110,13 +104,13 @@ class Cloud:
             f"/servers/{server.id}/os-volume_attachments/{volume.id}", microversion=MICROVERSION
         )
         assert answer.status_code == 202, answer.text
-        wait_for("the server without it", lambda: not self.attachments(server))
+        wait_for("the server without it", lambda: not self.attachments(server), PATIENCE, 0.5)
         self.is_(volume, "available")
         assert self.of_cinder(volume) == []
 
     def gone(self, server: Any) -> None:
         self.compute.delete_server(server.id, ignore_missing=True)
-        wait_for(f"{server.id} to be gone", lambda: self.compute.find_server(server.id) is None)
+        wait_for(f"{server.id} to be gone", lambda: self.compute.find_server(server.id) is None, PATIENCE, 0.5)
 
 
 @pytest.fixture
@@ -127,7 +121,7 @@ def cloud() -> Iterator[Cloud]:
         cloud.gone(server)
     for volume in list(cloud.volumes.volumes()):
         cloud.volumes.delete_volume(volume.id)
-    wait_for("no volume left", lambda: not list(cloud.volumes.volumes()))
+    wait_for("no volume left", lambda: not list(cloud.volumes.volumes()), PATIENCE, 0.5)
     assert not subprocess.run(CEPH, capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -148,7 +142,7 @@ def test_attach_write_extend_detach_and_read_elsewhere(cloud: Cloud) -> None:
     cloud.says(one, "volume marked")
 
     [shown] = cloud.attachments(one)
-    [theirs] = wait_for("Cinder's attachment to be complete", lambda: _attached(cloud, volume))
+    [theirs] = wait_for("Cinder's attachment to be complete", lambda: _attached(cloud, volume), PATIENCE, 0.5)
     assert (shown["attachment_id"], theirs["instance"]) == (theirs["id"], one.id)
     assert shown["bdm_uuid"] != shown["attachment_id"]
     assert "connection_info" not in json.dumps(shown)
@@ -204,13 +198,15 @@ def test_boot_from_a_volume_that_cinder_makes_of_an_image(cloud: Cloud) -> None:
     cloud.active(again)
     cloud.says(again, "on disk: marked-by-a-guest, sectors 2097152")
     cloud.gone(again)
-    wait_for("the volume to be deleted with its server", lambda: cloud.volumes.find_volume(volume.id) is None)
+    wait_for(
+        "the volume to be deleted with its server", lambda: cloud.volumes.find_volume(volume.id) is None, PATIENCE, 0.5
+    )
 
 
 def test_a_blank_volume_and_one_of_a_snapshot_go_with_the_server(cloud: Cloud) -> None:
     source = cloud.volume(imageRef=None)
     snapshot = cloud.volumes.create_snapshot(volume_id=source.id, name=PREFIX + "snapshot")
-    wait_for("the snapshot", lambda: cloud.volumes.get_snapshot(snapshot.id).status == "available")
+    wait_for("the snapshot", lambda: cloud.volumes.get_snapshot(snapshot.id).status == "available", PATIENCE, 0.5)
     beside = {"destination_type": "volume", "boot_index": -1, "delete_on_termination": True}
     root = {"source_type": "image", "destination_type": "local", "uuid": cloud.image, "boot_index": 0}
     server = cloud.boot(
@@ -229,9 +225,11 @@ def test_a_blank_volume_and_one_of_a_snapshot_go_with_the_server(cloud: Cloud) -
     ]
     assert sorted(item.snapshot_id or "" for item in made) == ["", snapshot.id]
     cloud.gone(server)
-    wait_for("both to be deleted", lambda: [volume.id for volume in cloud.volumes.volumes()] == [source.id])
+    wait_for(
+        "both to be deleted", lambda: [volume.id for volume in cloud.volumes.volumes()] == [source.id], PATIENCE, 0.5
+    )
     cloud.volumes.delete_snapshot(snapshot.id)
-    wait_for("the snapshot to be gone", lambda: cloud.volumes.find_snapshot(snapshot.id) is None)
+    wait_for("the snapshot to be gone", lambda: cloud.volumes.find_snapshot(snapshot.id) is None, PATIENCE, 0.5)
 
 
 def test_a_volume_of_another_project_is_not_there(cloud: Cloud) -> None:
@@ -245,9 +243,11 @@ def test_a_volume_of_another_project_is_not_there(cloud: Cloud) -> None:
         assert refused.json()["itemNotFound"]["message"] == f"Volume {theirs.id} could not be found."
         assert cloud.of_cinder(theirs) == []
     finally:
-        wait_for("it to be made", lambda: cloud.admins_volumes.get_volume(theirs.id).status == "available")
+        wait_for(
+            "it to be made", lambda: cloud.admins_volumes.get_volume(theirs.id).status == "available", PATIENCE, 0.5
+        )
         cloud.admins_volumes.delete_volume(theirs.id)
-        wait_for("it to be gone", lambda: cloud.admins_volumes.find_volume(theirs.id) is None)
+        wait_for("it to be gone", lambda: cloud.admins_volumes.find_volume(theirs.id) is None, PATIENCE, 0.5)
 
 
 def test_no_log_has_the_key(cloud: Cloud) -> None:

@@ -12,8 +12,7 @@ import re
 import shlex
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import openstack
 import pytest
 
 from tests.integration.cloud import transcript
+from tests.support.waiting import wait_for, wait_for_none
 
 TOP = Path(__file__).parents[3]
 SETTINGS = Path("/etc/nova-lite/devstack.env")
@@ -31,15 +31,6 @@ GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S
 PATIENCE = 300.0
 VIRSH = ("virsh", "--connect", "qemu:///system", "--quiet")
 LIBVIRT_HOST = "/opt/nova-lite/libvirt-host.sh"
-
-
-def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-    """Return the first true value of ``check``; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.5)
-    return answer
 
 
 def run(*command: str) -> str:
@@ -108,7 +99,7 @@ class StackedCloud:
             server = self.compute.get_server(server_id)
             return server if not server.task_state and server.status in (status, "ERROR") else None
 
-        server = wait_for(f"{server_id} is {status}", settled)
+        server = wait_for(f"{server_id} is {status}", settled, PATIENCE, 0.5)
         assert server.status == status, server.fault
         return server
 
@@ -119,14 +110,14 @@ class StackedCloud:
             output = self.compute.get_server_console_output(server_id)["output"].replace("\r", "")
             return GUEST_LINE.findall(output)
 
-        lines: list[tuple[str, ...]] = wait_for(f"{server_id} says who it is", said)
+        lines: list[tuple[str, ...]] = wait_for(f"{server_id} says who it is", said, PATIENCE, 0.5)
         return lines
 
     def delete(self, *server_ids: str) -> None:
         for server_id in server_ids:
             self.compute.delete_server(server_id)
         gone = set(server_ids)
-        wait_for("deletes are done", lambda: not gone & {server.id for server in self.compute.servers()})
+        wait_for("deletes are done", lambda: not gone & {server.id for server in self.compute.servers()}, PATIENCE, 0.5)
 
     def sweep(self) -> None:
         """Delete what these tests have made, also in a run that broke off: there may be several things of one name."""
@@ -227,8 +218,6 @@ def cloud(stacked: StackedCloud) -> Iterator[StackedCloud]:
     before, stacked.untouched = stacked.untouched, None
     yield stacked
     stacked.sweep()
-    deadline = time.monotonic() + 60
-    while (after := stacked.traces()) != before:
-        assert time.monotonic() < deadline, f"left: {after}, before: {before}"
+    wait_for_none(f"only {before} is left", lambda: [now for now in [stacked.traces()] if now != before], 60)
     assert stacked.audit() == []
     stacked.untouched = before

@@ -9,7 +9,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.integration.cloud.conftest import StackedCloud, wait_for
+from tests.integration.cloud.conftest import StackedCloud
+from tests.support.waiting import wait_for
 
 #: The machine outside, and the addresses of the first and the second host in its network.
 OUTSIDE, FIRST, SECOND = "198.51.100.1", "198.51.100.2", "198.51.100.3"

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 from openstack import exceptions
 
-from tests.integration.cloud.conftest import PREFIX, SETTINGS, StackedCloud, run, wait_for
+from tests.integration.cloud.conftest import PATIENCE, PREFIX, SETTINGS, StackedCloud, run
+from tests.support.waiting import wait_for
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF alice"
 
@@ -45,7 +46,7 @@ def test_a_guest_gets_its_key_and_runs_its_user_data_by_default(cloud: StackedCl
             output = cloud.compute.get_server_console_output(server.id)["output"].splitlines()
             return output if PUBLIC_KEY in [line.strip() for line in output] else []
 
-        output = wait_for("the guest says its key", said)
+        output = wait_for("the guest says its key", said, PATIENCE, 0.5)
         assert "nova-lite-guest-source: metadata-service" in [line.strip() for line in output]
         assert not server.has_config_drive
     finally:
@@ -130,7 +131,7 @@ def test_a_missing_image_file_is_a_fault_that_says_so(
     try:
         subprocess.run(["rm", f"/var/lib/nova-lite/images/{image_id}"], check=True)
         server = cloud.create("lost", image=name)
-        wait_for("the server is in ERROR", lambda: cloud.compute.get_server(server.id).status == "ERROR")
+        wait_for("the server is in ERROR", lambda: cloud.compute.get_server(server.id).status == "ERROR", PATIENCE, 0.5)
         fault = cloud.compute.get_server(server.id).fault
         assert image_id in fault["message"]
     finally:
@@ -177,4 +178,9 @@ def _kill(daemon: str) -> None:
     program = f"/opt/nova-lite/venv/bin/nova-lite-{daemon}"
     pids = run("pgrep", "--full", "--", f"{program} --config-file").split()
     subprocess.run(["kill", "-9", *pids], check=True)
-    wait_for(f"{daemon} is dead", lambda: subprocess.run(["pgrep", "--full", program], capture_output=True).returncode)
+    wait_for(
+        f"{daemon} is dead",
+        lambda: subprocess.run(["pgrep", "--full", program], capture_output=True).returncode,
+        PATIENCE,
+        0.5,
+    )

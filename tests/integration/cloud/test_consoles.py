@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import shutil
@@ -16,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cloud.conftest import SETTINGS, STATE, StackedCloud, wait_for
+from tests.integration.cloud.conftest import PATIENCE, SETTINGS, STATE, StackedCloud
 from tests.support import consoles
 from tests.support.browser import CANVAS, Browser, browser
+from tests.support.waiting import wait_for
 
 #: Path of the screenshot, if it is requested.
 SCREENSHOT = "NOVA_LITE_SCREENSHOT"
@@ -47,7 +49,7 @@ def guest(stacked: StackedCloud) -> Iterator[Any]:
     user_data = base64.b64encode(USER_DATA.encode()).decode()
     server = stacked.create("console", user_data=user_data, config_drive=True)
     server = stacked.wait_status(server.id, "ACTIVE")
-    wait_for("the screen is drawn", lambda: "the screen is drawn" in printed(stacked, server))
+    wait_for("the screen is drawn", lambda: "the screen is drawn" in printed(stacked, server), PATIENCE, 0.5)
     yield server
     stacked.sweep()
 
@@ -74,7 +76,7 @@ def opened_and_drawn(
     for _ in range(5):
         url = cloud.cli("console", "url", "show", "--novnc", guest.name)["url"]
         page.open(url, LOADED)
-        wait_for("the screen is on the page", lambda: drawn() or is_closed(page))
+        wait_for("the screen is on the page", lambda: drawn() or is_closed(page), PATIENCE, 0.5)
         if found := drawn():
             return url, found
     raise AssertionError("five URLs did not connect")
@@ -96,7 +98,7 @@ def test_a_browser_shows_the_screen_once(stacked: StackedCloud, guest: Any, tmp_
         assert picture.read_bytes().startswith(b"\x89PNG") and 1000 < picture.stat().st_size < 100_000
     with browser(tmp_path / "another") as page:
         page.open(url, LOADED)
-        wait_for("it does not connect", lambda: is_closed(page))
+        wait_for("it does not connect", lambda: is_closed(page), PATIENCE, 0.5)
         assert page.evaluate(CANVAS) is None or page.evaluate(CANVAS)[3] == 0
     assert consoles.status(*socket_path(url)) == 401
 
@@ -118,14 +120,21 @@ def test_a_token_ends_with_its_time(stacked: StackedCloud, guest: Any) -> None:
 def test_the_serial_console_talks_with_a_shell_and_all_is_logged(stacked: StackedCloud, guest: Any) -> None:
     url = stacked.cli("console", "url", "show", "--serial", guest.name)["url"]
     port, path = socket_path(url)
-    client = consoles.connect(socket.create_connection(("127.0.0.1", port), 60), path)
-    client.send(b"\n")
-    time.sleep(2)
-    client.send(b"echo six times seven is $((6 * 7))\n")
-    said = b""
-    while b"six times seven is 42" not in said:
-        said += consoles.read(client, 1)
+    sock = socket.create_connection(("127.0.0.1", port), 60)
+    client = consoles.connect(sock, path)
+    sock.settimeout(3)
+
+    def answered() -> bool:
+        """Type a command for three seconds. The first line starts the shell."""
+        said, ends = b"", time.monotonic() + 3
+        client.send(b"echo six times seven is $((6 * 7))\n")
+        with contextlib.suppress(TimeoutError):
+            while b"six times seven is 42" not in said and time.monotonic() < ends:
+                said += consoles.read(client, 1)
+        return b"six times seven is 42" in said
+
+    wait_for("the shell answers", answered, PATIENCE, 0.5)
     client.close()
     assert consoles.status(port, path) == 401
-    wait_for("it is in the log", lambda: "six times seven is 42" in printed(stacked, guest))
+    wait_for("it is in the log", lambda: "six times seven is 42" in printed(stacked, guest), PATIENCE, 0.5)
     assert "nova-lite-guest: instance=" in printed(stacked, guest)

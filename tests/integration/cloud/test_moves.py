@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.integration import scripts
-from tests.integration.cloud.conftest import PREFIX, VIRSH, StackedCloud, wait_for
+from tests.integration.cloud.conftest import PATIENCE, PREFIX, VIRSH, StackedCloud
+from tests.support.waiting import wait_for
 
 BIGGER = f"{PREFIX}bigger"
 BIGGER_GB, BIGGER_MB = 2, 160
@@ -60,7 +61,7 @@ def found_on_disk(cloud: StackedCloud, server: Any, boots: int = 1) -> tuple[str
         lines = re.findall(r"^on disk: (\S+), sectors (\d+)$", text, re.MULTILINE)
         return lines if text.count("mark written") == len(lines) == boots else []
 
-    mark, sectors = wait_for(f"boot {boots} of {server.name}", said)[-1]
+    mark, sectors = wait_for(f"boot {boots} of {server.name}", said, PATIENCE, 0.5)[-1]
     return mark, int(sectors) // SECTORS_PER_GB
 
 
@@ -153,7 +154,7 @@ def test_an_evacuation(cloud: StackedCloud, hosts: tuple[str, str]) -> None:
     finally:
         cloud.compute.update_service(lost, is_forced_down=False)
         cloud.service("start", daemon)
-    wait_for("what the host had is gone", lambda: cloud.where(server.id) == {there: "running"})
+    wait_for("what the host had is gone", lambda: cloud.where(server.id) == {there: "running"}, PATIENCE, 0.5)
 
 
 # --- while it runs
@@ -164,7 +165,9 @@ def counted(cloud: StackedCloud, server: Any) -> list[tuple[int, float]]:
 
 
 def wait_for_count(cloud: StackedCloud, server: Any, beyond: int) -> None:
-    wait_for(f"a count beyond {beyond}", lambda: (found := counted(cloud, server)) and found[-1][0] > beyond)
+    wait_for(
+        f"a count beyond {beyond}", lambda: (found := counted(cloud, server)) and found[-1][0] > beyond, PATIENCE, 0.5
+    )
 
 
 class Sampler:
@@ -230,13 +233,13 @@ def test_a_live_migration_that_is_aborted_halfway(cloud: StackedCloud, hosts: tu
         found = list(cloud.compute.server_migrations(server.id))
         return found[0] if found and 0 < (found[0].memory_remaining_bytes or 0) < found[0].memory_total_bytes else None
 
-    migration = wait_for("it is halfway", halfway)
+    migration = wait_for("it is halfway", halfway, PATIENCE, 0.5)
     assert cloud.compute.get_server(server.id).status == "MIGRATING"
     assert (migration.status, migration.dest_compute) == ("running", other(hosts, server.compute_host))
     cloud.cli_quiet("server", "migration", "abort", server.name, str(migration.id))
     after = cloud.wait_status(server.id, "ACTIVE")
     assert after.compute_host == server.compute_host
-    wait_for("nothing is left there", lambda: cloud.where(server.id) == {server.compute_host: "running"})
+    wait_for("nothing is left there", lambda: cloud.where(server.id) == {server.compute_host: "running"}, PATIENCE, 0.5)
     wait_for_count(cloud, server, counted(cloud, server)[-1][0] + 10)
     numbers = [number for number, _ in counted(cloud, server)]
     assert numbers == list(range(1, numbers[-1] + 1)), "it did not count through"

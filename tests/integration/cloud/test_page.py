@@ -19,9 +19,10 @@ import openstack
 import pytest
 
 from tests.integration import guest_image, ssh_guest
-from tests.integration.cloud.conftest import PREFIX, SETTINGS, StackedCloud, wait_for
+from tests.integration.cloud.conftest import PREFIX, SETTINGS, StackedCloud
 from tests.support.browser import CANVAS, browser
 from tests.support.page import Page
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("NOVA_LITE_LONG"), reason="devstack/page.sh --real runs it"),
@@ -93,7 +94,7 @@ class Newcomer:
             )
             return done.stdout if done.returncode == 0 else ""
 
-        return str(wait_for(f"{command} logs in", said, PATIENCE))
+        return str(wait_for(f"{command} logs in", said, PATIENCE, 0.5))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def empty(sdk: Any) -> None:
     """Delete everything that the project has."""
     for server in sdk.compute.servers():
         sdk.compute.delete_server(server)
-    wait_for("the project's servers are gone", lambda: not list(sdk.compute.servers()))
+    wait_for("the project's servers are gone", lambda: not list(sdk.compute.servers()), 300, 0.5)
     for volume in sdk.block_storage.volumes():
         sdk.block_storage.delete_volume(volume)
     for address in sdk.network.ips():

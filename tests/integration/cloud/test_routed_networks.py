@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.integration.cloud import reachability
-from tests.integration.cloud.conftest import PREFIX, StackedCloud, wait_for
+from tests.integration.cloud.conftest import PATIENCE, PREFIX, StackedCloud
 from tests.integration.cloud.reachability import FROM_OUTSIDE, OUTSIDE, SECOND_LINK, Table
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not os.environ.get("NOVA_LITE_LONG"), reason="takes minutes; NOVA_LITE_LONG=1")
 
@@ -166,7 +167,7 @@ def lose(cloud: StackedCloud, table: Table, host: str) -> None:
     finally:
         subprocess.run(["ip", "link", "set", SECOND_LINK, "up"], check=True)
         cloud.compute.update_service(lost, is_forced_down=False)
-    wait_for("what the host had is gone", lambda: host not in cloud.where(server.id))
+    wait_for("what the host had is gone", lambda: host not in cloud.where(server.id), PATIENCE, 0.5)
     table.after("the host is back", dict.fromkeys(ALL, True))
 
 

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from tests.integration import scripts
-from tests.integration.cloud.conftest import STATE, StackedCloud, run, wait_for
+from tests.integration.cloud.conftest import PATIENCE, STATE, StackedCloud, run
 from tests.support import pages
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not os.environ.get("NOVA_LITE_LONG"), reason="takes minutes; NOVA_LITE_LONG=1")
 
@@ -74,7 +75,7 @@ class Backups:
             assert "failed" not in (shown["status"], shown["restore_status"]), shown
             return shown if shown[key] == value else None
 
-        return wait_for(f"{key} of the backup is {value}", reached)
+        return wait_for(f"{key} of the backup is {value}", reached, PATIENCE, 0.5)
 
     def make(self, server_id: str) -> Any:
         """Make a backup by a policy of its own, and images of its disks. Return it."""
@@ -93,7 +94,7 @@ def said(cloud: StackedCloud, server_id: str, text: str, times: int = 1) -> None
         output = cloud.compute.get_server_console_output(server_id)["output"]
         return bool(output.count(text) >= times)
 
-    wait_for(f"the guest says {text}", has_said)
+    wait_for(f"the guest says {text}", has_said, PATIENCE, 0.5)
 
 
 def volumes_of(cloud: StackedCloud, server_id: str) -> list[Path]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cloud.conftest import StackedCloud, wait_for
+from tests.integration.cloud.conftest import PATIENCE, StackedCloud
+from tests.support.waiting import wait_for
 
 TOP = Path(__file__).resolve().parents[3]
 TUTORIALS = TOP / "docs/tutorial"
@@ -102,7 +103,7 @@ def settle(shell: Shell) -> None:
         server = json.loads(shell.output("openstack server show one -f json"))
         return server["OS-EXT-STS:task_state"] in (None, "None")
 
-    wait_for("the server has no task", has_no_task)
+    wait_for("the server has no task", has_no_task, PATIENCE, 0.5)
 
 
 def answers_pings(cloud: StackedCloud, shell: Shell) -> bool:
@@ -126,7 +127,7 @@ def test_tutorial_commands_succeed_in_their_order(cloud: StackedCloud, shell: Sh
         shell.output(command)
         done.append(command)
         if command.startswith("openstack security group rule create"):
-            wait_for("the guest answers pings", lambda: answers_pings(cloud, shell))
+            wait_for("the guest answers pings", lambda: answers_pings(cloud, shell), PATIENCE, 0.5)
     assert [command for command in done if command.startswith("openstack server create")]
     assert "openstack server list" in done
 
@@ -165,7 +166,7 @@ def repeat(shell: Shell, command: str, result: str) -> None:
         done = shell.run(command)
         return done.returncode == 0 and FULFILLED[result](done.stdout)
 
-    wait_for(f"{command}: {result}", shows_result)
+    wait_for(f"{command}: {result}", shows_result, PATIENCE, 0.5)
 
 
 def test_operators_tutorial_killed_daemons_lose_nothing(operator: Shell) -> None:
@@ -190,4 +191,4 @@ def test_operators_tutorial_killed_daemons_lose_nothing(operator: Shell) -> None
         assert "\n# TYPE nova_lite_action_retries_total counter\n" in metrics
         return set(re.findall(r"^nova_lite_actions_open\{.*\} (\S+)$", metrics, re.MULTILINE)) <= {"0.0"}
 
-    wait_for("no action is open", nothing_is_open)
+    wait_for("no action is open", nothing_is_open, PATIENCE, 0.5)

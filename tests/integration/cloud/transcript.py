@@ -10,13 +10,14 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import yaml
+
+from tests.support.waiting import polls
 
 HERE = Path(__file__).parent
 TABLE = HERE / "transcript.yaml"
@@ -83,11 +84,10 @@ class Client:
 
 def check(client: Client, command: Command) -> list[str]:
     """Run it, again and again if it waits for something; what is not as the table says, in words."""
-    deadline = time.monotonic() + PATIENCE
-    while problems := list(_problems(client, command)):
-        if not command.wait or time.monotonic() > deadline:
+    for _ in polls(PATIENCE, 0.3):
+        problems = list(_problems(client, command))
+        if not problems or not command.wait:
             break
-        time.sleep(0.3)
     return problems
 
 

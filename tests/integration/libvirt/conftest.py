@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,20 +27,12 @@ from tests.integration import guest_image
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
 from tests.support.guests import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
+from tests.support.waiting import wait_for
 
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
 PATIENCE = 300.0
 #: Names of the libvirt networks of `tests.support.in_process_cloud`.
 LEFT_OVER = "nova-lite-a0000000-0000-4000-8000-"
-
-
-def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-    """Return the first true result of ``check`` within ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"no {what} within {timeout} s"
-        time.sleep(0.1)
-    return answer
 
 
 @pytest.fixture(scope="session")
@@ -258,7 +249,7 @@ def guest_lines(driver: LibvirtDriver, instance_uuid: str, count: int = 1) -> li
         lines = GUEST_LINE.findall(whole_lines(driver, instance_uuid))
         return lines if len(lines) >= count else []
 
-    lines: list[tuple[str, ...]] = wait_for("guest line", printed_lines)
+    lines: list[tuple[str, ...]] = wait_for("guest line", printed_lines, PATIENCE)
     assert len(lines) == count
     return lines
 

@@ -25,6 +25,7 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite.image import local  # noqa: E402
 from nova_lite.virt.libvirt.driver import LibvirtDriver  # noqa: E402
 from tests.support.guests import make_image, make_instance, make_spec  # noqa: E402
+from tests.support.waiting import wait_for  # noqa: E402
 
 
 class Watch:
@@ -67,9 +68,7 @@ def main(state_path: str, image_file: str) -> None:
     driver.power.off(spec.instance.uuid, 0)
     driver.power.on(spec.instance.uuid)
     gap = watch.stop()
-    deadline = time.monotonic() + 10
-    while len(events) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for("three events", lambda: len(events) >= 3, 10)
     driver.guests.destroy(spec.instance.uuid)
     left = [info.uuid for info in driver.guests.all()] + sorted(driver.guests.leftovers())
     print(json.dumps({"longest_gap": gap, "events": len(events), "left": left}))

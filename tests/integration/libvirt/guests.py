@@ -13,9 +13,10 @@ from nova_lite.objects import (
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import (
-    wait_for,
+    PATIENCE,
     whole_lines,
 )
+from tests.support.waiting import wait_for
 
 NewVif = Callable[[], VIF]
 
@@ -29,7 +30,7 @@ def console_line(driver: LibvirtDriver, instance_uuid: str, start: str) -> str:
         lines = whole_lines(driver, instance_uuid).splitlines()
         return next((line for line in lines if line.startswith(start)), "")
 
-    line: str = wait_for(f"console line {start}", find)
+    line: str = wait_for(f"console line {start}", find, PATIENCE)
     return line
 
 

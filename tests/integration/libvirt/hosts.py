@@ -9,10 +9,8 @@ import contextlib
 import dataclasses
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,8 @@ from nova_lite import conf as configuration
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.image import local
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.support.ports import free_port
+from tests.support.ports import free_port, is_open
+from tests.support.waiting import wait_for
 
 SCRIPT = Path(__file__).parents[3] / "devstack" / "libvirt-host.sh"
 #: Number of the second host. Concurrent runs of the tests have different ones.
@@ -118,17 +117,8 @@ def ssh_daemon(path: Path, directory: Path, address: str = "127.0.0.1") -> Itera
         ["/usr/sbin/sshd", "-D", "-E", str(path / "log"), "-f", str(path / "sshd_config")], stdin=subprocess.DEVNULL
     )
     try:
-        _wait_for_port(port)
+        wait_for("sshd answers", lambda: is_open(port), 20)
         yield SshDaemon(port, path / "key", path / "known_hosts", process)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(10)
-
-
-def _wait_for_port(port: int) -> None:
-    deadline = time.monotonic() + 20
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        assert time.monotonic() < deadline, "sshd does not answer"
-        time.sleep(0.05)

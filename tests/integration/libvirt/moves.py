@@ -14,7 +14,8 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
-from tests.integration.libvirt.conftest import wait_for, whole_lines
+from tests.integration.libvirt.conftest import PATIENCE, whole_lines
+from tests.support.waiting import wait_for
 
 
 def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
@@ -39,7 +40,7 @@ def counts(driver: LibvirtDriver, spec: SpawnSpec) -> list[tuple[int, float]]:
 
 
 def wait_for_count(driver: LibvirtDriver, spec: SpawnSpec, beyond: int) -> None:
-    wait_for(f"count beyond {beyond}", lambda: (found := counts(driver, spec)) and found[-1][0] > beyond)
+    wait_for(f"count beyond {beyond}", lambda: (found := counts(driver, spec)) and found[-1][0] > beyond, PATIENCE)
 
 
 def go_on(progress: MigrationProgress) -> MigrationControl:
@@ -61,5 +62,5 @@ def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:
 
 
 def run_and_mark(driver: LibvirtDriver, spec: SpawnSpec, found: str) -> None:
-    wait_for("mark", lambda: lines(driver, spec, "mark written"))
+    wait_for("mark", lambda: lines(driver, spec, "mark written"), PATIENCE)
     assert lines(driver, spec, "on disk:")[-1].startswith(f"on disk: {found},")

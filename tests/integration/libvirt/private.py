@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.libvirt.conftest import wait_for
+from tests.integration.libvirt.conftest import PATIENCE
+from tests.support.waiting import wait_for
 
 EMULATOR = "/usr/bin/qemu-system-x86_64"
 #: The place of the real emulator if another one stands in for it. It finds its modules only in its own directory.
@@ -62,7 +63,7 @@ def private_libvirtd(directory: Path, settings: str = "", emulator: str | None =
     process = subprocess.Popen(["unshare", "--mount", "sh", "-c", _SERVE, "sh", str(directory)])
     try:
         socket = directory / "libvirt-sock"
-        wait_for("socket", lambda: socket.exists() or process.poll() is not None)
+        wait_for("socket", lambda: socket.exists() or process.poll() is not None, PATIENCE)
         assert process.poll() is None, (directory / "log").read_text()
         yield PrivateLibvirtd(f"qemu:///system?socket={socket}", directory, process)
     finally:

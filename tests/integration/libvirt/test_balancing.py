@@ -22,6 +22,7 @@ import pytest
 from tests.faults.real_failover import LIMIT, POLL, Machine, RealCloud
 from tests.functional import cloud
 from tests.integration import guest_image
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
@@ -186,7 +187,7 @@ def test_busy_guest_moves_by_live_migration_and_pressure_evens_out(real: RealClo
         """Check that the means have nothing of the guests' boots: a tick takes a second and more."""
         return all(len(real.ticks(server)) > WINDOW for server in servers)
 
-    cloud.wait_for("guests have counted for a window", are_steady, LIMIT, POLL)
+    wait_for("guests have counted for a window", are_steady, LIMIT, POLL)
     shown: list[Plan] = []
 
     def look() -> Plan:
@@ -197,13 +198,13 @@ def test_busy_guest_moves_by_live_migration_and_pressure_evens_out(real: RealClo
         return any(text.startswith(f"moves to {second}. Host {first} had ") for text in look().verdicts.values())
 
     try:
-        cloud.wait_for("a dry run plans a move", is_planned, LIMIT, 1)
+        wait_for("a dry run plans a move", is_planned, LIMIT, 1)
         before = shown[-1]
         assert all(host_of(running, server) == first for server in servers), "a dry run moves nothing"
         goals = {server: real.ticks(server)[-1] + 3 for server in servers}
         switch_on(running)
         began = time.monotonic()
-        moved = cloud.wait_for(
+        moved = wait_for(
             "a busy guest has moved",
             lambda: [item for item in servers if host_of(running, item) == second],
             LIMIT,
@@ -215,14 +216,14 @@ def test_busy_guest_moves_by_live_migration_and_pressure_evens_out(real: RealClo
             """Check that each guest has counted on. A moved guest begins another console."""
             return all(max(real.ticks(item), default=0) >= goals[item] for item in servers)
 
-        cloud.wait_for("guests continue counting", go_on, LIMIT, POLL)
-        cloud.wait_for(
+        wait_for("guests continue counting", go_on, LIMIT, POLL)
+        wait_for(
             "no host is under pressure", lambda: len(found := look().cpu) == 2 and max(found.values()) < LOW, LIMIT, 1
         )
         after = shown[-1]
         # Two further windows, in which each plan has other figures.
         ends = time.monotonic() + 2 * WINDOW
-        cloud.wait_for("two windows are over", lambda: look() and time.monotonic() >= ends, LIMIT, 1)
+        wait_for("two windows are over", lambda: look() and time.monotonic() >= ends, LIMIT, 1)
     finally:
         print("", *dict.fromkeys(plan.text for plan in shown), sep="\n")
     reasons = {server: found for server in servers if (found := moves(running, server))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,11 @@ from nova_lite.image.local import LocalImages
 from nova_lite.objects import BuildOutcome, BuildRequest, Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.host import kvm
-from tests.integration.libvirt.conftest import MakeDriver, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, MakeDriver
 from tests.integration.libvirt.private import REAL_EMULATOR, PrivateLibvirtd, private_libvirtd
 from tests.support.compute_host import FakeConductor
 from tests.support.guests import make_flavor, make_instance
+from tests.support.waiting import wait_for, wait_for_none
 
 GUESTS = 8
 #: Seconds that each guest's emulator needs before it begins: longer than libvirtd and client wait for each other.
@@ -84,12 +84,13 @@ def test_slow_starts_of_many_guests_all_succeed_at_their_host(
     try:
         manager.build_and_run_instances(get_admin_context(), requests)
         was_up = []
-        deadline = time.monotonic() + 300
-        while manager.jobs.building():
-            assert time.monotonic() < deadline, f"builds do not end: {manager.jobs.building()}"
+
+        def building() -> dict[str, int]:
             manager.heartbeat.refresh()
             was_up.append(manager.heartbeat.is_hypervisor_up())
-            time.sleep(0.2)
+            return manager.jobs.building()
+
+        wait_for_none("all builds end", building, 300, 0.2)
         results = conductor.of("finish_build")
         failures = [f"{result.outcome}: {result.message}" for result in results if result.outcome != BuildOutcome.BUILT]
         assert failures == []
@@ -100,7 +101,7 @@ def test_slow_starts_of_many_guests_all_succeed_at_their_host(
         assert "connection broke" not in caplog.text
     finally:
         manager.jobs.wait_idle(60)
-        wait_for("idle hypervisor", lambda: driver.guests.all() is not None)
+        wait_for("idle hypervisor", lambda: driver.guests.all() is not None, PATIENCE)
 
 
 def test_queries_of_libvirt_to_qemu_are_seen(directory: Path) -> None:

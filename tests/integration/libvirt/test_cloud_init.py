@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from nova_lite.objects import VIF
-from tests.integration.libvirt.conftest import MakeDriver, boot, wait_for
+from tests.integration.libvirt.conftest import MakeDriver, boot
 from tests.integration.libvirt.metadata import Service
 from tests.support.guests import make_flavor, make_image, make_instance, make_spec
+from tests.support.waiting import wait_for
 
 IMAGE = Path(os.environ.get("NOVA_LITE_CLOUD_IMAGE", "/opt/nova-lite/guest/cloud-image"))
 USER = platform.freedesktop_os_release()["ID"]

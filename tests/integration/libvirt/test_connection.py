@@ -15,7 +15,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.connection import Connection
-from tests.integration.libvirt.conftest import wait_for
+from tests.support.waiting import wait_for
 
 LIBVIRTD = "/run/libvirt/libvirt-sock"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 import socket
 import ssl
@@ -25,6 +26,7 @@ from nova_lite.virt.libvirt.domain import consoles
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_lines, guest_spec
+from tests.support.waiting import wait_for
 
 OWNER = "libvirt-qemu"
 
@@ -150,20 +152,15 @@ def heard_by_tls(address: ConsoleAddress, context: ssl.SSLContext) -> bytes:
 
     qemu serves one client at a time, and refuses others while it sees off the last one.
     """
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            with socket.create_connection((address.host, address.port), 10) as sock:
-                secured = context.wrap_socket(sock)
-                break
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline, "qemu does not listen again"
-            time.sleep(0.1)
-        except OSError:
-            return b""
-    with secured:
-        try:
+
+    def dialled() -> socket.socket | None:
+        with contextlib.suppress(ConnectionRefusedError):
+            return socket.create_connection((address.host, address.port), 10)
+        return None
+
+    try:
+        with wait_for("qemu listens again", dialled, 60) as sock, context.wrap_socket(sock) as secured:
             secured.sendall(b"echo attack\n")
             return secured.recv(4096)
-        except OSError:
-            return b""
+    except OSError:
+        return b""

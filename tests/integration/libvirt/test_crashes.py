@@ -9,8 +9,9 @@ from pathlib import Path
 from nova_lite.objects import Image, IncidentKind
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import Images, boot, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_spec
 from tests.integration.libvirt.guests import user_data
+from tests.support.waiting import wait_for
 
 PANIC = "insmod /lib/pvpanic.ko; insmod /lib/pvpanic-mmio.ko; sleep 1; echo c > /proc/sysrq-trigger"
 
@@ -27,8 +28,8 @@ def test_guest_whose_kernel_panics_is_off_and_can_be_started(driver: LibvirtDriv
     spec.instance.protected = True
     uuid = spec.instance.uuid
     boot(driver, spec)
-    wait_for("crash", lambda: has_crashed(driver, uuid))
-    wait_for("event", lambda: incidents == [IncidentKind.PANIC])
+    wait_for("crash", lambda: has_crashed(driver, uuid), PATIENCE)
+    wait_for("event", lambda: incidents == [IncidentKind.PANIC], PATIENCE)
     driver.power.on(uuid)
     assert driver.guests.get(uuid).power_state == PowerState.RUNNING
     assert not driver.guests.get(uuid).crashed
@@ -41,7 +42,7 @@ def test_guest_whose_process_is_killed_has_crashed_and_one_that_is_stopped_has_n
     uuid = spec.instance.uuid
     boot(driver, spec)
     os.kill(pid_of(uuid), signal.SIGKILL)
-    wait_for("crash", lambda: has_crashed(driver, uuid))
+    wait_for("crash", lambda: has_crashed(driver, uuid), PATIENCE)
     driver.power.on(uuid)
     driver.power.off(uuid, 0)
     assert not driver.guests.get(uuid).crashed

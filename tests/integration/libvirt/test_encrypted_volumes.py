@@ -21,10 +21,11 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.guests import WATCHES
 from tests.integration.libvirt.moves import arriving, migrate
 from tests.integration.libvirt.volumes import device, local_volumes
+from tests.support.waiting import wait_for
 
 MARK = b"marked-by-"
 
@@ -70,7 +71,7 @@ def watching(images: Images, volume_id: str, name: str) -> SpawnSpec:
 
 
 def wait_for_line(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
-    wait_for(f"{text!r} on the console", lambda: text in driver.consoles.output(spec.instance.uuid, None))
+    wait_for(f"{text!r} on the console", lambda: text in driver.consoles.output(spec.instance.uuid, None), PATIENCE)
 
 
 def require_ciphertext(path: str) -> None:

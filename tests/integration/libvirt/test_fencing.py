@@ -16,7 +16,7 @@ from nova_lite.fence import methods
 from nova_lite.fence.agent import Power
 from nova_lite.fence.agents import Libvirt
 from nova_lite.fence.methods import Method
-from tests.integration.libvirt.conftest import wait_for
+from tests.support.waiting import wait_for
 
 DOMAIN = """
 <domain type='qemu'>

@@ -20,17 +20,18 @@ from nova_lite.virt import configdrive
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import (
+    PATIENCE,
     Images,
     MakeHost,
     assert_nothing_left,
     boot,
     guest_lines,
     guest_spec,
-    wait_for,
     whole_lines,
 )
 from tests.integration.libvirt.moves import arriving, instance_path, migrate
 from tests.support.guests import make_flavor, make_image
+from tests.support.waiting import wait_for
 
 NewVif = Callable[[], VIF]
 
@@ -44,7 +45,7 @@ def console(driver: LibvirtDriver, instance_uuid: str, pattern: str) -> str:
         found = re.search(pattern, whole_lines(driver, instance_uuid))
         return found[0] if found else ""
 
-    line: str = wait_for(f"{pattern} on the console", find)
+    line: str = wait_for(f"{pattern} on the console", find, PATIENCE)
     return line
 
 

@@ -23,9 +23,10 @@ from nova_lite.objects.block_device import BlockDevice, DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for, whole_lines
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, boot, guest_lines, guest_spec, whole_lines
 from tests.integration.libvirt.guests import NewVif
 from tests.integration.libvirt.volumes import device, local_volumes
+from tests.support.waiting import wait_for
 
 Q35 = {"hw_machine_type": "q35"}
 
@@ -90,14 +91,14 @@ def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_
             for found, expected in zip(counted_devices(driver, uuid_), (interfaces, disks), strict=True)
         )
 
-    wait_for("first count of devices", at_least(1, 1))
+    wait_for("first count of devices", at_least(1, 1), PATIENCE)
     _, disks_at_boot = counted_devices(driver, uuid_)
     for number in range(6):
         attach_interface()
         volume_id = str(uuid.uuid4())
         volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
         driver.volumes.attach(uuid_, device(volume_id, f"/dev/vd{'fghijk'[number]}"), volumes.require(volume_id))
-        wait_for("new devices in the guest", at_least(2 + number, disks_at_boot + 1 + number))
+        wait_for("new devices in the guest", at_least(2 + number, disks_at_boot + 1 + number), PATIENCE)
     found = driver.guests.devices(uuid_)
     assert found.free_ports == before - 12
     assert {vif.mac_address for vif in vifs} <= {place.key for place in found.devices}
@@ -106,9 +107,9 @@ def test_running_guest_gets_twelve_devices_and_the_one_past_its_room_is_refused_
     )
     while driver.guests.devices(uuid_).free_ports:
         attach_interface()
-    wait_for("last device in the guest", at_least(len(vifs), disks_at_boot + 6))
+    wait_for("last device in the guest", at_least(len(vifs), disks_at_boot + 6), PATIENCE)
     row = Instance(uuid=uuid_, power_state=PowerState.RUNNING)
-    row.guests.devices = msgspec.to_builtins(driver.guests.devices(uuid_))
+    row.guest_devices = msgspec.to_builtins(driver.guests.devices(uuid_))
     with pytest.raises(exceptions.NoFreePort) as refusal:
         checks.require_free_port(row)
     assert refusal.value.code == 409

@@ -14,8 +14,9 @@ from nova_lite.base.timing import LibvirtTiming
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.jobs import Jobs
 from nova_lite.daemon.service import Periodic
-from tests.integration.libvirt.conftest import MakeDriver, wait_for
+from tests.integration.libvirt.conftest import MakeDriver
 from tests.integration.libvirt.private import PrivateLibvirtd, private_libvirtd
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

@@ -20,9 +20,10 @@ from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.images import QemuImg
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import LocalVolumes
-from tests.integration.libvirt.conftest import Images, boot, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_spec
 from tests.integration.libvirt.guests import console_line, user_data
 from tests.integration.libvirt.volumes import device, local_volumes
+from tests.support.waiting import wait_for
 
 IDS = [f"{number}1111111-1111-4111-8111-111111111111" for number in range(6)]
 VOLUME = "71111111-1111-4111-8111-111111111111"
@@ -159,7 +160,7 @@ def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: A
 
     assert guest.back_up(3, base=0).base is None, "its checkpoint is gone"
     os.kill(int(Path(f"/run/libvirt/qemu/{domain.name()}.pid").read_text()), signal.SIGKILL)
-    wait_for("end of the guest", lambda: not domain.isActive())
+    wait_for("end of the guest", lambda: not domain.isActive(), PATIENCE)
     driver.power.on(guest.uuid)
     driver.standby.pause(guest.uuid)
     root_alone = guest.back_up(4, base=3, disks=())

@@ -14,16 +14,17 @@ from nova_lite.objects import Image
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import names, nft
 from tests.integration.libvirt.conftest import (
+    PATIENCE,
     Images,
     MakeDriver,
     assert_nothing_left,
     boot,
     guest_lines,
     guest_spec,
-    wait_for,
 )
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.support.guests import make_flavor, make_instance, make_spec
+from tests.support.waiting import wait_for
 
 #: The guest prints its interfaces each time they change.
 WATCHES = """
@@ -62,12 +63,12 @@ def test_interface_is_attached_and_detached_while_the_guest_runs(
     both = {first.mac_address, second.mac_address}
     assert macs(connection, uuid) == (both, both)
     line = f"has: {' '.join(sorted(both))}"
-    wait_for("the guest has both", lambda: line in driver.consoles.output(uuid, None))
+    wait_for("the guest has both", lambda: line in driver.consoles.output(uuid, None), PATIENCE)
     for _ in range(2):
         driver.interfaces.detach(uuid, second)
     assert macs(connection, uuid) == ({first.mac_address}, {first.mac_address})
     alone = f"has: {first.mac_address} \r"
-    wait_for("the guest has one", lambda: driver.consoles.output(uuid, None).count(alone) > 1)
+    wait_for("the guest has one", lambda: driver.consoles.output(uuid, None).count(alone) > 1, PATIENCE)
     driver.power.off(uuid, 0)
     driver.networks.plug(spec.instance, [first, second])
     driver.interfaces.attach(uuid, second)

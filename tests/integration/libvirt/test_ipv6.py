@@ -19,16 +19,17 @@ from nova_lite.objects import VIF, Network, PortFilters, SecurityGroupRule, Subn
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import nft
 from tests.integration.libvirt.conftest import (
+    PATIENCE,
     Images,
     boot,
     guest_lines,
     guest_spec,
     remove_network,
-    wait_for,
     whole_lines,
 )
 from tests.integration.libvirt.guests import console_line, group, user_data
 from tests.support.guests import make_network, make_vif
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
@@ -111,7 +112,7 @@ def test_guest_has_both_addresses_and_its_groups_filter_them(
         """Wait until all new attempts have this result, and attempts from a forged address have none."""
         before = len(tries()) + 1
         what = f"two tries that end with {answer}"
-        found = wait_for(what, lambda: tries()[before:][:2] if len(tries()) >= before + 2 else [])
+        found = wait_for(what, lambda: tries()[before:][:2] if len(tries()) >= before + 2 else [], PATIENCE)
         assert [line[1:] for line in found] == [(answer, "no")] * 2
 
     boot(driver, server)

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.integration.libvirt.metadata import Service
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 

@@ -22,9 +22,10 @@ from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, instance_path, lines, run_and_mark, state
 from tests.support.guests import make_flavor
+from tests.support.waiting import wait_for
 
 
 def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
@@ -51,7 +52,7 @@ def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Ima
     assert state(there, spec) is None
     assert not instance_path(there, spec).exists()
     here.power.on(spec.instance.uuid)
-    wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
+    wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2, PATIENCE)
     assert lines(here, spec, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
 
 
@@ -90,7 +91,7 @@ def test_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word:
         )
     assert here._domains.get(uuid)[0].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == definition
     here.power.on(uuid)
-    wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
+    wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2, PATIENCE)
     assert lines(here, spec, "on disk:")[-1] == f"on disk: marked-by-a-guest, sectors {1024**3 // 512}"
 
 

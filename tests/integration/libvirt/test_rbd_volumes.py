@@ -38,9 +38,10 @@ from nova_lite.volume.rbd import RbdVolumes
 from tests.integration import scripts
 from tests.integration.ceph import POOL, USER, Ceph, secret_xml
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, lines, migrate, state
 from tests.integration.libvirt.volumes import device
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1"),
@@ -142,7 +143,7 @@ def pairs(driver: LibvirtDriver, spec: SpawnSpec) -> int:
 
 def goes_on(driver: LibvirtDriver, spec: SpawnSpec) -> None:
     before = pairs(driver, spec)
-    wait_for("more pairs", lambda: pairs(driver, spec) > before + 2)
+    wait_for("more pairs", lambda: pairs(driver, spec) > before + 2, PATIENCE)
 
 
 def snapshot(driver: LibvirtDriver, spec: SpawnSpec, volumes: RbdVolumes, snapshots: dict[str, str]) -> None:
@@ -206,7 +207,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     paths = {volume_id: volumes.require(volume_id) for volume_id in (root, one, other)}
     spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
     timed("first start", lambda: here.guests.spawn(spec))
-    wait_for("writes", lambda: pairs(here, spec) > 5)
+    wait_for("writes", lambda: pairs(here, spec) > 5, PATIENCE)
 
     # Another host does not start it. The guest here continues.
     with pytest.raises(exceptions.DiskInUse):
@@ -214,7 +215,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     goes_on(here, spec)
 
     timed("hard reboot", lambda: here.power.reboot(instance.uuid, "HARD", 0))
-    wait_for("writes of the second boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 2)
+    wait_for("writes of the second boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 2, PATIENCE)
 
     # Snapshots are of one moment.
     for _ in range(3):
@@ -233,7 +234,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     for _ in range(2):
         here.volumes.attach(instance.uuid, device(late, "/dev/vde"), volumes.require(late))
     here.volumes.detach(instance.uuid, late, 60)
-    wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"))
+    wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"), PATIENCE)
     here.volumes.extend(instance.uuid, root, GIB)
     info = volumes.pool.rbd.info(f"{POOL}/{rbd.VOLUME}{root}")
     assert info is not None and info.size == 2 * GIB, "an older, smaller size takes nothing from the guest"
@@ -264,7 +265,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
         assert second > 0
     assert saved[one] == exported(volumes, one)
     here.power.on(instance.uuid)
-    wait_for("writes of the third boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 3)
+    wait_for("writes of the third boot", lambda: lines(here, spec, "pair 6").count("pair 6") == 3, PATIENCE)
 
     # A live migration takes the volumes along.
     moved = arriving(spec, 2)
@@ -277,7 +278,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     written = pairs(there, moved)
     _kill_guest(there, moved)
     timed("start after a lost guest", lambda: here.guests.spawn(arriving(spec, 3)))
-    wait_for("boot with its mark", lambda: lines(here, spec, "on disk: marked-by-a-guest"))
+    wait_for("boot with its mark", lambda: lines(here, spec, "on disk: marked-by-a-guest"), PATIENCE)
     there.guests.destroy(instance.uuid)
     with pytest.raises(exceptions.DiskInUse):
         impatient.guests.spawn(arriving(spec, 4))
@@ -293,7 +294,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     found = msgspec.structs.replace(plain.instance, block_devices=[device(clone, "/dev/vda", boot_index=0)])
     booted = msgspec.structs.replace(plain, instance=found, volumes={clone: volumes.require(clone)})
     here.guests.spawn(booted)
-    wait_for("boot of the clone", lambda: lines(here, booted, "on disk: marked-by-a-guest"))
+    wait_for("boot of the clone", lambda: lines(here, booted, "on disk: marked-by-a-guest"), PATIENCE)
     assert state(here, booted) == PowerState.RUNNING
     with pytest.raises(exceptions.VirtDriverError, match="is in use by"):
         volumes.delete(clone)
@@ -308,7 +309,7 @@ def _kill_guest(driver: LibvirtDriver, spec: SpawnSpec) -> None:
     pids = [int(found.read_text()) for found in path.glob("*.pid") if _is_guest(found, spec)]
     assert len(pids) == 1, pids
     os.kill(pids[0], signal.SIGKILL)
-    wait_for("the end of the guest", lambda: state(driver, spec) in (PowerState.SHUTDOWN, PowerState.CRASHED))
+    wait_for("the end of the guest", lambda: state(driver, spec) in (PowerState.SHUTDOWN, PowerState.CRASHED), PATIENCE)
 
 
 def _is_guest(path: Path, spec: SpawnSpec) -> bool:

@@ -10,8 +10,9 @@ import pytest
 
 from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import Images, boot, guest_lines, guest_spec, wait_for, whole_lines
+from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_lines, guest_spec, whole_lines
 from tests.integration.libvirt.guests import HTTP, TRIES, NewVif, console_line, group, user_data
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
@@ -69,7 +70,9 @@ def test_port_is_opened_and_closed_while_another_guest_tries(
         """Wait until all new attempts have this result."""
         before = len(tries()) + 1
         found = wait_for(
-            f"three tries that end with {answer}", lambda: tries()[before:][:3] if len(tries()) >= before + 3 else []
+            f"three tries that end with {answer}",
+            lambda: tries()[before:][:3] if len(tries()) >= before + 3 else [],
+            PATIENCE,
         )
         assert [result for _, result in found] == [answer] * 3
 

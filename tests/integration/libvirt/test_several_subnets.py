@@ -17,11 +17,12 @@ from nova_lite.db.network import builtin_networks, security_groups
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import VIF, NetworkRequest
-from tests.integration.libvirt.conftest import MakeDriver, remove_network, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, MakeDriver, remove_network
 from tests.integration.libvirt.namespaces import NamespaceGuest
 from tests.support import make
 from tests.support.guests import make_instance
 from tests.support.spanning import host
+from tests.support.waiting import wait_for
 from tests.unit.api.network.conftest import Api
 
 ME = make.context("demo")
@@ -111,15 +112,15 @@ def test_guests_on_two_subnets_of_a_network_meet_through_a_router_only(cloud: Cl
         guest.run("ip", "address", "add", f"{vif.address}/24", "dev", "eth0")
         guest.run("ip", "route", "add", "default", "via", gateway)
     addresses = [vif.address for vif in cloud.vifs]
-    assert wait_for("the gateway", lambda: pings(first, cloud.vifs[0].network.gateway or ""))
+    assert wait_for("the gateway", lambda: pings(first, cloud.vifs[0].network.gateway or ""), PATIENCE)
     assert not pings(first, addresses[1]) and not pings(second, addresses[0])
     router = cloud.api.make("/routers", "router", name="r")
     for subnet_id in cloud.subnets:
         path = f"/routers/{router['id']}/add_router_interface"
         assert cloud.api("PUT", path, {"subnet_id": subnet_id}).status_code == 200
     cloud.follow()
-    assert wait_for("the other subnet", lambda: pings(first, addresses[1]))
-    assert wait_for("the way back", lambda: pings(second, addresses[0]))
+    assert wait_for("the other subnet", lambda: pings(first, addresses[1]), PATIENCE)
+    assert wait_for("the way back", lambda: pings(second, addresses[0]), PATIENCE)
     body = {"subnet_id": cloud.subnets[1]}
     assert cloud.api("PUT", f"/routers/{router['id']}/remove_router_interface", body).status_code == 200
     cloud.follow()

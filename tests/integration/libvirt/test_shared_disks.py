@@ -17,8 +17,9 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import lines, run_and_mark, state
+from tests.support.waiting import wait_for
 
 
 def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> SpawnSpec:
@@ -47,9 +48,9 @@ def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none
     assert here.guests.leftovers() == there.guests.leftovers() == set()
 
     QemuGuests().kill([uuid])
-    wait_for("end of the guest", lambda: state(here, spec) != PowerState.RUNNING)
+    wait_for("end of the guest", lambda: state(here, spec) != PowerState.RUNNING, PATIENCE)
     there.guests.spawn(moved)
-    wait_for("second boot", lambda: len(lines(there, moved, "mark written")) == 2)
+    wait_for("second boot", lambda: len(lines(there, moved, "mark written")) == 2, PATIENCE)
     assert lines(there, moved, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
     assert there.shared_disks.taken() == {uuid}
     there.shared_disks.own(uuid)

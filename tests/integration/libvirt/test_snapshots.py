@@ -17,9 +17,10 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, boot, guest_lines, guest_spec
 from tests.integration.libvirt.guests import console_line, user_data
 from tests.support.guests import make_image
+from tests.support.waiting import wait_for
 
 #: The test guest's root disk has no file system.
 WRITE = "echo first | busybox dd of=/dev/vda bs=512 seek=100 conv=fsync && echo marker is written"
@@ -156,7 +157,7 @@ def test_copy_of_a_killed_daemon_ends_at_its_next_start(
     copy = f"{target}.copy"
     xml = f"<disk type='file'><source file='{copy}'/><driver type='qcow2'/></disk>"
     domain.blockCopy("vda", xml, {}, libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB)
-    assert wait_for("mirror", lambda: mirrors(connection, spec.instance.uuid))
+    assert wait_for("mirror", lambda: mirrors(connection, spec.instance.uuid), PATIENCE)
     driver.init_host()
     assert mirrors(connection, spec.instance.uuid) == []
     Path(copy).unlink()

@@ -9,7 +9,6 @@ import ipaddress
 import json
 import sys
 import uuid
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,28 +214,6 @@ def test_changed_settings_survive_a_restart_of_the_daemon(place: Place, connecti
     assert f"address='{place.address(2)}'" in found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE), "for its next start"
 
 
-def test_network_of_an_older_version_turns_dhcp_off_and_gets_the_rest_with_its_next_start(
-    place: Place, connection: Any
-) -> None:
-    place.guest.close()
-    place.driver.networks.unplug(place.instance.uuid)
-    found = connection.networkLookupByName(f"nova-lite-{place.network.id}")
-    root = ET.fromstring(found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
-    (options,) = (element for element in root if element.tag.endswith("options"))
-    for option in list(options):
-        if str(option.get("value")).startswith(("dhcp-optsfile", "servers-file", "no-resolv", "dhcp-ignore")):
-            options.remove(option)
-    found.destroy()
-    connection.networkDefineXML(ET.tostring(root, encoding="unicode")).create()
-    place.driver._network.networks._defined.clear()
-    place.start()
-    place.change(enable_dhcp=False, dns=["192.0.2.1"])
-    assert place.guest.offer(patience=3) == {}
-    place.change(enable_dhcp=True)
-    assert place.guest.offer()["address"] == place.vif.address
-    assert "dhcp-optsfile" in found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)
-
-
 def test_address_pairs_and_port_security_reach_running_guests(place: Place) -> None:
     """The record follows, too: a restarted daemon guards its guests by it."""
 
@@ -259,4 +236,4 @@ def test_address_pairs_and_port_security_reach_running_guests(place: Place) -> N
     assert f"port_in_{place.vif.id.replace('-', '_')}" in rules and recorded.port_security_enabled
     place.driver.filters.apply(PortFilters())
     (unchanged,) = place.driver._records.read_interfaces(place.instance.uuid)
-    assert unchanged == recorded, "an older conductor says nothing about them"
+    assert unchanged == recorded, "a reply without the port's filters changes nothing"

@@ -19,17 +19,18 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import (
     GUEST_LINE,
+    PATIENCE,
     Images,
     boot,
     guest_lines,
     guest_spec,
     remove_network,
-    wait_for,
     whole_lines,
 )
 from tests.integration.libvirt.guests import HTTP, TRIES, group, user_data
 from tests.integration.libvirt.remote import Remote
 from tests.support.guests import make_network, make_vif
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
@@ -102,6 +103,7 @@ def test_port_is_opened_and_closed_to_a_guest_of_another_host(
         found = wait_for(
             f"three tries that end with {answer}",
             lambda: answers()[before:][:3] if len(answers()) >= before + 3 else [],
+            PATIENCE,
         )
         assert [result for _, result in found] == [answer] * 3
 
@@ -109,9 +111,11 @@ def test_port_is_opened_and_closed_to_a_guest_of_another_host(
     boot(here, client)
     let_in()
     assert guest_lines(here, ids[0])[0][2] == mine.address
-    lines = wait_for("the server's line", lambda: GUEST_LINE.findall(there.ask("console", uuid=ids[1])))
+    lines = wait_for("the server's line", lambda: GUEST_LINE.findall(there.ask("console", uuid=ids[1])), PATIENCE)
     assert lines == [(ids[1], "server", other.address)]
-    assert "mtu 1450" in wait_for("its MTU", lambda: re.findall("mtu [0-9]+", there.ask("console", uuid=ids[1])))
+    assert "mtu 1450" in wait_for(
+        "its MTU", lambda: re.findall("mtu [0-9]+", there.ask("console", uuid=ids[1])), PATIENCE
+    )
     assert os.path.exists(f"/sys/class/net/{device}") and device in there.ask("links")
     wait_for_answer("no")
     let_in(group("web", HTTP))

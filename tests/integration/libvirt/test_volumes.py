@@ -23,10 +23,11 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, make_image, wait_for
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec, make_image
 from tests.integration.libvirt.guests import LINES, WATCHES
 from tests.integration.libvirt.moves import arriving, counts, migrate, wait_for_count
 from tests.integration.libvirt.volumes import device, local_volumes
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def watching(images: Images, volume_id: str, name: str, **changes: Any) -> Spawn
 
 
 def wait_for_line(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
-    wait_for(f"{text!r} on the console", lambda: text in driver.consoles.output(spec.instance.uuid, None))
+    wait_for(f"{text!r} on the console", lambda: text in driver.consoles.output(spec.instance.uuid, None), PATIENCE)
 
 
 def test_volume_is_attached_written_detached_and_read_elsewhere(
@@ -238,7 +239,7 @@ def test_files_of_a_volume_follow_its_snapshots(
 
     def more() -> int:
         before = lines()
-        wait_for("the guest continues to write", lambda: lines() >= before + 3)
+        wait_for("the guest continues to write", lambda: lines() >= before + 3, PATIENCE)
         return lines()
 
     def snapshot(name: str, below: str, kind: str) -> None:
@@ -326,5 +327,6 @@ def test_guest_that_boots_from_a_volume_is_rescued(
     wait_for(
         "it is up again",
         lambda: driver.consoles.output(instance.uuid, None).count("on disk: marked-by-a-guest") == 2,
+        PATIENCE,
     )
     driver.guests.destroy(instance.uuid)

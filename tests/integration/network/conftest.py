@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from nova_lite.objects import VIF, Network
+from tests.support.waiting import wait_for
 
 BRIDGE = "brt"
 NETWORK = Network(id="11111111-2222-3333-4444-555555555555", name="t", cidr="10.9.0.0/24", bridge=BRIDGE)
@@ -49,15 +49,12 @@ while True:
 
 
 def within_patience(attempt: Callable[[], bool]) -> bool:
-    """Check whether one of several attempts succeeds.
+    """Return True when one of several attempts has succeeded. Fail without a success in time.
 
     After a failure the kernel may still regard a neighbour as missing, and a busy machine may delay a packet. Attempts
     that are expected to fail are made once.
     """
-    deadline = time.monotonic() + PATIENCE
-    while not (succeeded := attempt()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return succeeded
+    return wait_for("an attempt that succeeds", attempt, PATIENCE, 0.2)
 
 
 def run(*command: str, text: str | None = None) -> str:

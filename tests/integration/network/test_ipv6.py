@@ -11,8 +11,9 @@ import msgspec
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net.security_groups import ruleset
-from tests.integration.libvirt.conftest import wait_for
+from tests.integration.libvirt.conftest import PATIENCE
 from tests.integration.network.conftest import BRIDGE, NETWORK, Room
+from tests.support.waiting import wait_for
 
 DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
 ECHO = SecurityGroupRule(id="r", security_group_id="echo", ethertype="IPv6", protocol="icmp", port_range_min=128)
@@ -74,7 +75,7 @@ def believed(check: Callable[[], bool], say: Callable[[], None]) -> bool:
 def test_guest_is_reachable_as_its_groups_allow(room: Room) -> None:
     a, b = dual(room, "a", 10), dual(room, "b", 11)
     room.in_space(room.host, "ip", "-6", "address", "add", "fd00:9::1/64", "dev", BRIDGE, "nodad")
-    wait_for("both exist", lambda: room.pinged("b", address(a)) and room.pinged("host", address(b)))
+    wait_for("both exist", lambda: not (room.unpinged("b", address(a)) or room.unpinged("host", address(b))), PATIENCE)
     apply(room, a=[SHUT], b=[SHUT])
     for who in ("b", "host"):
         assert room.unpinged(who, address(a))
@@ -95,7 +96,7 @@ def test_guest_is_reachable_as_its_groups_allow(room: Room) -> None:
 def test_guest_cannot_announce_the_address_of_another(room: Room) -> None:
     a, _ = dual(room, "a", 10), dual(room, "b", 11)
     c = dual(room, "c", 12)
-    wait_for("b knows a", lambda: room.pinged("b", address(a)))
+    wait_for("b knows a", lambda: not room.unpinged("b", address(a)), PATIENCE)
 
     def where() -> str:
         known = json.loads(room.in_space(room.space("b"), "ip", "-6", "-json", "neigh", "show", address(a)))
@@ -105,7 +106,7 @@ def test_guest_cannot_announce_the_address_of_another(room: Room) -> None:
         announce(room, "c", "neighbour", address(a))
 
     assert where() == a.mac_address
-    wait_for("packets are not filtered", lambda: believed(lambda: where() == c.mac_address, forge))
+    wait_for("packets are not filtered", lambda: believed(lambda: where() == c.mac_address, forge), PATIENCE)
     room.in_space(room.space("b"), "ip", "-6", "neigh", "flush", "all")
     apply(room, a=[SHUT, SecurityGroup(id="echo", name="echo", rules=[ECHO])], b=[SHUT], c=[SHUT])
     assert room.pinged("b", address(a))
@@ -124,7 +125,7 @@ def test_guest_cannot_act_as_a_router(room: Room) -> None:
     def offer() -> None:
         announce(room, "c", "router", "::")
 
-    wait_for("c has sent", lambda: believed(lambda: bool(routes()), offer))
+    wait_for("c has sent", lambda: believed(lambda: bool(routes()), offer), PATIENCE)
     room.in_space(room.space("b"), "ip", "-6", "route", "flush", "default")
     apply(room, b=[SHUT], c=[SHUT])
     assert not believed(lambda: bool(routes()), offer)

@@ -9,14 +9,15 @@ import base64
 import contextlib
 import json
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import openstack
 import pytest
+
+from tests.support.waiting import wait_for
 
 SETTINGS = Path("/etc/nova-lite/devstack.env")
 
@@ -51,16 +52,6 @@ def script(text: str) -> str:
     return base64.b64encode(f"#!/bin/sh\n{text}\n".encode()).decode()
 
 
-def poll(what: str, probe: Callable[[], T | None]) -> T:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        found = probe()
-        if found:
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"gave up waiting for {what}")
-
-
 class Demo:
     """The project demo, through the real clients' library. ``admin`` sees all ports."""
 
@@ -86,7 +77,7 @@ class Demo:
             assert server.status != "ERROR", server.fault
             return server if server.status == "ACTIVE" and server.task_state is None else None
 
-        return poll("the server to be ACTIVE", probe)
+        return wait_for("the server to be ACTIVE", probe, SECONDS, 0.5)
 
     def ports(self, server_id: str) -> list[Any]:
         return list(self.admin.network.ports(device_id=server_id))
@@ -96,7 +87,7 @@ class Demo:
             output: str = self.compute.get_server_console_output(server.id)["output"]
             return output if text in output else None
 
-        return poll(f"the console to show {text!r}", probe)
+        return wait_for(f"the console to show {text!r}", probe, SECONDS, 0.5)
 
     def watch(self, target: str, networks: Any = None) -> Any:
         """Boot a neighbour whose console shows what it reaches of the target."""
@@ -110,7 +101,7 @@ class Demo:
             reports = [line for line in output.splitlines() if ": ping " in line]
             return bool(reports) and reports[-1].endswith(text)
 
-        poll(f"the neighbour to report {text!r}", probe)
+        wait_for(f"the neighbour to report {text!r}", probe, SECONDS, 0.5)
 
     def subnet_of(self, name: str) -> Any:
         return next(iter(self.admin.network.subnets(network_id=self.network.find_network(name).id)))
@@ -133,8 +124,8 @@ class Demo:
     def delete(self, server_id: str) -> None:
         self.compute.delete_server(server_id, ignore_missing=True)
         gone = lambda: self.compute.find_server(server_id, ignore_missing=True) is None  # noqa: E731
-        poll("the server to be gone", gone)
-        poll("its ports to be gone", lambda: not self.ports(server_id))
+        wait_for("the server to be gone", gone, SECONDS, 0.5)
+        wait_for("its ports to be gone", lambda: not self.ports(server_id), SECONDS, 0.5)
 
 
 @pytest.fixture
@@ -205,7 +196,9 @@ def test_a_users_port_outlives_its_server(demo: Demo) -> None:
     server = demo.boot([{"port": port.id}])
     assert address(server) == port.fixed_ips[0]["ip_address"]
     demo.delete(server.id)
-    kept = poll("the port to be free", lambda: (found := demo.network.get_port(port.id)).device_id == "" and found)
+    kept = wait_for(
+        "the port to be free", lambda: (found := demo.network.get_port(port.id)).device_id == "" and found, SECONDS, 0.5
+    )
     assert kept.id == port.id
     demo.network.delete_port(port)
 
@@ -214,15 +207,15 @@ def test_interfaces_come_and_go(demo: Demo) -> None:
     server = demo.boot()
     (first,) = demo.ports(server.id)
     made = demo.compute.create_server_interface(server, net_id=demo.network.find_network(NETWORK).id)
-    poll("the interface", lambda: len(demo.ports(server.id)) == 2 and demo.active(server.id))
-    poll("it to be connected", lambda: demo.admin.network.get_port(made.port_id).status == "ACTIVE")
+    wait_for("the interface", lambda: len(demo.ports(server.id)) == 2 and demo.active(server.id), SECONDS, 0.5)
+    wait_for("it to be connected", lambda: demo.admin.network.get_port(made.port_id).status == "ACTIVE", SECONDS, 0.5)
     assert {row["iface-id"] for row in rows(server)} == {first.id, made.port_id}
     assert {server_interface.port_id for server_interface in demo.compute.server_interfaces(server)} == {
         first.id,
         made.port_id,
     }
     demo.compute.delete_server_interface(made.port_id, server=server)
-    poll("one port", lambda: [port.id for port in demo.ports(server.id)] == [first.id])
+    wait_for("one port", lambda: [port.id for port in demo.ports(server.id)] == [first.id], SECONDS, 0.5)
     assert [row["iface-id"] for row in rows(server)] == [first.id]
 
 
@@ -231,7 +224,7 @@ def test_port_that_a_crash_has_left_goes_with_its_server(demo: Demo) -> None:
     server = demo.boot()
     (port,) = demo.ports(server.id)
     demo.compute.stop_server(server)
-    poll("the server to be off", lambda: demo.compute.get_server(server.id).status == "SHUTOFF")
+    wait_for("the server to be off", lambda: demo.compute.get_server(server.id).status == "SHUTOFF", SECONDS, 0.5)
     assert rows(server) == []
     ids = [f"external_ids:iface-id={port.id}", f"external_ids:vm-id={server.id}"]
     tap = f"tap{port.id[:11]}"
@@ -239,7 +232,7 @@ def test_port_that_a_crash_has_left_goes_with_its_server(demo: Demo) -> None:
         ["ovs-vsctl", "--no-wait", "add-port", "br-int", tap, "--", "set", "Interface", tap, *ids], check=True
     )
     demo.delete(server.id)
-    poll("the port to be gone from Open vSwitch", lambda: not rows(server))
+    wait_for("the port to be gone from Open vSwitch", lambda: not rows(server), SECONDS, 0.5)
 
 
 def test_neutron_ports_belong_to_neutron_and_nova_is_notified(demo: Demo) -> None:

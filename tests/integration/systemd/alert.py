@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.integration.systemd.bare_machine import BareMachine
 from tests.integration.systemd.machine import TOP
+from tests.support.waiting import wait_for, wait_for_none
 
 PROMETHEUS = "prometheus"
 URL = "http://127.0.0.1:9090"
@@ -58,7 +59,7 @@ class Alert:
         self._controller.run("install", "--directory", "--owner=prometheus", "/var/lib/prometheus")
         self._controller.write("/etc/default/prometheus", _ARGUMENTS)
         self._controller.run("systemctl", "restart", PROMETHEUS)
-        _wait(self._reads_all, FOUND, "Prometheus does not read all daemons")
+        wait_for("Prometheus reads all daemons", self._reads_all, FOUND, 0.5)
 
     def run(self, host: BareMachine, pictures: pathlib.Path) -> str:
         """Cut a host off until its alerts fire, draw pictures, and connect it again. Returns a table of times."""
@@ -68,13 +69,13 @@ class Alert:
         self._controller.run("ip", "link", "set", link, "down")
         began = time.monotonic()
         for name in ALERTS:
-            _wait(lambda name=name: name in self._firing(host), FIRES, f"{name} does not fire")  # type: ignore[misc]
+            wait_for(f"{name} fires", lambda name=name: name in self._firing(host), FIRES, 0.5)  # type: ignore[misc]
             events[f"`{name}` fires"] = time.monotonic() - began
             print(f"{name} fires after {events[f'`{name}` fires']:.0f} s", flush=True)
         self._draw(pictures)
         self._controller.run("ip", "link", "set", link, "up")
         mended = time.monotonic()
-        _wait(lambda: self._firing(host) == set(), RESOLVED, "The alerts are not resolved")
+        wait_for_none("the alerts are resolved", lambda: self._firing(host), RESOLVED, 0.5)
         events["after its return, both are resolved"] = time.monotonic() - mended
         return "\n".join(
             ["| Event | After |", "|---|---|", *(f"| {title} | {took:.0f} s |" for title, took in events.items())]
@@ -127,10 +128,3 @@ def _picture(enter: list[str], url: str, target: pathlib.Path, width: int, heigh
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=180)
     assert target.exists(), f"{target} was not made."
     print(target, flush=True)
-
-
-def _wait(found: Callable[[], bool], seconds: float, problem: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < deadline, problem
-        time.sleep(0.5)

@@ -24,6 +24,7 @@ from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
 from tests.integration.systemd.debian import OURS, Debian, DebianMachine
 from tests.integration.systemd.debian import PACKAGES as MOUNTED
 from tests.support import pages
+from tests.support.waiting import wait_for_none
 
 CONTROLLER = "192.0.2.10"
 FIRST_HOST = 11
@@ -93,10 +94,12 @@ class Cluster:
         """Create a server, and wait until its guest has booted."""
         with self._measured(f"{name}: booted"):
             self.openstack(f"server create --image debian --flavor m1.small --wait {name}")
-            deadline = time.monotonic() + BOOT_SECONDS
-            while BOOTED not in (said := self.openstack(f"console log show {name}")):
-                assert time.monotonic() < deadline, said[-1000:]
-                time.sleep(0.5)
+
+            def otherwise() -> list[str]:
+                said = self.openstack(f"console log show {name}")
+                return [] if BOOTED in said else [said[-1000:]]
+
+            wait_for_none(f"{name} has booted", otherwise, BOOT_SECONDS, 0.5)
 
     def purge(self) -> None:
         """Purge the packages of hosts and controller. Fails if anything is left, or if a purge ends a running guest."""
@@ -149,10 +152,12 @@ class Cluster:
 
     def _audit(self, expected: str) -> bool:
         """Wait until an audit says something."""
-        deadline = time.monotonic() + AUDIT_SECONDS
-        while expected not in (said := self.controller.execute(["nova-lite-manage audit || true"])):
-            assert time.monotonic() < deadline, said
-            time.sleep(1)
+
+        def otherwise() -> list[str]:
+            said = self.controller.execute(["nova-lite-manage audit || true"])
+            return [] if expected in said else [said]
+
+        wait_for_none(f"an audit says {expected}", otherwise, AUDIT_SECONDS, 1)
         return True
 
     def _try_to_purge(self, host: BareMachine) -> None:

@@ -12,8 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent import futures
 
 from tests.integration.systemd.bare_machine import FAR_END, SET_UP_SECONDS, VENV, BareMachine, read_until
@@ -210,12 +209,3 @@ def confirm(first: BareMachine, process: subprocess.Popen[str]) -> str:
 def _tree(directory: pathlib.Path, name: str) -> pathlib.Path:
     (directory / name).mkdir()
     return directory / name / "tree"
-
-
-def wait_for(command: Sequence[str], machine: BareMachine, text: str, seconds: float = DEADLINE) -> str:
-    """Run a command until its output has a text. Returns the output."""
-    deadline = time.monotonic() + seconds
-    while text not in (said := machine.run(*command, check=False)):
-        assert time.monotonic() < deadline, said
-        time.sleep(0.5)
-    return said

@@ -23,6 +23,7 @@ from nova_lite.base import metrics
 from nova_lite.conf.metrics import PORTS
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine, read_until
 from tests.integration.systemd.controllers import ADDRESSES, MANAGE, PYTHON, SETUP, VIRTUAL, Cloud
+from tests.support.waiting import wait_for_none
 from tests.support.watch import Watch
 
 LOAD = pathlib.Path(__file__).with_name("failover_load.py")
@@ -135,13 +136,8 @@ def set_up_hosts(cloud: Cloud) -> tuple[str, str]:
 
 def wait_until_whole(cloud: Cloud) -> float:
     """Wait until brokers and databases have all nodes, and each API serves. Returns the time."""
-    deadline = time.monotonic() + WHOLE
-    while True:
-        problem = _problem(cloud)
-        if not problem:
-            return time.time()
-        assert time.monotonic() < deadline, problem
-        time.sleep(1)
+    wait_for_none("brokers, databases and APIs are whole", lambda: _problem(cloud), WHOLE, 1)
+    return time.time()
 
 
 def failed_units(machine: BareMachine) -> list[str]:
@@ -298,10 +294,8 @@ def check(cloud: Cloud, accepted: dict[str, set[str]], guests: Guests) -> str:
     """
     client, password = cloud.client, password_of(cloud)
     client.write("/root/list.py", _LIST)
-    deadline = time.monotonic() + WHOLE
-    while problems := _problems(servers := _servers(client, password), accepted, guests):
-        assert time.monotonic() < deadline, problems
-        time.sleep(2)
+    wait_for_none("all is in order", lambda: _problems(_servers(client, password), accepted, guests), WHOLE, 2)
+    servers = _servers(client, password)
     assert not guests.twice, f"guests that were at both hosts: {guests.twice}"
     faults = [server["fault"] for server in servers.values() if server["status"] == "ERROR"]
     for fault in faults:

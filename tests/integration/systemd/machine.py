@@ -11,9 +11,10 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from typing import ClassVar
+
+from tests.support.waiting import polls
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = "/opt/nova-lite/source"
@@ -203,24 +204,20 @@ class Machine:
         shutil.copy(TOP / "etc/nova-lite/api-paste.ini", self.tree / "etc/nova-lite")
 
     def _find_init(self) -> int:
-        deadline = time.monotonic() + DEADLINE
         children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        while time.monotonic() < deadline:
+        for _ in polls(DEADLINE):
             for pid in children.read_text().split() if children.exists() else []:
                 # The first child of systemd-nspawn only makes the container, and ends.
                 with contextlib.suppress(OSError):
                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
                         return int(pid)
             assert self._process.poll() is None, self._log()
-            time.sleep(0.1)
         raise AssertionError(f"the container does not start: {self._log()}")
 
     def _wait_until_up(self) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while time.monotonic() < deadline:
+        for _ in polls(DEADLINE, 0.2):
             if self.run("systemctl", "is-system-running", check=False).strip() == "running":
                 return
-            time.sleep(0.2)
         failed = self.run("systemctl", "list-units", "--failed", check=False)
         raise AssertionError(f"systemd does not come up: {failed}{self._log()}")
 

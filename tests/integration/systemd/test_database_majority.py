@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,8 +16,9 @@ from nova_lite.cmd.setup import galera
 from nova_lite.cmd.setup.database import SETTLE_SECONDS
 from nova_lite.rpc.controllers import DATABASE_PORT
 from tests.integration.systemd.bare_machine import BareMachine
-from tests.integration.systemd.controllers import ADDRESSES, SETUP, Cloud, wait_for
+from tests.integration.systemd.controllers import ADDRESSES, SETUP, Cloud
 from tests.support import pages, postrm
+from tests.support.waiting import wait_for_none
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
 
@@ -65,10 +65,19 @@ def whole(cloud: Cloud) -> Cloud:
 
 
 def wait_until_used(cloud: Cloud, count: int, machine: str = "ha3") -> None:
-    deadline = time.monotonic() + BACK
-    while (said := cloud.controllers[machine].run(*STATUS)).count("  used  ") < count:
-        assert time.monotonic() < deadline, said
-        time.sleep(1)
+    def otherwise() -> list[str]:
+        said = cloud.controllers[machine].run(*STATUS)
+        return [] if said.count("  used  ") >= count else [said]
+
+    wait_for_none(f"{count} nodes are used", otherwise, BACK, 1)
+
+
+def wait_until_lost(machine: BareMachine) -> None:
+    def otherwise() -> list[str]:
+        said = machine.run(*STATUS, check=False)
+        return [] if "No node is in a majority" in said else [said]
+
+    wait_for_none("the majority is lost", otherwise, BACK, 0.5)
 
 
 def commands(number: int, without: str = "") -> list[str]:
@@ -98,7 +107,7 @@ def test_majority_that_all_machines_have_lost_comes_back_without_an_operator(who
     first, second, third = whole.controllers.values()
     kill_node(first)
     second.run("sh", "-c", "kill $(pidof mariadbd)")  # An orderly end, for which the unit does not wait.
-    wait_for(STATUS, third, "No node is in a majority", BACK)
+    wait_until_lost(third)
     wait_until_used(whole, 2)
     assert "begins a new one" in third.run("journalctl", "--no-pager", "--unit", galera.RECOVERY)
     assert "ha2         stopped" in third.run(*STATUS)
@@ -109,7 +118,7 @@ def test_majority_without_lost_machines_comes_back_by_the_pages_command(whole: C
     first, second, third = whole.controllers.values()
     first.power_off()
     second.power_off()
-    wait_for(STATUS, third, "No node is in a majority", BACK)
+    wait_until_lost(third)
     assert "ha1 does not report its state" in third.execute(commands(0))
     (recover,) = commands(1, "ha1")
     with pytest.raises(AssertionError, match="ha2 does not report its state"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import pytest
 from tests.integration import guest_image, ssh_guest
 from tests.integration.systemd.bare_machine import COMMANDS_SECONDS, BareMachine
 from tests.support import pages
+from tests.support.waiting import polls, wait_for_none
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
 
@@ -68,15 +68,12 @@ def host_of(cloud: Cloud, server: str) -> str:
 
 def log_in(cloud: Cloud, command: str) -> str:
     """Log in by the page's command, again until the guest has booted. Returns what the guest prints."""
-    deadline = time.monotonic() + COMMANDS_SECONDS
-    while True:
-        said = cloud.controller.run(
-            "bash", "-c", f"cd /root; HOME=/root timeout 60 {command}", check=False, seconds=COMMANDS_SECONDS
-        )
+    line = f"cd /root; HOME=/root timeout 60 {command}"
+    for _ in polls(COMMANDS_SECONDS, 2):
+        said = cloud.controller.run("bash", "-c", line, check=False, seconds=COMMANDS_SECONDS)
         if "web1" in said:
             return said
-        assert time.monotonic() < deadline, said
-        time.sleep(2)
+    raise AssertionError(said)
 
 
 def test_controller_is_made_by_the_page(cloud: Cloud) -> None:
@@ -133,11 +130,12 @@ def test_passwords_change_by_the_page_and_daemons_log_in_with_the_new_ones(cloud
     assert set(after) == set(before) and not set(after.values()) & set(before.values())
     assert all(accepts(cloud, *account) for account in after.items())
     assert not any(accepts(cloud, *account) for account in before.items())
-    deadline = time.monotonic() + COMMANDS_SECONDS
     services = "openstack --os-cloud nova-lite compute service list -f value -c Host -c State"
-    while not {f"{name} up" for name in HOSTS} <= set((said := cloud.controller.execute([services])).splitlines()):
-        assert time.monotonic() < deadline, said
-        time.sleep(1)
+
+    def missing() -> set[str]:
+        return {f"{name} up" for name in HOSTS} - set(cloud.controller.execute([services]).splitlines())
+
+    wait_for_none("all hosts are up", missing, COMMANDS_SECONDS, 1)
 
 
 def test_guests_run_on_both_hosts_and_one_moves_while_its_user_logs_in(cloud: Cloud) -> None:

@@ -10,7 +10,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +19,7 @@ from tests.integration.systemd.debian import PACKAGES as MOUNTED
 from tests.integration.systemd.debian import Tree
 from tests.integration.systemd.machine import DEADLINE, TOP
 from tests.support import pages
+from tests.support.waiting import wait_for_none
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 builds the packages")
 
@@ -189,18 +189,26 @@ def _upgrade(bare: PackagedMachine, newer: pathlib.Path) -> dict[str, str]:
     kept = {path.name: path.read_text() for path in (bare.tree / "etc/nova-lite").glob("*.*") if path.is_file()}
     pids = {unit: bare.property_of(unit, "MainPID") for unit in UNITS}
     bare.install([package(name, newer) for name in PACKAGES])
-    deadline = time.monotonic() + DEADLINE
+
+    def unchanged() -> list[str]:
+        return [
+            bare.run("journalctl", "--unit", unit, "--lines=20")
+            for unit in UNITS
+            if bare.property_of(unit, "ActiveState") != "active" or bare.property_of(unit, "MainPID") == pids[unit]
+        ]
+
+    wait_for_none("all daemons are restarted", unchanged, DEADLINE, 0.3)
     for unit in UNITS:
-        while bare.property_of(unit, "ActiveState") != "active" or bare.property_of(unit, "MainPID") == pids[unit]:
-            assert time.monotonic() < deadline, bare.run("journalctl", "--unit", unit, "--lines=20")
-            time.sleep(0.3)
         lines = bare.run("journalctl", "--output=cat", "--unit", unit).splitlines()
         assert sum(line.startswith(f"Started {unit}") for line in lines) == 2, lines
     assert {path.name: path.read_text() for path in (bare.tree / "etc/nova-lite").glob("*.*") if path.is_file()} == kept
     assert bare.run(MANAGE, "--version").split() == ["nova-lite-manage", NEWER]
-    while bare.run(MANAGE, "service", "list").count(NEWER) < 2:
-        assert time.monotonic() < deadline, bare.run(MANAGE, "service", "list")
-        time.sleep(1)
+
+    def older() -> list[str]:
+        services = bare.run(MANAGE, "service", "list")
+        return [] if services.count(NEWER) >= 2 else [services]
+
+    wait_for_none("services report the newer version", older, DEADLINE, 1)
     assert "can work" in bare.run(MANAGE, "config", "check")
     return kept
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from concurrent import futures
 
 import pytest
 
 from tests.integration.systemd.machine import DEADLINE, Machine
+from tests.support.waiting import wait_for
 
 UNIT = "nova-lite-api.service"
 #: Settings of an API that needs no other service.
@@ -68,7 +68,4 @@ def _served(machine: Machine, stop: str) -> int:
 
 
 def _wait_for_more(machine: Machine, stop: str, served: int) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while _served(machine, stop) <= served:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for("more requests are served", lambda: _served(machine, stop) > served, DEADLINE)

@@ -15,7 +15,8 @@ from nova_lite.api.http import admission, server
 from nova_lite.api.http.limits import ClientLimits
 from nova_lite.daemon.sockets import listen
 from nova_lite.rpc.admission import Priority
-from tests.functional.cloud import wait_for
+from tests.support.clock import ShiftedTime
+from tests.support.waiting import wait_for
 
 UUID = "70f5a7a4-1e0e-4f43-9a52-4f3d3ad5d1c7"
 
@@ -107,12 +108,14 @@ def test_full_server_refuses_lists_then_reads_then_creates_then_deletes(site: Si
     assert site.send("GET", "/servers").result(5).status_code == 200, "all is as before"
 
 
-@pytest.mark.parametrize("site", [ClientLimits(wait=0.2)], indirect=True)
-def test_request_that_waits_too_long_gets_503_and_does_nothing(site: Site) -> None:
+@pytest.mark.parametrize("site", [ClientLimits(wait=10.0)], indirect=True)
+def test_request_that_waits_too_long_gets_503_and_does_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ShiftedTime()
+    monkeypatch.setattr(admission, "time", clock)
     busy = site.occupy()
     late = site.send("POST", "/servers")
     wait_for("it waits", lambda: site.waiting == 1)
-    threading.Event().wait(0.3)
+    clock.ahead = 11.0
     site.app.may_end.set()
     assert late.result(5).status_code == 503
     assert [future.result(5).status_code for future in busy] == [200, 200]

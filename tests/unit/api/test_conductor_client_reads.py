@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -17,6 +16,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ApiTiming
 from nova_lite.objects import Instance, InstanceFilters, InstanceQuery
 from tests.support.control_plane import make_instance
+from tests.support.waiting import wait_for
 
 DEADLINE = 30
 #: Reads that are sent alone, since none of them waits for another.
@@ -91,10 +91,7 @@ def connect(conductor: Conductor) -> ApiConductorClient:
 
 
 def until_pending(batcher: Any, count: int) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while batcher.pending != count:
-        assert time.monotonic() < deadline, batcher.pending
-        time.sleep(0.001)
+    wait_for(f"{count} pending requests", lambda: batcher.pending == count, DEADLINE)
 
 
 def start_reads(run: Run, conductor: Conductor, client: ApiConductorClient, uuid: str) -> list[Future[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +14,7 @@ from nova_lite.base.timing import ApiTiming
 from nova_lite.compute.api import API
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 from tests.support.control_plane import make_instance
+from tests.support.waiting import wait_for
 
 DEADLINE = 30
 
@@ -82,10 +82,11 @@ def post(conductor: Conductor, *creates: tuple[str, CreateRequest], batch_create
             first = pool.submit(api.create, context(), request("first"))
             assert conductor.first_arrived.wait(DEADLINE)
             futures = [pool.submit(api.create, context(project), create) for project, create in creates]
-            deadline = time.monotonic() + DEADLINE
-            while api._creates.pending + sum(future.done() for future in futures) < len(creates):
-                assert time.monotonic() < deadline
-                time.sleep(0.001)
+
+            def all_are_there() -> bool:
+                return api._creates.pending + sum(future.done() for future in futures) >= len(creates)
+
+            wait_for("all creates are pending or refused", all_are_there, DEADLINE)
         finally:
             conductor.released.set()
         assert first.result(DEADLINE).reservation_id == "demo/first"

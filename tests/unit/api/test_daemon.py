@@ -20,7 +20,8 @@ import pytest
 import requests
 
 from tests.support.api_client import ROOT
-from tests.support.api_daemon import DEADLINE, MODES, Daemon, running, wait_for
+from tests.support.api_daemon import DEADLINE, MODES, Daemon, running
+from tests.support.waiting import wait_for
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -70,12 +71,14 @@ def test_refused_large_body_is_not_read(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_daemon_restarts_workers_that_die(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode, workers=2) as daemon:
-        first = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        first = wait_for("two workers", lambda: found if len(found := daemon.workers()) == 2 else None, DEADLINE)
         assert daemon.get("/v2.1/servers").status_code == 503
         victim = min(first)
         os.kill(victim, signal.SIGKILL)
         wait_for(
-            "a new worker", lambda: len(daemon.workers()) == 2 and victim not in daemon.workers() and daemon.workers()
+            "a new worker",
+            lambda: len(daemon.workers()) == 2 and victim not in daemon.workers() and daemon.workers(),
+            DEADLINE,
         )
         assert [daemon.get("/v2.1").status_code for _ in range(20)] == [200] * 20
         workers = daemon.workers()
@@ -99,7 +102,7 @@ def connections_of(pid: int, port: int) -> int:
 def test_connections_are_distributed_over_workers(tmp_path: Path, mode: str) -> None:
     """The kernel chooses a worker by the client's port. Fewer than 17 of 64 connections for one worker is an error."""
     with running(tmp_path, mode, workers=2) as daemon, contextlib.ExitStack() as clients:
-        workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        workers = wait_for("two workers", lambda: found if len(found := daemon.workers()) == 2 else None, DEADLINE)
         address = ("127.0.0.1", daemon.port)
         opened = [clients.enter_context(socket.create_connection(address, 20)) for _ in range(64)]
         for client in opened:
@@ -115,7 +118,7 @@ def test_connections_are_distributed_over_workers(tmp_path: Path, mode: str) -> 
 def test_connections_of_a_dead_worker_wait_for_its_successor(tmp_path: Path, mode: str) -> None:
     """A connection that arrives while a worker is missing is served by its successor at the latest."""
     with running(tmp_path, mode, workers=2) as daemon:
-        workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        workers = wait_for("two workers", lambda: found if len(found := daemon.workers()) == 2 else None, DEADLINE)
         os.kill(min(workers), signal.SIGKILL)
         assert [daemon.get("/v2.1").status_code for _ in range(40)] == [200] * 40
 
@@ -123,10 +126,10 @@ def test_connections_of_a_dead_worker_wait_for_its_successor(tmp_path: Path, mod
 @pytest.mark.parametrize("mode", MODES)
 def test_workers_end_with_their_parent(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode, workers=2) as daemon:
-        workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        workers = wait_for("two workers", lambda: found if len(found := daemon.workers()) == 2 else None, DEADLINE)
         daemon.process.kill()
         daemon.process.wait(DEADLINE)
-        wait_for("the workers are gone", lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+        wait_for("the workers are gone", lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), DEADLINE)
         with socket.create_server(("127.0.0.1", daemon.port)):
             pass
 
@@ -166,7 +169,7 @@ def test_daemon_serves_over_tls(tmp_path: Path, mode: str) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, OSError)), socket.create_connection(("127.0.0.1", daemon.port)) as plain:
             context.wrap_socket(plain, server_hostname="127.0.0.1")
-        wait_for("the end is logged", lambda: f"Certificate {certificate} ends at " in daemon.log.read_text())
+        wait_for("the end is logged", lambda: f"Certificate {certificate} ends at " in daemon.log.read_text(), DEADLINE)
         assert daemon.end() == 0
 
 

@@ -22,9 +22,10 @@ from nova_lite.api.http.proxy_protocol import SIGNATURE, Balancers, networks
 from nova_lite.base.timing import TIMING
 from nova_lite.cmd.setup import balancer
 from nova_lite.objects import Controller
-from tests.support.api_daemon import DEADLINE, MODES, Daemon, running, wait_for
+from tests.support.api_daemon import DEADLINE, MODES, Daemon, running
 from tests.support.http_site import make_certificate, read_reply, serving
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
 LOOPBACK = Balancers(networks(["127.0.0.1"]))
@@ -65,7 +66,7 @@ def test_drain_ends_when_each_balancer_has_been_refused() -> None:
     assert not drain.refuses("192.0.2.13", ALONE)
     thread = threading.Thread(target=drain.run, daemon=True)
     thread.start()
-    wait_for("the first balancer is refused", lambda: drain.refuses("192.0.2.11", UP))
+    wait_for("the first balancer is refused", lambda: drain.refuses("192.0.2.11", UP), DEADLINE)
     assert drain.refuses("192.0.2.11", UP.replace("UP;", "NOLB;").replace("1/3", "1/2"))
     assert not drain.refuses("192.0.2.13", ALONE)
     assert thread.is_alive()
@@ -131,7 +132,7 @@ def test_stopping_daemon_serves_until_its_balancer_has_been_refused(tmp_path: Pa
         for _ in range(40):  # The kernel distributes the checks over the workers.
             assert status(check(UP)) == 200
         daemon.process.terminate()
-        wait_for("a check is refused", lambda: status(check(UP)) == 404)
+        wait_for("a check is refused", lambda: status(check(UP)) == 404, DEADLINE)
         assert daemon.process.wait(DEADLINE) == 0
     assert "send new connections elsewhere: 127.0.0.1" in daemon.log.read_text()
 
@@ -200,12 +201,12 @@ def test_haproxy_leaves_a_stopping_api_out_before_it_ends_and_keeps_the_last_one
     site: tuple[Balancer, list[Daemon]],
 ) -> None:
     haproxy, (first, last) = site
-    wait_for("both serve", lambda: haproxy.states("ha1", CHECKED) == haproxy.states("ha2", CHECKED) == {"UP"})
+    wait_for("both serve", lambda: haproxy.states("ha1", CHECKED) == haproxy.states("ha2", CHECKED) == {"UP"}, DEADLINE)
     first.process.terminate()
-    wait_for("ha1 is left out", lambda: haproxy.states("ha1") == {"NOLB"})
+    wait_for("ha1 is left out", lambda: haproxy.states("ha1") == {"NOLB"}, DEADLINE)
     assert haproxy.states("ha2") == {"UP"} and get(haproxy.address)
     assert first.process.wait(DEADLINE) == 0
-    wait_for("ha1 is down", lambda: haproxy.states("ha1", CHECKED) == {"DOWN"})
+    wait_for("ha1 is down", lambda: haproxy.states("ha1", CHECKED) == {"DOWN"}, DEADLINE)
     assert get(haproxy.address)
     last.process.terminate()
     assert last.process.wait(DEADLINE) == 0

@@ -238,7 +238,7 @@ def test_recorded_requests_of_the_cinder_csi_plug_in_are_served(cloud: EveryApi)
     def send(service: str, method: str, path: str, body: Any, version: str) -> webob.Response:
         return cloud.send(service, method, path, body, {"HTTP_OPENSTACK_API_VERSION": version or "compute 2.1"})
 
-    csi, node = CinderCsi(send, cloud.wait_for), cloud.things["server"][0]
+    csi, node = CinderCsi(send), cloud.things["server"][0]
     described = cloud.send("metadata", "GET", "/openstack/latest/meta_data.json", None, {"REMOTE_ADDR": cloud.address})
     assert (described.json["uuid"], described.json["availability_zone"]) == (node, "nova")
     before = csi.call("volume", "GET", "/limits")["limits"]["absolute"]["totalVolumesUsed"]

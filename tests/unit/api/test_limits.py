@@ -12,8 +12,9 @@ import pytest
 import requests
 
 from nova_lite.api.http.limits import BodyBudget, Slots
-from tests.support.api_daemon import MODES, Daemon, running, wait_for
+from tests.support.api_daemon import DEADLINE, MODES, Daemon, running
 from tests.support.http_site import make_certificate
+from tests.support.waiting import wait_for
 
 HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
 
@@ -113,8 +114,8 @@ def test_client_connections_are_limited(daemon: Daemon) -> None:
                 return one.recv(1) == b""
             return False
 
-    wait_for("no more connections", refused)
-    wait_for("it answers again", lambda: _answers(daemon))
+    wait_for("no more connections", refused, DEADLINE)
+    wait_for("it answers again", lambda: _answers(daemon), DEADLINE)
     assert "which is the maximum" in daemon.log.read_text()
 
 

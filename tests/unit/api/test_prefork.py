@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from nova_lite.api.http.prefork import FIRST_DELAY, MAX_DELAY, MIN_LIFETIME, RestartBackoff
 from nova_lite.base import concurrency
+from tests.support.waiting import wait_for
 
 DEADLINE = 60.0
 
@@ -73,13 +73,10 @@ def parent() -> Iterator[Parent]:
 
 
 def is_gone(pid: int) -> bool:
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
     return False
 
 
@@ -91,7 +88,7 @@ def test_worker_that_does_not_report_is_replaced(parent: Parent, signals: list[s
     for number in signals:
         os.kill(workers[0], number)
     assert parent.worker()[0] == 0
-    assert is_gone(workers[0])
+    wait_for("the end of the worker", lambda: is_gone(workers[0]), DEADLINE)
     assert not os.kill(workers[1], 0)
     assert ("Fatal Python error: Aborted" in parent.stop()) is stacks
 

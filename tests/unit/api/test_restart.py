@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.api_daemon import DEADLINE, Daemon, running, wait_for
+from tests.support.api_daemon import DEADLINE, Daemon, running
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 
 class Systemd:
@@ -81,11 +82,11 @@ def test_restart_refuses_no_request(tmp_path: Path, systemd: Systemd, workers: i
         for thread in clients:
             thread.start()
         try:
-            wait_for("requests are served", lambda: len(served) > 20)
+            wait_for("requests are served", lambda: len(served) > 20, DEADLINE)
             assert first.end() == 0
             between = len(served)
             ending.enter_context(running(tmp_path, port=port, workers=workers, **systemd.options()))
-            wait_for("requests are served again", lambda: len(served) > between + 20)
+            wait_for("requests are served again", lambda: len(served) > between + 20, DEADLINE)
         finally:
             stop.set()
             for thread in clients:
@@ -98,7 +99,7 @@ def test_changed_address_or_number_of_workers_takes_new_sockets(tmp_path: Path, 
     with running(tmp_path, workers=2, **systemd.options()) as first:
         assert first.end() == 0
     with running(tmp_path, port=first.port, workers=1, **systemd.options()) as second:
-        wait_for("the superfluous socket is forgotten", lambda: list(systemd.kept) == ["osapi_compute-0"])
+        wait_for("the superfluous socket is forgotten", lambda: list(systemd.kept) == ["osapi_compute-0"], DEADLINE)
         assert [second.get("/v2.1").status_code for _ in range(10)] == [200] * 10
         assert second.end() == 0
     with running(tmp_path, workers=1, **systemd.options()) as third:
@@ -115,7 +116,7 @@ def test_socket_of_an_api_that_is_not_served_any_more_is_closed(tmp_path: Path, 
         assert sorted(systemd.kept) == ["metadata-0", "osapi_compute-0"]
         assert first.end() == 0
     with running(tmp_path, port=first.port, **systemd.options()):
-        wait_for("it is forgotten", lambda: list(systemd.kept) == ["osapi_compute-0"])
+        wait_for("it is forgotten", lambda: list(systemd.kept) == ["osapi_compute-0"], DEADLINE)
         with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", metadata)):
             pass
 
@@ -124,7 +125,7 @@ def test_descriptors_for_another_process_are_not_taken(tmp_path: Path) -> None:
     environment = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "osapi_compute-0"}
     daemon = Daemon(tmp_path, environment=environment)
     try:
-        wait_for("it answers", daemon.answers)
+        wait_for("it answers", daemon.answers, DEADLINE)
     finally:
         daemon.process.kill()
         daemon.process.wait(DEADLINE)

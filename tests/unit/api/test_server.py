@@ -16,16 +16,8 @@ import webob
 from nova_lite.api.http import limits, transfers, wsgi
 from nova_lite.api.http.limits import ClientLimits
 from nova_lite.base import exceptions
-from tests.support.http_site import (
-    GET,
-    HttpSite,
-    make_certificate,
-    read_reply,
-    serving,
-    statuses,
-    until_closed,
-    wait_for,
-)
+from tests.support.http_site import GET, HttpSite, make_certificate, read_reply, serving, statuses, until_closed
+from tests.support.waiting import wait_for
 
 THREADS = 2
 MANY = ClientLimits(connections=2000, request=300.0, idle=300.0)
@@ -215,7 +207,7 @@ def test_slow_readers_hold_no_thread(site: HttpSite, app: App) -> None:
             send(sock, "GET", "/stream?20000")
             sock.recv(10)
         still_serves(site)
-    wait_for("all iterators are closed", lambda: app.closed == 10 * THREADS)
+    wait_for("all iterators are closed", lambda: app.closed == 10 * THREADS, 30)
 
 
 def test_thousand_idle_and_slow_connections_leave_others_served(app: App) -> None:
@@ -224,7 +216,7 @@ def test_thousand_idle_and_slow_connections_leave_others_served(app: App) -> Non
         for number in range(1000):
             sock = clients.enter_context(site.connect())
             sock.sendall((b"", b"GET / HT", GET)[number % 3])
-        wait_for("they are accepted", lambda: len(site.server._connections) == 1000)
+        wait_for("they are accepted", lambda: len(site.server._connections) == 1000, 30)
         still_serves(site)
 
 
@@ -260,8 +252,8 @@ def test_idle_connection_ends(app: App) -> None:
 def test_reader_that_takes_nothing_is_given_up(app: App) -> None:
     with serving(app, limits=ClientLimits(idle=0.5)) as site, site.connect() as sock:
         send(sock, "GET", "/stream?20000")
-        wait_for("the iterator is closed", lambda: app.closed == 1)
-        assert wait_for("the connection is gone", lambda: not site.server._connections)
+        wait_for("the iterator is closed", lambda: app.closed == 1, 30)
+        assert wait_for("the connection is gone", lambda: not site.server._connections, 30)
 
 
 def test_greedy_client_loses_its_bodies_and_others_are_served(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,9 +266,9 @@ def test_greedy_client_loses_its_bodies_and_others_are_served(app: App, monkeypa
             send(modest, "POST", "/", "Content-Length: 50000", body=b"x" * 40_000)
             modest.sendall(b"x" * 10_000)
             assert read_reply(modest)[0].status == 200
-        refused = wait_for("some are refused", lambda: [sock for sock in greedy if _has_data(sock)])
+        refused = wait_for("some are refused", lambda: [sock for sock in greedy if _has_data(sock)], 30)
         assert statuses(until_closed(refused[0])) == [503]
-        wait_for("the memory is free", lambda: site.server.budget.used <= 1_000_000)
+        wait_for("the memory is free", lambda: site.server.budget.used <= 1_000_000, 30)
 
 
 def test_single_body_above_the_memory_for_all_is_refused(app: App) -> None:
@@ -306,7 +298,7 @@ def test_connections_of_one_client_are_limited(app: App) -> None:
             other.sendall(GET)
             assert read_reply(other)[0].status == 200
         opened[0].close()
-        wait_for("there is room", lambda: len(site.server._connections) == 2)
+        wait_for("there is room", lambda: len(site.server._connections) == 2, 30)
         with site.connect() as sock:
             sock.sendall(GET)
             assert read_reply(sock)[0].status == 200
@@ -316,7 +308,7 @@ def test_full_server_closes_idle_connections_for_new_ones(app: App, monkeypatch:
     monkeypatch.setattr(limits, "MAX_CONNECTIONS", 5)
     with serving(app) as site, contextlib.ExitStack() as clients:
         idle = [clients.enter_context(site.connect()) for _ in range(5)]
-        wait_for("they are accepted", lambda: len(site.server._connections) == 5)
+        wait_for("they are accepted", lambda: len(site.server._connections) == 5, 30)
         still_serves(site)
         assert until_closed(idle[0]) == b""
 
@@ -338,15 +330,22 @@ def test_environment_of_a_request(site: HttpSite, app: App) -> None:
         )
         assert read_reply(sock)[0].body == b"hello"
         local, peer = sock.getpeername(), sock.getsockname()
+    expected = {
+        "PATH_INFO": "/a b%2Fc/\xc3\xa4",
+        "QUERY_STRING": "q=1%2F2&r",
+        "HTTP_X_MANY": "1, 2",
+        "CONTENT_TYPE": "a/b",
+        "CONTENT_LENGTH": "3",
+        "SERVER_NAME": local[0],
+        "SERVER_PORT": str(local[1]),
+        "REMOTE_ADDR": peer[0],
+        "REMOTE_PORT": str(peer[1]),
+        "wsgi.url_scheme": "https" if site.server.context else "http",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+    }
     (environ,) = app.environs
-    assert environ["PATH_INFO"] == "/a b%2Fc/\xc3\xa4"
-    assert environ["QUERY_STRING"] == "q=1%2F2&r"
-    assert environ["HTTP_X_MANY"] == "1, 2"
-    assert (environ["CONTENT_TYPE"], environ["CONTENT_LENGTH"], app.bodies) == ("a/b", "3", [b"abc"])
-    assert (environ["SERVER_NAME"], environ["SERVER_PORT"]) == (local[0], str(local[1]))
-    assert (environ["REMOTE_ADDR"], environ["REMOTE_PORT"]) == (peer[0], str(peer[1]))
-    assert environ["wsgi.url_scheme"] == ("https" if site.server.context else "http")
-    assert environ["SERVER_PROTOCOL"] == "HTTP/1.1"
+    assert {name: environ[name] for name in expected} == expected
+    assert app.bodies == [b"abc"]
 
 
 def test_chunked_body_has_a_length_for_the_application(site: HttpSite, app: App) -> None:
@@ -473,7 +472,7 @@ def test_stream_has_chunks_or_its_length(site: HttpSite, app: App) -> None:
             reply, more = read_reply(sock)
             assert (len(reply.body), more) == (5000 * 1024, b"")
             assert header in reply.headers
-    wait_for("the iterators are closed", lambda: app.closed == 2)
+    wait_for("the iterators are closed", lambda: app.closed == 2, 30)
 
 
 def test_old_client_gets_a_stream_until_the_end_of_the_connection(app: App) -> None:
@@ -509,9 +508,9 @@ def test_client_that_disconnects_while_the_application_runs_leaves_nothing(app: 
         for _ in range(THREADS):
             with site.connect() as sock:
                 send(sock, "GET", "/wait")
-                wait_for("it runs", lambda: app.environs)
+                wait_for("it runs", lambda: app.environs, 30)
         app.may_end.set()
-        wait_for("the connections are gone", lambda: not site.server._connections)
+        wait_for("the connections are gone", lambda: not site.server._connections, 30)
         still_serves(site)
 
 
@@ -567,7 +566,7 @@ def test_malformed_chunk_ends_the_upload_with_a_refusal(site: HttpSite, app: App
 def test_sink_learns_that_the_client_has_gone(site: HttpSite, app: App) -> None:
     with site.connect() as sock:
         send(sock, "PUT", "/upload", "Content-Length: 3000000", body=b"x" * 1_000_000)
-        wait_for("it receives", lambda: app.sink.size)
+        wait_for("it receives", lambda: app.sink.size, 30)
     assert app.sink.ended.wait(20)
     assert isinstance(app.sink.error, OSError)
 
@@ -585,9 +584,9 @@ def test_stopping_server_ends_uploads_and_finishes_requests(app: App) -> None:
         idle.sendall(GET)
         assert read_reply(idle)[0].status == 200
         send(upload, "PUT", "/upload", "Content-Length: 3000000", body=b"x" * 1_000_000)
-        wait_for("it receives", lambda: app.sink.size)
+        wait_for("it receives", lambda: app.sink.size, 30)
         send(busy, "GET", "/wait")
-        wait_for("it runs", lambda: len(app.environs) == 3)
+        wait_for("it runs", lambda: len(app.environs) == 3, 30)
         stopper = threading.Thread(target=lambda: site.server.stop(1))
         stopper.start()
         assert until_closed(idle) == b""
@@ -602,10 +601,10 @@ def test_stopping_server_serves_connections_that_it_has_accepted(app: App) -> No
     site = HttpSite(app, threads=THREADS)
     with contextlib.ExitStack() as clients:
         opened = [clients.enter_context(site.connect()) for _ in range(10)]
-        wait_for("they are accepted", lambda: len(site.server._connections) == 10)
+        wait_for("they are accepted", lambda: len(site.server._connections) == 10, 30)
         stopper = threading.Thread(target=site.stop)
         stopper.start()
-        wait_for("it stops", lambda: site.server.stopping)
+        wait_for("it stops", lambda: site.server.stopping, 30)
         for sock in opened:
             sock.sendall(GET)
         assert [statuses(until_closed(sock)) for sock in opened] == [[200]] * 10
@@ -628,7 +627,7 @@ def test_connection_accepted_after_the_order_to_stop_is_served(app: App, monkeyp
     try:
         with site.connect() as sock:
             sock.sendall(GET)
-            wait_for("the loop is about to accept", lambda: entered)
+            wait_for("the loop is about to accept", lambda: entered, 30)
             stop = threading.Thread(target=site.stop)
             stop.start()
             stop.join(0.5)  # a stop that does not wait for the loop has given all its orders by then
@@ -678,7 +677,7 @@ def test_refused_upload_gives_its_slot_back(app: App) -> None:
 
 
 def coming_of(app: App) -> Coming:
-    wait_for("a response begins", lambda: app.coming is not None)
+    wait_for("a response begins", lambda: app.coming is not None, 30)
     found, app.coming = app.coming, None
     assert found is not None
     return found
@@ -696,7 +695,7 @@ def test_pieces_that_come_later_arrive_at_once_and_the_connection_goes_on(site: 
         coming.add(None)
         reply, rest = read_reply(sock, more=data)
         assert (reply.body, rest) == (b"onetwo", b"")
-        wait_for("the body is closed", lambda: app.closed == 1)
+        wait_for("the body is closed", lambda: app.closed == 1, 30)
         sock.sendall(GET)
         assert read_reply(sock)[0].status == 200
 
@@ -717,7 +716,7 @@ def test_client_that_leaves_ends_a_response_that_waits(site: HttpSite, app: App)
         send(sock, "GET", "/later")
         coming = coming_of(app)
         assert coming.waits.acquire(timeout=30)
-    wait_for("the body is closed", lambda: app.closed)
+    wait_for("the body is closed", lambda: app.closed, 30)
     coming.notify()  # a late call does nothing
     still_serves(site)
 
@@ -730,5 +729,5 @@ def test_stopping_server_ends_responses_that_wait(app: App) -> None:
         assert coming.waits.acquire(timeout=30)
         site.stop()
         until_closed(sock)
-    wait_for("the body is closed", lambda: app.closed == 1)
+    wait_for("the body is closed", lambda: app.closed == 1, 30)
     coming.notify()

@@ -16,7 +16,7 @@ import pytest
 from nova_lite.backups.repository import Repositories
 from nova_lite.backups.watched_process import Stall, WatchedProcess
 from nova_lite.base import exceptions
-from tests.support.http_site import wait_for
+from tests.support.waiting import wait_for
 
 #: Seconds without progress that end a process, in tests that wait for it, and in tests in which it never comes.
 SOON, NEVER = 0.3, 600.0
@@ -45,13 +45,13 @@ def python(code: str, *arguments: str) -> tuple[str, ...]:
 def test_process_that_stands_still_is_ended_with_its_children(tmp_path: Path, errors: IO[bytes], act: str) -> None:
     known = tmp_path / "pids"
     with WatchedProcess(python(HANGS, str(known)), os.environ, NEVER, errors, has_input=True) as process:
-        wait_for("the process runs", known.exists)
+        wait_for("the process runs", known.exists, 30)
         process._limit = SOON
         with pytest.raises(exceptions.BackupRepositoryStalled):
             {"write": lambda: process.write(bytes(10**6)), "read": process.read_all, "wait": process.wait}[act]()
         assert process.has_ended(0)
     for pid in known.read_text().split():
-        wait_for("the process is gone", functools.partial(is_gone, pid))
+        wait_for("the process is gone", functools.partial(is_gone, pid), 30)
 
 
 def is_gone(pid: str) -> bool:

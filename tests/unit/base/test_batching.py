@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base import futures as response_futures
 from nova_lite.base.batching import Batcher, BatchLimits, send_isolated
-from nova_lite.base.futures import ResponseFuture, wait_for
+from nova_lite.base.futures import ResponseFuture
+from tests.support.waiting import wait_for
 
 DEADLINE = 30.0
 
@@ -23,13 +25,6 @@ DEADLINE = 30.0
 WINDOW = BatchLimits(max_delay=DEADLINE, max_in_flight=None)
 #: No request overtakes a running batch, however slow the machine is.
 PATIENT = BatchLimits(overlap_after=DEADLINE)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 class Backend:
@@ -75,15 +70,27 @@ def submit_all(pool: ThreadPoolExecutor, batcher: Batcher[int, int], *requests: 
     futures = []
     for number, request in enumerate(requests, 1):
         futures.append(pool.submit(batcher.submit, request))
-        until(lambda number=number: batcher.pending == pending + number)  # type: ignore[misc]
+        wait_for("it is pending", lambda number=number: batcher.pending == pending + number, DEADLINE)  # type: ignore[misc]
     return futures
+
+
+def overlap_tried(batcher: Batcher[int, int], monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return an event: a request has waited `overlap_after` seconds, and the batcher has decided about it."""
+    tried, start = threading.Event(), batcher._start_overlapping_batch
+
+    def spied() -> None:
+        start()
+        tried.set()
+
+    monkeypatch.setattr(batcher, "_start_overlapping_batch", spied)
+    return tried
 
 
 def start_first(pool: ThreadPoolExecutor, batcher: Batcher[int, int], backend: Backend, request: int) -> Future[int]:
     """Submit a request whose batch then runs."""
     count = len(backend.batches)
     future = pool.submit(batcher.submit, request)
-    until(lambda: len(backend.batches) > count)
+    wait_for("its batch runs", lambda: len(backend.batches) > count, DEADLINE)
     return future
 
 
@@ -114,12 +121,15 @@ def test_batcher_requests_during_a_batch_share_the_next_one(backend: Backend, po
     assert backend.batches == [[1], list(range(2, 9))]
 
 
-def test_batcher_slow_batch_is_overlapped_up_to_max_in_flight(backend: Backend, pool: ThreadPoolExecutor) -> None:
+def test_batcher_slow_batch_is_overlapped_up_to_max_in_flight(
+    backend: Backend, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batcher = Batcher(backend.send, BatchLimits(overlap_after=0.001, max_in_flight=2))
     first = start_first(pool, batcher, backend, 1)
     second = start_first(pool, batcher, backend, 2)
+    tried = overlap_tried(batcher, monkeypatch)
     third = submit_all(pool, batcher, 3)
-    time.sleep(0.02)
+    assert tried.wait(DEADLINE)
     assert backend.batches == [[1], [2]]
     backend.release()
     assert [future.result(DEADLINE) for future in (first, second, *third)] == [1, 2, 3]
@@ -161,12 +171,15 @@ def test_batcher_complete_batch_does_not_wait_for_regroup_delay(backend: Backend
     assert time.monotonic() - started < DEADLINE
 
 
-def test_batcher_requests_that_regroup_send_no_overlapping_batch(backend: Backend, pool: ThreadPoolExecutor) -> None:
+def test_batcher_requests_that_regroup_send_no_overlapping_batch(
+    backend: Backend, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batcher = Batcher(backend.send, BatchLimits(overlap_after=0.001, regroup_delay=DEADLINE))
     batcher._last_end, batcher._last_count = time.monotonic(), 3
+    tried = overlap_tried(batcher, monkeypatch)
     backend.release()
     futures = submit_all(pool, batcher, 1, 2)
-    time.sleep(0.02)
+    assert tried.wait(DEADLINE)
     assert backend.batches == []
     futures.append(pool.submit(batcher.submit, 3))
     assert [future.result(DEADLINE) for future in futures] == [1, 2, 3]
@@ -234,9 +247,9 @@ def test_batcher_request_that_arrived_during_a_batch_waits_for_more(backend: Bac
 def test_batcher_request_that_waited_long_during_a_batch_is_sent_after_it(
     backend: Backend, pool: ThreadPoolExecutor
 ) -> None:
-    batcher = Batcher(backend.send, PATIENT._replace(max_delay=0.05, quiet_period=0.0))
+    batcher = Batcher(backend.send, PATIENT._replace(max_delay=DEADLINE, quiet_period=0.0))
     futures = [start_first(pool, batcher, backend, 1), *submit_all(pool, batcher, 2)]
-    time.sleep(0.05)
+    batcher._waiting[0].since -= DEADLINE
     backend.release()
     assert [future.result(DEADLINE) for future in futures] == [1, 2]
     assert backend.batches == [[1], [2]]
@@ -270,7 +283,7 @@ def test_submit_later_waits_for_a_running_batch(backend: Backend, pool: ThreadPo
     batcher = Batcher(backend.send, PATIENT)
     first = start_first(pool, batcher, backend, 1)
     later = pool.submit(batcher.submit_later, 2)
-    until(lambda: batcher.pending == 1)
+    wait_for("it is pending", lambda: batcher.pending == 1, DEADLINE)
     backend.release()
     assert (first.result(DEADLINE), later.result(DEADLINE)) == (1, 2)
 
@@ -320,7 +333,7 @@ def test_submit_later_delivered_future_holds_no_reference(
         results: list[int] = []
         response.map(change).add_callback(lambda get: results.append(get()[0]))
         first.result(DEADLINE)
-        until(lambda: results == [2])
+        wait_for("the callback has run", lambda: results == [2], DEADLINE)
         pool.shutdown()
         del referenced, change, response
         assert reference() is None
@@ -358,7 +371,7 @@ def test_submit_later_failed_batch_fails_every_caller(backend: Backend, pool: Th
     backend.release()
     (first,) = submit_all(pool, batcher, 1)
     response = batcher.submit_later(2)
-    for get in (lambda: first.result(DEADLINE), lambda: wait_for(response)):
+    for get in (lambda: first.result(DEADLINE), lambda: response_futures.wait_for(response)):
         with pytest.raises(LookupError):
             get()
 

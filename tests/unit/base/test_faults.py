@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import typing
 import uuid
 from collections.abc import Callable, Iterator
@@ -47,6 +46,7 @@ from tests.support.cinder import Cinder
 from tests.support.database import conf, empty_database
 from tests.support.failpoints import Rules, rules
 from tests.support.neutron import FakeNeutron
+from tests.support.waiting import wait_for
 
 __all__ = ["conf", "empty_database", "rules"]
 
@@ -114,9 +114,7 @@ def test_call_waits_at_its_point(rules: Rules, effect: str) -> None:
     rules.arm("work/before", effect, seconds=60.0 if effect == failpoints.HOLD else 0.3)
     thread = threading.Thread(target=backend.work, args=("a",), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 5
-    while not rules.has_fired() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for("the point is reached", rules.has_fired, 5)
     assert backend.done == []
     rules.release()
     thread.join(5)
@@ -271,9 +269,7 @@ def test_handler_of_a_later_response_passes_its_second_point_with_the_response(
 ) -> None:
     thread = threading.Thread(target=client.ask_later, args=(CONTEXT, "a"), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 5
-    while not office.heard and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for("the call is heard", lambda: office.heard, 5)
     assert rules.passed() == ["send/ask_later/before", "handle/ask_later/before"]
     office.later.set_result(lambda: "late")
     thread.join(5)
@@ -436,12 +432,12 @@ def test_volume_backend_passes_its_points(tmp_path: Path, rules: Rules) -> None:
     conf = make.conf("sqlite://", tmp_path)
     conf.set_override("store_path", str(tmp_path / "volumes"), "volume")
     backend = volume_driver.load_backend(conf, fetch)
-    rules.arm("volume/create/before", failpoints.FULL, seconds=0.2)
+    rules.arm("volume/create/before", failpoints.FULL)
     work = VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=UUID, size=1)
     with pytest.raises(exceptions.VirtDriverError, match="No space left"):
         backend.create(work)
     assert list((tmp_path / "volumes").iterdir()) == []
-    time.sleep(0.2)
+    rules.time.ahead = 10.0
     backend.create(work)
     backend.create_snapshot(UUID, UUID)
     backend.extend(UUID, 2)
@@ -516,12 +512,12 @@ def test_fencing_tokens_pass_their_points(tmp_path: Path, rules: Rules) -> None:
     driver = load_driver(tmp_path)
     driver.init_host()
     fencing = ComputeManager(make.conf("sqlite://", tmp_path), "h1", driver, conductor, images).host.fencing
-    rules.arm("fence/before", failpoints.FULL, seconds=0.2)
+    rules.arm("fence/before", failpoints.FULL)
     with pytest.raises(OSError) as caught:
         fencing.revoke(UUID, 3)
     assert caught.value.errno == errno.ENOSPC
     assert not fencing.get(UUID).is_revoked(3)
-    time.sleep(0.2)
+    rules.time.ahead = 10.0
     fencing.revoke(UUID, 3)
     assert fencing.get(UUID).is_revoked(3)
     assert rules.passed() == ["fence/before", *around("fence")]

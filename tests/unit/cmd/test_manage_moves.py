@@ -270,16 +270,24 @@ def test_mover_stops_on_request(tool: Tool, servers: Servers) -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_second_interrupt_leaves_running_moves(tool: Tool, servers: Servers) -> None:
+def test_second_interrupt_leaves_running_moves(tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping, say = threading.Event(), App.say
+
+    def heard(self: App, line: str) -> None:
+        say(self, line)
+        if line.startswith("Stopping"):
+            stopping.set()
+
+    monkeypatch.setattr(App, "say", heard)
     report(tool, "h1", "h2")
     servers.server("h1")
     servers.waits = 10**9
 
     def leave(uuid: str, kind: str) -> None:
         def twice() -> None:
-            for _ in range(2):
-                interrupt()
-                time.sleep(0.5)
+            interrupt()
+            assert stopping.wait(DEADLINE)
+            interrupt()
 
         threading.Thread(target=twice).start()
 

@@ -7,7 +7,8 @@ import pytest
 from nova_lite.base import metrics
 from nova_lite.compute.build_slots import SLOW_SECONDS, BuildSlots
 from nova_lite.compute.heartbeat import Heartbeat
-from tests.support.compute_host import Host, eventually
+from tests.support.compute_host import DEADLINE, Host
+from tests.support.waiting import wait_for
 
 
 def test_slow_hypervisor_halves_the_builds_down_to_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -45,10 +46,10 @@ def test_builds_wait_for_a_slot_and_get_it_when_the_number_grows() -> None:
     threads = [threading.Thread(target=build) for _ in range(3)]
     for thread in threads:
         thread.start()
-    eventually(lambda: running)
+    wait_for("a build runs", lambda: running, DEADLINE)
     assert len(running) == 1
     slots.answered(0.0)
-    eventually(lambda: len(running) == 2)
+    wait_for("a second build runs", lambda: len(running) == 2, DEADLINE)
     gate.set()
     for thread in threads:
         thread.join(30)

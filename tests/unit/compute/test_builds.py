@@ -17,6 +17,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from tests.support.compute_host import (
     CREATE,
+    DEADLINE,
     HOST,
     LATER,
     UUID,
@@ -25,9 +26,9 @@ from tests.support.compute_host import (
     Host,
     build_request,
     command,
-    eventually,
     make_instance,
 )
+from tests.support.waiting import wait_for
 
 BUILD_STEPS = ["plug_vifs", "image", "spawn_before_domain", "spawn_after_domain"]
 
@@ -220,7 +221,7 @@ def test_build_failure_is_reported_only_when_its_domain_is_destroyed(host: Host)
 
     host.driver.hooks["spawn_after_domain"] = fail_late
     host.build()
-    eventually(lambda: host.driver.steps.count("destroy") >= 3)
+    wait_for("destroy is tried three times", lambda: host.driver.steps.count("destroy") >= 3, DEADLINE)
     assert host.domains() == {UUID: 1}
     del host.driver.hypervisor.remove
     host.conductor.hooks.clear()
@@ -340,7 +341,7 @@ def test_build_report_is_repeated_until_the_conductor_answers(host: Host, outcom
     if outcome == "rescheduled":
         host.control(fail_at=["plug_vifs"])
     host.build()
-    eventually(lambda: len(tries) >= 3)
+    wait_for("the report is tried three times", lambda: len(tries) >= 3, DEADLINE)
     assert host.manager.jobs.building() == {UUID: 1}
     host.conductor.down = False
     host.settle()
@@ -363,11 +364,11 @@ def test_builds_are_limited_and_a_delete_does_not_wait_for_a_slot(tmp_path: Path
     uuids = [f"{number}2222222-2222-4222-8222-222222222222" for number in range(3)]
     for uuid in uuids:
         host.build(uuid=uuid, instance=make_instance(uuid))
-    eventually(lambda: host.driver.steps.count("plug_vifs") == 2)
+    wait_for("interfaces are plugged twice", lambda: host.driver.steps.count("plug_vifs") == 2, DEADLINE)
     started = {uuid for uuid, _, _ in host.conductor.of("start_build")}
     (waiting,) = set(uuids) - started
     host.act(command("delete", uuid=waiting))
-    eventually(lambda: host.conductor.of("finish_action"))
+    wait_for("the action is finished", lambda: host.conductor.of("finish_action"), DEADLINE)
     assert host.driver.steps.count("plug_vifs") == 2
     gate.open()
     host.settle()
@@ -383,7 +384,7 @@ def test_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
     host.build()
     gate.wait()
     host.act(command("delete"))
-    eventually(lambda: host.record().last_action_id == LATER)
+    wait_for("the later command is recorded", lambda: host.record().last_action_id == LATER, DEADLINE)
     gate.open()
     host.settle()
     assert host.traces() == []

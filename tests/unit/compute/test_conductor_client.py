@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +13,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute import conductor_client
 from nova_lite.compute.conductor_client import HostConductorClient
 from nova_lite.objects import ActionReport, BuildOutcome, BuildResult
+from tests.support.waiting import wait_for
 
 DEADLINE = 30
 #: Reports that are sent alone, since the test gives each of them time to overtake the one before it.
@@ -71,10 +71,7 @@ def connect(conductor: Conductor) -> HostConductorClient:
 
 
 def until_pending(batcher: Any, count: int) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while batcher.pending != count:
-        assert time.monotonic() < deadline, batcher.pending
-        time.sleep(0.001)
+    wait_for(f"{count} pending requests", lambda: batcher.pending == count, DEADLINE)
 
 
 def report_all(conductor: Conductor, uuids: str) -> list[Future[None]]:

@@ -17,7 +17,8 @@ from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.driver import ComputeDriver, Unsupported
-from tests.support.compute_host import LATER, UUID, VIFS, Gate, Host, command, eventually, make_instance
+from tests.support.compute_host import DEADLINE, LATER, UUID, VIFS, Gate, Host, command, make_instance
+from tests.support.waiting import wait_for
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 
@@ -138,9 +139,9 @@ def test_command_overtaken_while_it_waits_for_the_lock_is_dropped(host: Host) ->
     host.built()
     with host.manager.jobs.locks.hold(UUID):
         host.act(command("stop", LATER))
-        eventually(lambda: host.record().last_action_id == LATER)
+        wait_for("the later command is recorded", lambda: host.record().last_action_id == LATER, DEADLINE)
         host.act(command("delete", LATER + 1))
-        eventually(lambda: host.record().last_action_id == LATER + 1)
+        wait_for("the delete is recorded", lambda: host.record().last_action_id == LATER + 1, DEADLINE)
     host.settle()
     assert host.traces() == []
     assert host.conductor.of("finish_action") == [(LATER + 1, None, None)]
@@ -204,7 +205,7 @@ def test_command_report_is_repeated_until_the_conductor_answers(host: Host) -> N
     tries: list[object] = []
     host.conductor.hooks["finish_action"] = tries.append
     host.act(command("stop"))
-    eventually(lambda: len(tries) >= 3)
+    wait_for("the report is tried three times", lambda: len(tries) >= 3, DEADLINE)
     assert host.manager.jobs.acting() == [LATER]
     host.conductor.down = False
     host.settle()

@@ -10,7 +10,8 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.base.timing import ComputeTiming
 from nova_lite.operations.states import PowerState
-from tests.support.compute_host import UUID, Gate, Host, command, eventually
+from tests.support.compute_host import DEADLINE, UUID, Gate, Host, command
+from tests.support.waiting import wait_for
 
 
 def test_missing_instance_is_revoked_and_a_late_build_rejected(host: Host) -> None:
@@ -69,7 +70,7 @@ def test_revocation_stops_a_running_build_and_waits_for_it(host: Host, step: str
     answers: list[bool] = []
     asking = threading.Thread(target=lambda: answers.append(host.fence()))
     asking.start()
-    eventually(lambda: host.record().revoked_generation == 1)
+    wait_for("the generation is revoked", lambda: host.record().revoked_generation == 1, DEADLINE)
     assert answers == []
     gate.open()
     asking.join(10)

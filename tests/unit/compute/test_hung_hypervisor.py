@@ -11,7 +11,8 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.daemon.service import Periodic
 from nova_lite.operations.states import PowerState
-from tests.support.compute_host import UUID, Gate, Host, command, eventually
+from tests.support.compute_host import DEADLINE, UUID, Gate, Host, command
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def hang(host: Host) -> None:
 
 def answer_again(host: Host) -> None:
     host.control()
-    eventually(host.manager.heartbeat.is_hypervisor_up, "the hanging call has returned")
+    wait_for("the hanging call has returned", host.manager.heartbeat.is_hypervisor_up, DEADLINE)
     host.manager.watch_hypervisor()
 
 
@@ -78,7 +79,7 @@ def test_waiting_builds_are_rescheduled(host: Host) -> None:
     host.build(uuid=others[0])
     hang(host)
     host.build(uuid=others[1])
-    eventually(lambda: len(host.conductor.of("finish_build")) == 3, "three reports")
+    wait_for("three reports", lambda: len(host.conductor.of("finish_build")) == 3, DEADLINE)
     assert {result.instance_uuid for result in host.conductor.of("finish_build")} == {UUID, *others}
     assert host.conductor.outcomes == [(1, "rescheduled")] * 3
     assert "hypervisor of host host-a does not answer" in host.conductor.of("finish_build")[0].message
@@ -148,8 +149,8 @@ def test_periodic_tasks_report_a_hung_hypervisor_in_one_line(host: Host, caplog:
     host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
     periodic = Periodic("Inventory", 0.01, host.manager.heartbeat.refresh)
     periodic.start()
-    (record, *_) = eventually(
-        lambda: [record for record in caplog.records if record.name == "nova_lite.daemon.service"], "a line"
+    (record, *_) = wait_for(
+        "a line", lambda: [record for record in caplog.records if record.name == "nova_lite.daemon.service"], DEADLINE
     )
     periodic.stop()
     assert (record.levelname, record.exc_info) == ("WARNING", None)

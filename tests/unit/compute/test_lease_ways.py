@@ -12,7 +12,8 @@ from nova_lite import conf as configuration
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.compute.lease_ways import FURTHER_WAYS
 from nova_lite.compute.manager import ComputeManager
-from tests.support.compute_host import eventually
+from tests.support.compute_host import DEADLINE
+from tests.support.waiting import wait_for
 
 
 class Fencing:
@@ -45,7 +46,11 @@ def test_lease_of_a_host_is_requested_by_each_connection(enabled: bool) -> None:
     fencing = Fencing(enabled)
     try:
         daemon._renew_leases(cast(ComputeManager, SimpleNamespace(self_fencing=fencing)))
-        eventually(lambda: not enabled or len({id(way) for way in fencing.used}) == FURTHER_WAYS + 1)
+        wait_for(
+            "every way is used",
+            lambda: not enabled or len({id(way) for way in fencing.used}) == FURTHER_WAYS + 1,
+            DEADLINE,
+        )
         assert len(connections) == (FURTHER_WAYS if enabled else 0)
         assert (None in fencing.used) is enabled
     finally:

@@ -22,8 +22,9 @@ from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt import fake_hypervisor
 from nova_lite.virt.driver import ComputeDriver
-from tests.support.compute_host import LATER, UUID, FakeConductor, Gate, Host, command, eventually
+from tests.support.compute_host import DEADLINE, LATER, UUID, FakeConductor, Gate, Host, command
 from tests.support.fake_clients import assert_same_signature
+from tests.support.waiting import wait_for
 
 
 def test_manager_implements_every_rpc_method(host: Host) -> None:
@@ -156,7 +157,7 @@ def test_stop_times_out_and_the_next_start_finishes_the_build(tmp_path: Path) ->
     host = Host(tmp_path, timing=ComputeTiming(stop_wait=0.0))
     host.conductor.down = True
     host.build()
-    eventually(lambda: host.manager.jobs.building())
+    wait_for("the host builds", lambda: host.manager.jobs.building(), DEADLINE)
     started = time.monotonic()
     host.manager.stop()
     host.settle()
@@ -175,7 +176,7 @@ def test_domain_survives_a_stop_with_an_undelivered_report(tmp_path: Path) -> No
 
     host.conductor.hooks["finish_build"] = go_down
     host.build()
-    eventually(lambda: host.domains())
+    wait_for("a domain is made", lambda: host.domains(), DEADLINE)
     host.manager.stop()
     host.settle()
     host.conductor.hooks.clear()
@@ -248,7 +249,9 @@ def test_image_fetches_in_advance_only_log_failures(host: Host, caplog: pytest.L
     host.manager.host.driver.fetch_image = fetch_image
     host.manager.cache_images(get_admin_context(), [missing, there])
     directory = Path(fake_hypervisor.state_path(host.manager.host.conf, host.manager.host.name)) / "images"
-    eventually(lambda: [path.name for path in directory.iterdir()] == ["there"])
+    wait_for(
+        "only the named image is there", lambda: [path.name for path in directory.iterdir()] == ["there"], DEADLINE
+    )
     assert "Image missing could not be fetched" in caplog.text
 
 

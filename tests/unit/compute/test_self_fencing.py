@@ -17,7 +17,8 @@ from nova_lite.compute import guard, self_fencing
 from nova_lite.compute.lease_ways import LeaseWay
 from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.objects import DomainVerdict, Lease, LeaseRequest, Verdict
-from tests.support.compute_host import UUID, FakeConductor, Host, command, eventually
+from tests.support.compute_host import DEADLINE, UUID, FakeConductor, Host, command
+from tests.support.waiting import wait_for
 
 LEASE = 50.0
 RUNNING, SHUTDOWN = 1, 4
@@ -246,7 +247,7 @@ def test_guests_are_left_to_the_guard_while_a_command_is_in_progress(
 def test_guard_ends_guests_of_a_daemon_that_hangs(host: Host, conductor: Leasing) -> None:
     protected(host, conductor)
     fencing(host)._guard.hold(guard.now() - 1, [UUID])
-    eventually(lambda: host.power() == SHUTDOWN, "the end of the guest")
+    wait_for("the end of the guest", lambda: host.power() == SHUTDOWN, DEADLINE)
 
 
 def test_unprotected_guests_go_on(host: Host, conductor: Leasing, clock: Clock) -> None:
@@ -262,7 +263,9 @@ def test_daemon_that_stops_takes_its_promise_back_and_guests_go_on(host: Host, c
     host.manager.stop()
     assert requests(conductor)[-1] == (0.0, [])
     assert conductor.of("renew_lease")[-1].leaves
-    eventually(lambda: not os.path.exists(f"{fencing(host)._guard.directory}/{guard.SOCKET}"), "the end of the guard")
+    wait_for(
+        "the end of the guard", lambda: not os.path.exists(f"{fencing(host)._guard.directory}/{guard.SOCKET}"), DEADLINE
+    )
     assert host.power() == RUNNING
 
 
@@ -378,7 +381,7 @@ def test_guard_of_an_earlier_daemon_is_let_go_when_the_option_is_switched_off(
     """The daemon was killed, or the broker was away when it stopped."""
     protected(host, conductor)
     fencing(host)._guard.hold(guard.now() - 1, [UUID])
-    eventually(lambda: host.power() == SHUTDOWN, "the end of the guest")
+    wait_for("the end of the guest", lambda: host.power() == SHUTDOWN, DEADLINE)
     registered = len(conductor.of("register_host"))
     again = switched_off(host)
     assert len(conductor.of("register_host")) == registered + 1

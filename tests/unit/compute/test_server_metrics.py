@@ -17,7 +17,7 @@ from nova_lite.virt import fake
 from nova_lite.virt.abilities import GuestStatistics
 from nova_lite.virt.driver import ComputeDriver
 from tests.support.compute_host import HOST, make_conf
-from tests.support.http_site import wait_for
+from tests.support.waiting import wait_for, wait_for_none
 
 ALWAYS = ComputeTiming(statistics_lifetime=0.0)
 
@@ -81,10 +81,12 @@ def test_servers_beyond_the_limit_are_counted_and_others_keep_their_place(tmp_pa
     source = ServerMetrics(driver, 2, ALWAYS)
     assert servers(source) == {"u3", "u4"}
     driver.uuids += ["u1", "u2"]
-    wait_for("all are counted", lambda: value(source, metrics.SERVERS_LEFT_OUT) == 3)  # a slow reading is kept longer
+    wait_for(
+        "all are counted", lambda: value(source, metrics.SERVERS_LEFT_OUT) == 3, 30
+    )  # a slow reading is kept longer
     assert servers(source) == {"u3", "u4"}
     driver.uuids.remove("u3")
-    wait_for("the next one is shown", lambda: servers(source) != {"u3", "u4"})
+    wait_for("the next one is shown", lambda: servers(source) != {"u3", "u4"}, 30)
     assert servers(source) == {"u1", "u4"}
 
 
@@ -109,9 +111,7 @@ def test_hypervisor_that_hangs_has_one_call_and_the_page_has_the_last_values(tmp
         assert driver.calls == 2
     finally:
         go_on.set()
-    deadline = time.monotonic() + 30
-    while servers(source) != {"u2"}:
-        assert time.monotonic() < deadline
+    wait_for("new values", lambda: servers(source) == {"u2"}, 30)
 
 
 def test_slow_reading_is_repeated_less_often(tmp_path: Path) -> None:
@@ -133,9 +133,7 @@ def test_old_values_are_left_out_after_a_while(tmp_path: Path, error: Exception)
         raise error
 
     driver.hook = fail
-    deadline = time.monotonic() + 30
-    while list(source.samples()):
-        assert time.monotonic() < deadline
+    wait_for_none("old values", lambda: list(source.samples()), 30)
 
 
 def test_driver_without_counters_has_no_metrics_of_servers() -> None:

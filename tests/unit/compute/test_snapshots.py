@@ -15,7 +15,8 @@ from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import snapshots_path
-from tests.support.compute_host import HOST, LATER, Gate, Host, command, eventually
+from tests.support.compute_host import DEADLINE, HOST, LATER, Gate, Host, command
+from tests.support.waiting import wait_for
 
 IMAGE = Image(id="99999999-9999-4999-8999-999999999999", name="snap", status="queued")
 
@@ -101,7 +102,7 @@ def test_delete_does_not_wait_for_a_snapshot(host: Host) -> None:
     host.act(order())
     gate.wait()
     host.act(command("delete", LATER + 1))
-    eventually(lambda: host.record().last_action_id == LATER + 1)
+    wait_for("the later command is recorded", lambda: host.record().last_action_id == LATER + 1, DEADLINE)
     gate.open()
     host.settle()
     assert host.traces() == []

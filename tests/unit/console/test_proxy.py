@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import socket
 import ssl
 import subprocess
@@ -24,6 +25,7 @@ from nova_lite.daemon.sockets import listen, tls_context
 from nova_lite.objects import Console, ConsolePort, ConsoleTarget
 from tests.support import consoles
 from tests.support.consoles import GREETING, EchoConsole, read
+from tests.support.waiting import wait_for, wait_for_none
 
 TOKEN = "the-token"
 PATH = f"/?token={TOKEN}"
@@ -206,16 +208,9 @@ def test_proxy_logs_no_token(start: Any, cloud: Cloud, tmp_path: Path, caplog: p
         client = connect(proxy)
         read(client, len(GREETING))
         client.close()
-        wait_until(lambda: "leaves the console" in caplog.text)
+        wait_for("it leaves the console", lambda: "leaves the console" in caplog.text, 20)
     assert "GET /vnc.html 200" in caplog.text and "GET /nothing 404" in caplog.text
     assert TOKEN not in caplog.text
-
-
-def wait_until(condition: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_proxy_serves_pages_of_its_directory_alone(start: Any, tmp_path: Path) -> None:
@@ -259,7 +254,7 @@ def test_proxy_closes_a_connection_whose_request_comes_in_drops(start: Any) -> N
 def test_proxy_open_console_has_no_request_deadline(start: Any) -> None:
     client = connect(start(timeout=0.3))
     read(client, len(GREETING))
-    time.sleep(1)
+    assert select.select([client.socket], [], [], 1.0)[0] == [], "the proxy closes the connection"
     client.send(b"still")
     assert read(client, 5) == b"still"
 
@@ -273,7 +268,7 @@ def test_proxy_closes_connections_above_the_limit(start: Any, caplog: pytest.Log
         assert sock.recv(100) == b""
     assert "there are 1 connections" in caplog.text
     client.close()
-    wait_until(lambda: not proxy.server._connections)
+    wait_for_none("connections", lambda: proxy.server._connections, 20)
     assert proxy.status() == 401
 
 
@@ -282,7 +277,7 @@ def test_proxy_client_with_its_share_leaves_room_for_others(start: Any, caplog: 
     with contextlib.ExitStack() as held:
         for _ in range(3):
             held.enter_context(proxy.dial())
-        wait_until(lambda: len(proxy.server._connections) == 3)
+        wait_for("three connections", lambda: len(proxy.server._connections) == 3, 20)
         with proxy.dial() as sock, contextlib.suppress(OSError):
             consoles.request(sock, PATH)
             assert sock.recv(100) == b""
@@ -290,7 +285,7 @@ def test_proxy_client_with_its_share_leaves_room_for_others(start: Any, caplog: 
         with proxy.dial("127.0.0.2") as sock:
             consoles.request(sock, PATH)
             assert sock.recv(100).startswith(b"HTTP/1.1 101 ")
-    wait_until(lambda: not proxy.server._connections)
+    wait_for_none("connections", lambda: proxy.server._connections, 20)
     with proxy.dial() as sock:
         consoles.request(sock, "/?token=other")
         assert sock.recv(100).startswith(b"HTTP/1.1 401 ")

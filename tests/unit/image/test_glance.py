@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -345,8 +345,10 @@ def test_endpoint_may_include_the_version(tmp_path: Path, glance: Glance) -> Non
 
 
 def test_slow_glance_times_out(tmp_path: Path, glance: Glance, caplog: Any) -> None:
+    has_ended = threading.Event()
+
     def slow(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        time.sleep(1)
+        has_ended.wait(30)
         return busy(environ, start_response)
 
     glance.failures = [slow] * 3
@@ -356,6 +358,7 @@ def test_slow_glance_times_out(tmp_path: Path, glance: Glance, caplog: Any) -> N
     backend = load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR), pytest.raises(exceptions.ImageDownloadFailed):
         backend.fetch(glance.add(), str(tmp_path / "target"))
+    has_ended.set()
     assert "timed out" in caplog.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import threading
 from pathlib import Path
@@ -133,6 +134,13 @@ class Bench:
         made._current = self.transport._current  # the fake driver's exchanges are the transport's own
         self._made.append(made)
         return made
+
+    def look_again(self) -> None:
+        """Let all daemons look at their files of keys at the next message, without a wait of `keys.LOOK_INTERVAL`."""
+        for made in (self.transport, *self._made):
+            ring = made.signing._ring
+            assert ring is not None
+            ring._private._looked = ring._trusted._file._looked = -math.inf
 
     def begin(self) -> None:
         """Remove all senders and their keys, and the messages that were received."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from nova_lite.rpc import admission
 from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest, Throttle
+from tests.support.waiting import wait_for
 
 
 def entry(name: str, priority: Priority, refusable: bool = True) -> QueuedRequest[str]:
@@ -159,19 +159,13 @@ def test_thread_that_became_idle_last_is_woken_first() -> None:
         while line.take() is not None:
             got.append(name)  # and is not done with it
 
-    def until(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-
     threads = [threading.Thread(target=work, args=[name]) for name in "abc"]
     for count, thread in enumerate(threads, 1):
         thread.start()
-        until(lambda count=count: len(line._idle) == count)  # type: ignore[misc]
+        wait_for("it is idle", lambda count=count: len(line._idle) == count, 30)  # type: ignore[misc]
     for count in range(1, 4):
         line.put(entry("x", Priority.OWN))
-        until(lambda count=count: len(got) == count and len(line._idle) == 3)  # type: ignore[misc]
+        wait_for("all are idle", lambda count=count: len(got) == count and len(line._idle) == 3, 30)  # type: ignore[misc]
     assert got == ["c", "c", "c"]
     line.close()
     for thread in threads:

@@ -20,7 +20,8 @@ from nova_lite.rpc.client import Message
 from nova_lite.rpc.load_shedding import Throttled, Workers
 from nova_lite.rpc.self_check import SelfCheckingServer
 from nova_lite.rpcapi.conductor import ConductorRPC
-from tests.functional.cloud import wait_for
+from tests.support.clock import ShiftedTime
+from tests.support.waiting import wait_for
 
 USER = RequestContext(user_id="u", project_id="p")
 
@@ -66,7 +67,15 @@ class Pool:
 
 
 @pytest.fixture
-def pool() -> Iterator[Callable[..., Pool]]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> ShiftedTime:
+    """Provide the clock of the workers."""
+    made = ShiftedTime()
+    monkeypatch.setattr(load_shedding, "time", made)
+    return made
+
+
+@pytest.fixture
+def pool(clock: ShiftedTime) -> Iterator[Callable[..., Pool]]:
     made: list[Pool] = []
 
     def make(**options: Any) -> Pool:
@@ -84,22 +93,22 @@ def occupied(pool: Pool) -> None:
     wait_for("it is begun", lambda: pool.workers.queue.running == 1)
 
 
-def test_call_after_its_deadline_is_dropped(pool: Callable[..., Pool]) -> None:
+def test_call_after_its_deadline_is_dropped(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
     made = pool()
     occupied(made)
-    given_up = Incoming("instance_get", ttl="50")
-    made.send(given_up, Incoming("flavor_get", ttl="60000"), Incoming("report_state", ttl="50"))
-    time.sleep(0.1)
+    given_up = Incoming("instance_get", ttl="10000")
+    made.send(given_up, Incoming("flavor_get", ttl="60000"), Incoming("report_state", ttl="10000"))
+    clock.ahead = 11.0
     assert made.end() == ["report_state", "flavor_get"]
     assert made.workers.expired == 2
     assert given_up.failures == [], "nobody listens any more"
 
 
-def test_cast_never_expires(pool: Callable[..., Pool]) -> None:
-    made = pool(limit=1, longest=0.01)
+def test_cast_never_expires(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
+    made = pool(limit=1, longest=10.0)
     occupied(made)
     made.send(*(Incoming("build_instances", ttl=None, call=False) for _ in range(3)))
-    time.sleep(0.1)
+    clock.ahead = 11.0
     assert made.end().count("build_instances") == 3
 
 
@@ -120,12 +129,12 @@ def test_refused_callers_get_an_error_and_deletes_are_done(pool: Callable[..., P
     assert made.end() == ["report_state"] + ["accept_action"] * 3
 
 
-def test_call_that_waited_too_long_is_refused(pool: Callable[..., Pool]) -> None:
-    made = pool(longest=0.05)
+def test_call_that_waited_too_long_is_refused(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
+    made = pool(longest=10.0)
     occupied(made)
     late, own = Incoming("instance_list"), Incoming("finish_build")
     made.send(late, own)
-    time.sleep(0.1)
+    clock.ahead = 11.0
     assert made.end() == ["report_state", "finish_build"]
     wait_for("it is told", lambda: late.failures)
 
@@ -174,20 +183,36 @@ def test_user_calls_with_room_for_others_do_not_wait(pool: Callable[..., Pool]) 
     assert looked == []
 
 
-def test_conductor_method_has_its_priority() -> None:
+PRIORITIES = {
+    Priority.OWN: ["report_state", "finish_build", "finish_action", "report_service", "domain_lost"],
+    Priority.READ: ["instance_get", "flavor_get", "instances_at_address"],
+    Priority.LIST: ["instance_list", "flavor_list", "usage_list", "service_list"],
+    Priority.DELETE: ["keypair_delete", "image_delete"],
+    Priority.CHANGE: ["create_instances", "instance_update", "accept_action", "image_get"],
+}
+
+
+@pytest.mark.parametrize(
+    ("priority", "method"), [(level, name) for level, names in PRIORITIES.items() for name in names]
+)
+def test_conductor_method_has_its_priority(priority: Priority, method: str) -> None:
     conductor = contract.contract_of(ConductorRPC)
-    priority = conductor.priority
-    found: dict[Priority, set[str]] = {level: set() for level in Priority}
-    for name in conductor.methods:
-        found[priority(name, {}, USER)].add(name)
-    assert found[Priority.OWN] >= {"report_state", "finish_build", "finish_action", "report_service", "domain_lost"}
-    assert found[Priority.READ] >= {"instance_get", "flavor_get", "instances_at_address"}
-    assert found[Priority.LIST] >= {"instance_list", "flavor_list", "usage_list", "service_list"}
-    assert found[Priority.DELETE] >= {"keypair_delete", "image_delete"}
-    assert found[Priority.CHANGE] >= {"create_instances", "instance_update", "accept_action", "image_get"}
-    assert priority("accept_action", {"action": "delete"}, USER) == Priority.DELETE
-    assert priority("instance_list", {}, get_admin_context()) == Priority.OWN
-    assert priority("instances_at_address", {}, get_admin_context()) == Priority.READ, "guests ask it"
+    assert method in conductor.methods
+    assert conductor.priority(method, {}, USER) == priority
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "context", "priority"),
+    [
+        ("accept_action", {"action": "delete"}, USER, Priority.DELETE),
+        ("instance_list", {}, get_admin_context(), Priority.OWN),
+        ("instances_at_address", {}, get_admin_context(), Priority.READ),  # guests ask it
+    ],
+)
+def test_conductor_method_has_the_priority_of_its_arguments_and_caller(
+    method: str, arguments: dict[str, Any], context: RequestContext, priority: Priority
+) -> None:
+    assert contract.contract_of(ConductorRPC).priority(method, arguments, context) == priority
 
 
 class Overloaded:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
@@ -20,6 +19,7 @@ from nova_lite.base.futures import ResponseFuture
 from nova_lite.conf.libraries import PREFETCH
 from nova_lite.rpc.transport import ContextSerializer
 from tests.support.rpc_conf import FLAVOR, make_conf
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 CONTEXT = RequestContext(user_id="u", project_id="p", auth_token="secret", request_id="req-1")
@@ -173,9 +173,7 @@ def bus(request: pytest.FixtureRequest, conf: cfg.ConfigOpts) -> Iterator[Bus]:
 
 def heard(host: New | Old, count: int) -> list[Any]:
     """Wait until the host has received ``count`` messages, and return them."""
-    deadline = time.monotonic() + 10
-    while len(host.heard) < count and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_for(f"{count} messages", lambda: len(host.heard) >= count, 10)
     assert len(host.heard) == count
     return host.heard
 

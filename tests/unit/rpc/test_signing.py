@@ -7,6 +7,7 @@ import hashlib
 import os
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from nova_lite.rpc.signing import SIGNATURE, SIGNED, Clock, ReplayCache
 from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.rpcapi.scheduler import SchedulerRPC
+from tests.support.clock import Clock as SetClock
 from tests.unit.rpc.bench import ASK, CONTEXT, Bench, ThingRPC
 
 
@@ -369,7 +371,7 @@ def test_keys_revoked_expired_or_early_are_refused(bench: Bench, caplog: pytest.
     client.ask(CONTEXT, {})
     bench.trusted = [each for each in bench.trusted if each.role != rpc.API]
     bench.write()
-    time.sleep(keys.LOOK_INTERVAL + 0.1)
+    bench.look_again()
     refused(bench, caplog, lambda: client.ask(CONTEXT, {}), "is not trusted")
     past, future = keys.now() - datetime.timedelta(hours=1), keys.now() + datetime.timedelta(hours=1)
     bench.add(rpc.API, "old", not_before=past, until=past + datetime.timedelta(minutes=1))
@@ -384,7 +386,7 @@ def test_key_is_replaced_while_messages_are_sent(bench: Bench) -> None:
     under_way, _ = sender.signing.signed(ASK)
     assert sender.call(ASK)
     bench.add(rpc.API, "web")
-    time.sleep(keys.LOOK_INTERVAL + 0.1)
+    bench.look_again()
     after, _ = sender.signing.signed(ASK)
     assert after[SIGNATURE]["key"] != under_way[SIGNATURE]["key"]
     assert sender.call(ASK)
@@ -395,7 +397,7 @@ def test_corrupt_list_leaves_the_keys_as_they_were(bench: Bench, caplog: pytest.
     client = bench.client(rpc.API, "web")
     client.ask(CONTEXT, {})
     (bench.keys / keys.TRUSTED).write_text("{")
-    time.sleep(keys.LOOK_INTERVAL + 0.1)
+    bench.look_again()
     client.ask(CONTEXT, {})
     assert "The daemon continues with its previous keys" in caplog.text
     assert "is not a list of trusted keys" in caplog.text
@@ -523,18 +525,22 @@ def test_replay_cache_accepts_new_messages_after_a_clock_returned_from_a_jump() 
 
 
 def test_clock_jump_counts_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(patience=0.2)
-    right = time.time
-    assert abs(clock.time() - right()) < 1
-    monkeypatch.setattr(time, "time", lambda: right() + 3600)
-    assert abs(clock.time() - right()) < 1
-    time.sleep(0.3)
-    assert abs(clock.time() - right() - 3600) < 1
+    uptime, wall = SetClock(), SetClock()
+    monkeypatch.setattr(signing, "_uptime", uptime)
+    monkeypatch.setattr(signing, "time", types.SimpleNamespace(time=wall))
+
+    def after(seconds: float) -> float:
+        uptime.time += seconds
+        wall.time += seconds
+        return clock.time()
+
+    clock = Clock(patience=30.0)
+    assert after(10.0) == 10.0
+    wall.time += 3600.0
+    assert [after(0.0), after(29.0), after(1.0)] == [10.0, 39.0, 3640.0]
     assert clock.jumps_back == 0
-    monkeypatch.setattr(time, "time", right)
-    assert abs(clock.time() - right() - 3600) < 1
-    time.sleep(0.3)
-    assert abs(clock.time() - right()) < 1
+    wall.time -= 3600.0
+    assert [after(0.0), after(29.0), after(1.0)] == [3640.0, 3669.0, 70.0]
     assert clock.jumps_back == 1
 
 

@@ -10,7 +10,7 @@ from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.rpc.client import ECHO, Message
-from tests.support.http_site import wait_for
+from tests.support.waiting import wait_for
 
 MESSAGE = Message("conductor", ECHO, get_admin_context())
 
@@ -32,7 +32,7 @@ def test_transport_is_closed_when_the_last_message_is_sent(
     closing = threading.Thread(target=transport.cleanup)
     with transport._connected():
         closing.start()
-        wait_for("it is being closed", lambda: transport._closed)
+        wait_for("it is being closed", lambda: transport._closed, 30)
         with pytest.raises(exceptions.MessagingUnavailable):
             transport.cast(MESSAGE)
         order.append("sent")

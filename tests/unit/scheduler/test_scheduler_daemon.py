@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite.base import exceptions
 from nova_lite.cmd import scheduler
+from tests.support.waiting import wait_for
 
 COMMAND = [sys.executable, "-c", "import sys; from nova_lite.cmd.scheduler import main; sys.exit(main())"]
 
@@ -41,9 +41,7 @@ def test_daemon_without_broker_logs_one_line_per_attempt(mode: str, tmp_path: Pa
             env=os.environ | {"NOVA_LITE_CONCURRENCY": mode},
         )
         try:
-            deadline = time.monotonic() + 30
-            while output.read_text().count("\n") < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_for("two lines", lambda: output.read_text().count("\n") >= 2, 30)
             daemon.send_signal(signal.SIGTERM)
             assert daemon.wait(10) == 0
         finally:

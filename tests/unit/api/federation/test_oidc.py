@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 import threading
 import time
@@ -14,8 +15,10 @@ import pytest
 from joserfc import jwk
 
 from nova_lite.api.identity import oidc
+from nova_lite.api.identity.gate import Gate
 from nova_lite.api.identity.oidc import KEYS_AGE, KEYS_RETRY, KEYS_STALE, OidcTokens, RefusedTokenError
 from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING
 from tests.support import issuer as issuers
 from tests.support.api_client import make_conf
 from tests.support.issuer import AUDIENCE, Issuer, signed_by_secret, unsigned
@@ -39,6 +42,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    clients = dataclasses.replace(TIMING.clients, identity_timeout=seconds)
+    monkeypatch.setattr(oidc, "TIMING", dataclasses.replace(TIMING, clients=clients))
 
 
 def tokens_of(path: Path, url: str, clock: Any = None, **options: Any) -> OidcTokens:
@@ -188,19 +196,23 @@ def test_response_that_is_too_long_is_not_read(tokens: OidcTokens, issuer: Issue
         tokens.claims([issuer.url], issuer.token())
 
 
-def test_silent_provider_is_given_up(tmp_path: Path, issuer: Issuer) -> None:
+def test_silent_provider_is_given_up(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch, 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        tokens = tokens_of(tmp_path, url, timeout=0.1)
+        tokens = tokens_of(tmp_path, url)
         with pytest.raises(exceptions.ServiceUnavailable):
             tokens.claims([url], issuer.token(iss=url))
 
 
-def test_provider_whose_response_trickles_is_given_up(tmp_path: Path, issuer: Issuer) -> None:
+def test_provider_whose_response_trickles_is_given_up(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, 0.5)
     given_up, refused = threading.Event(), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        tokens = tokens_of(tmp_path, url, timeout=0.5)
+        tokens = tokens_of(tmp_path, url)
 
         def trickle() -> None:
             accepted = listening.accept()[0]
@@ -228,8 +240,9 @@ def test_provider_whose_response_trickles_is_given_up(tmp_path: Path, issuer: Is
 def test_threads_beyond_the_limit_do_not_wait_for_keys_that_another_one_reads(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens = tokens_of(tmp_path, issuer.url, max_connections=1)
+    tokens = tokens_of(tmp_path, issuer.url)
     (provider,) = tokens._providers.values()
+    monkeypatch.setattr(provider, "_gate", Gate("The provider", max_calls=1))
     fetch, reading, go_on, refused = provider._fetch_keys, threading.Event(), threading.Event(), threading.Event()
 
     def fetch_slowly() -> list[Any]:

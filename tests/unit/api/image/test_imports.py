@@ -23,6 +23,7 @@ from nova_lite.image import download, store
 from tests.support.api_client import STRANGER
 from tests.support.image_api import fault
 from tests.support.image_service import ImageService
+from tests.support.waiting import wait_for
 
 DATA = b"the data of an image" * 100
 BODY = {"name": "i", "disk_format": "raw", "container_format": "bare"}
@@ -98,13 +99,12 @@ def load(images: ImageService, url: str, **changes: Any) -> dict[str, Any]:
 
 def ended(images: ImageService, image_id: str) -> dict[str, Any]:
     """Return an image at the end of its import."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        shown: dict[str, Any] = images("GET", f"/images/{image_id}").json
-        if shown["status"] == "active" or "os_glance_failed_import" in shown:
-            return shown
-        time.sleep(0.02)
-    raise AssertionError(f"the import has no end: {shown}")
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = images("GET", f"/images/{image_id}").json
+        return found if found["status"] == "active" or "os_glance_failed_import" in found else {}
+
+    return wait_for("the import ends", shown, 30)
 
 
 def files_of(images: ImageService) -> list[str]:
@@ -330,9 +330,8 @@ def test_images_are_loaded_by_few_threads_at_a_time(
     go_on.set()
     assert [ended(images, image_id)["status"] for image_id in ids[:2]] == ["active", "active"]
     assert images("GET", f"/images/{ids[2]}").json["status"] == "queued"
-    deadline = time.monotonic() + 30  # a thread ends a moment after its image is active
-    while images("POST", f"/images/{ids[2]}/import", body).status_code == 503 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    # A thread ends a moment after its image is active.
+    wait_for("a free thread", lambda: images("POST", f"/images/{ids[2]}/import", body).status_code != 503, 30)
     assert ended(images, ids[2])["status"] == "active"
 
 

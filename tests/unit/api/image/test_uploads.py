@@ -16,8 +16,9 @@ from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.objects import Image
 from tests.support.api_client import MEMBER, STRANGER
-from tests.support.http_site import GET, HttpSite, Reply, read_reply, serving, statuses, until_closed, wait_for
+from tests.support.http_site import GET, HttpSite, Reply, read_reply, serving, statuses, until_closed
 from tests.support.image_api import Images, left_behind
+from tests.support.waiting import wait_for
 
 DATA = bytes(range(256)) * 2000
 
@@ -100,7 +101,9 @@ def test_chunked_upload_reserves_its_quota_in_growing_steps(
     assert reserved == [100_000 * 2**index for index in range(len(reserved))]
     assert (len(reserved) > 1, reserved[-1] > (350_000 if status == 204 else 200_000)) == (True, True)
     assert sizes[-1] == (350_000 if status == 204 else reserved[-1])
-    wait_for("the upload is over", lambda: status_of(images, made["id"]) == ("active" if status == 204 else "queued"))
+    wait_for(
+        "the upload is over", lambda: status_of(images, made["id"]) == ("active" if status == 204 else "queued"), 30
+    )
     assert left_behind(images) == ([made["id"]] if status == 204 else [])
 
 
@@ -110,12 +113,12 @@ def test_unfinished_uploads_hold_no_thread(images: Images, site: HttpSite) -> No
         for image_id in made:
             sock = slow.enter_context(site.connect())
             sock.sendall(head(image_id, f"Content-Length: {len(DATA)}") + DATA[:300_000])
-        wait_for("all are saved", lambda: {status_of(images, image_id) for image_id in made} == {"saving"})
+        wait_for("all are saved", lambda: {status_of(images, image_id) for image_id in made} == {"saving"}, 30)
         with site.connect() as sock:
             sock.sendall(GET)
             assert read_reply(sock)[0].status == 300
-    wait_for("all are queued again", lambda: {status_of(images, image_id) for image_id in made} == {"queued"})
-    wait_for("nothing is left", lambda: left_behind(images) == [])
+    wait_for("all are queued again", lambda: {status_of(images, image_id) for image_id in made} == {"queued"}, 30)
+    wait_for("nothing is left", lambda: left_behind(images) == [], 30)
 
 
 def test_slow_upload_ends_at_its_deadline(images: Images) -> None:
@@ -141,7 +144,7 @@ def test_upload_above_the_limit_is_refused_before_it_is_stored(images: Images, s
                 sock.sendall(head(made["id"], "Transfer-Encoding: chunked") + b"%x\r\n%b\r\n" % (size, b"x" * size))
         received = until_closed(sock)
     assert statuses(received) == [413]
-    wait_for("it is queued again", lambda: status_of(images, made["id"]) == "queued")
+    wait_for("it is queued again", lambda: status_of(images, made["id"]) == "queued", 30)
     assert left_behind(images) == []
 
 

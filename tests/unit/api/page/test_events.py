@@ -17,8 +17,9 @@ from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING
 from nova_lite.objects import Instance
 from tests.support.control_plane import make_instance
-from tests.support.http_site import HttpSite, serving, wait_for
+from tests.support.http_site import HttpSite, serving
 from tests.support.identity_api import World
+from tests.support.waiting import wait_for
 from tests.unit.api.page.conftest import PageClient
 
 BEGIN = datetime.datetime(2026, 1, 1)
@@ -224,7 +225,7 @@ def test_stream_over_http_tells_of_own_changes_alone(
     assert "200 OK" in head
     assert "Content-Type: text/event-stream" in head
     assert "Cache-Control: no-store" in head
-    wait_for("the feed has begun", lambda: looks)
+    wait_for("the feed has begun", lambda: looks, 30)
     world.conductor.instances["other"] = make_instance(uuid="other", project_id=world.ops.id, updated_at=BEGIN)
     world.conductor.instances["mine"] = make_instance(uuid="mine", project_id=world.demo.id, updated_at=BEGIN)
     assert 'data: ["mine"]' in until(stream, "mine")

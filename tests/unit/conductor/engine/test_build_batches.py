@@ -5,7 +5,6 @@ No create or report is lost because of another one in its batch.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from nova_lite.conductor.engine.build_reports import MAX_BATCH, BuildReports
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from tests.support.conductor_world import BUILT, World
+from tests.support.waiting import wait_for
 
 DEADLINE = 30.0
 
@@ -185,16 +185,16 @@ def test_builds_of_waiting_messages_are_placed_together(world: BuildingWorld) ->
 
     def run(requests: list[tuple[RequestContext, list[str]]]) -> None:
         if not batches:
-            until(lambda: batcher.pending == 4)
+            wait_for("four are pending", lambda: batcher.pending == 4, DEADLINE)
         batches.append(sum(len(uuids) for _, uuids in requests))
 
     builds.scheduling.run = run  # type: ignore[method-assign,assignment]
     with ThreadPoolExecutor(5) as pool:
         sent = [pool.submit(builds.build_instances, world.context(), ["first"])]
-        until(lambda: batcher._in_flight == 1)
+        wait_for("the first batch runs", lambda: batcher._in_flight == 1, DEADLINE)
         for number, size in enumerate((2, 3, 2 * MAX_BATCH, 1)):
             sent.append(pool.submit(builds.build_instances, world.context(), ["x"] * size))
-            until(lambda number=number: batcher.pending == number + 1)  # type: ignore[misc]
+            wait_for("it is pending", lambda number=number: batcher.pending == number + 1, DEADLINE)  # type: ignore[misc]
         for future in sent:
             future.result(DEADLINE)
     assert batches == [1, 5, 2 * MAX_BATCH, 1]
@@ -317,13 +317,6 @@ def test_batch_whose_lease_was_lost_claims_nothing(world: BuildingWorld) -> None
     assert len(world.compute.builds) == 1 and world.instance(uuid).generation == 1
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
 # --- reports
 
 
@@ -343,7 +336,7 @@ def test_simultaneous_reports_of_several_hosts_are_one_transaction(
     def slowly(results: list[objects.BuildResult]) -> list[bool | Exception]:
         batches.append(len(results))
         if len(batches) == 1:
-            until(lambda: batcher.pending == 3)
+            wait_for("three are pending", lambda: batcher.pending == 3, DEADLINE)
         return settle(results)
 
     monkeypatch.setattr(batcher, "_send", slowly)

@@ -28,6 +28,7 @@ from nova_lite.network.driver import load_backend
 from nova_lite.objects import BatchedCreate, CreateResult
 from tests.support import make
 from tests.support.statements import counting
+from tests.support.waiting import wait_for
 
 DEADLINE = 30
 
@@ -210,15 +211,9 @@ def test_creates_that_arrive_during_a_transaction_share_the_next(
 
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(post, *incoming(image, name="first")[:2])
-        for _ in range(DEADLINE * 100):
-            if sizes:
-                break
-            threading.Event().wait(0.01)
+        wait_for("the first batch runs", lambda: sizes, DEADLINE)
         others = [pool.submit(post, *incoming(image, name=f"vm{number}")[:2]) for number in range(4)]
-        for _ in range(DEADLINE * 100):
-            if create._batcher.pending == 4:
-                break
-            threading.Event().wait(0.01)
+        wait_for("all others are pending", lambda: create._batcher.pending == 4, DEADLINE)
         gate.set()
         assert first.result(DEADLINE).instances[0].display_name == "first"
         assert [item.result(DEADLINE).instances[0].display_name for item in others] == [f"vm{n}" for n in range(4)]

@@ -296,10 +296,10 @@ def test_failing_cinder_leaves_no_second_attachment(world: Cloud, call: tuple[st
             world.connect(command.payload["device"])
             break
         except exceptions.ServiceUnavailable:
-            time.sleep(world.cinder.seconds if trouble in SLOW else 0)
+            world.cinder.wait_idle()
             world.later(15)
     world.finish(command)
-    time.sleep(world.cinder.seconds if trouble in SLOW else 0)
+    world.cinder.wait_idle()
     world.later(15)
     assert world.cinder.held(volume_id) == [(world.uuid, "attached", world.host)]
     world.detach(volume_id)
@@ -320,7 +320,7 @@ def test_a_reservation_whose_answer_was_lost_does_not_outlive_the_server(world: 
     rows = world.rows()
     if trouble == fake.DONE_LATE and time.monotonic() - asked < world.cinder.seconds:
         assert rows == 1, "it may still come"
-    time.sleep(world.cinder.seconds if trouble in SLOW else 0)
+    world.cinder.wait_idle()
     world.later()
     assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
 

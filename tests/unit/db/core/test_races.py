@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.support import make
 from tests.support.races import overlap
+from tests.support.waiting import wait_for
 
 
 def test_a_host_that_is_forced_down_meanwhile_gets_no_claim(db: Database, conf: cfg.ConfigOpts) -> None:
@@ -86,13 +86,11 @@ def test_an_instance_is_locked_before_its_action(db: Database) -> None:
         with ThreadPoolExecutor(1) as pool, db.sessions() as session:
             session.execute(of_action.with_for_update())
             waiting = pool.submit(db.write, lock)
-            deadline = time.monotonic() + 10
-            while not is_locked() and time.monotonic() < deadline:
-                time.sleep(0.02)
-            locked = is_locked()
-            session.rollback()
+            try:
+                wait_for("the instance is locked", is_locked, 10)
+            finally:
+                session.rollback()
             assert waiting.result(30) is not None
-            assert locked
 
 
 def test_several_instances_are_locked_in_one_order_and_no_others(db: Database) -> None:
@@ -113,14 +111,12 @@ def test_several_instances_are_locked_in_one_order_and_no_others(db: Database) -
     with ThreadPoolExecutor(1) as pool, db.sessions() as session:
         session.execute(held)
         waiting = pool.submit(db.write, lambda uow: sorted(actions.lock_all(uow, asked)))
-        deadline = time.monotonic() + 10
-        while free() != [third] and time.monotonic() < deadline:
-            time.sleep(0.02)
-        found = free()
-        session.rollback()
+        try:
+            wait_for("only the third instance is free", lambda: free() == [third], 10)
+        finally:
+            session.rollback()
         session.execute(sa.select(models.Instance.id).where(models.Instance.uuid == other).with_for_update())
         assert waiting.result(30) == sorted(asked)
-        assert found == [third]
 
 
 def test_a_task_that_began_meanwhile_is_not_overwritten(db: Database) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import types
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
 from nova_lite.virt.libvirt.host import inventory
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from tests.support.guests import make_vif
+from tests.support.waiting import wait_for
 from tests.unit.virt.libvirt.scripted import (
     AFTER,
     BEFORE,
@@ -485,10 +485,7 @@ def refuse(hypervisor: Hypervisor, name: str, *errors: Exception) -> None:
 
 def hold_migration(hypervisor: Hypervisor, until: Callable[[], bool]) -> None:
     def wait() -> None:
-        deadline = time.monotonic() + 30
-        while not until():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for("the test lets the migration end", until, 30)
 
     hypervisor.hooks["migrateToURI3"] = wait
 

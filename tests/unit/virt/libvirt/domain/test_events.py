@@ -13,7 +13,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.domain import domains
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
-from tests.support.http_site import wait_for
+from tests.support.waiting import wait_for
 
 
 def domain(name: str) -> types.SimpleNamespace:
@@ -100,7 +100,7 @@ def test_events_during_a_slow_callback_do_not_stop_the_loop_of_libvirt() -> None
         is_sent.set()
 
     concurrency.native_thread(loop, "libvirt-loop")
-    wait_for("the loop continues", is_sent.is_set)
+    wait_for("the loop continues", is_sent.is_set, 30)
     assert delivered == []
     may_go_on.set()
     assert done.wait(60)

@@ -164,7 +164,7 @@ _WORDS = {
     r"\b(nobody|somebody|everybody|anybody)\b": "the role: no user, an operator, all users",
     r"\b(go|goes|going|gone|went) on\b": "continue, continues",
     r"\banew\b": "again, from the start",
-    # As a subject or an object it has no noun before. A comparison has one: "a version older than that of the host".
+    # Finds a subject or an object without a noun before. A comparison has one: "a version older than that of the host".
     r"(?:(?:^|[.?!]\s)(?:those|that)|\b(?:returns?|yields?|skips?|lists?|keeps?|leaves?|uses?|reads?|takes?|removes?|"
     r"deletes?|gets?|sends?) (?:those|that)) of\b": "the noun",
     # "what the host has" for its data. "what the host has done" is a verb.

@@ -21,6 +21,7 @@ import requests
 
 from tests.support.api_client import ROOT
 from tests.support.api_daemon import DEADLINE, MODES, Daemon, running
+from tests.support.http_site import make_certificate
 from tests.support.waiting import wait_for
 
 
@@ -136,36 +137,14 @@ def test_workers_end_with_their_parent(tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_daemon_serves_over_tls(tmp_path: Path, mode: str) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(key),
-            "-out",
-            str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    certificate, key = make_certificate(tmp_path)
     options = {"enabled_ssl_apis": "osapi_compute", "ssl_cert_file": certificate, "ssl_key_file": key}
     with running(tmp_path, mode, **options) as daemon:
-        document = daemon.get("/v2.1", verify=str(certificate)).json()
+        document = daemon.get("/v2.1", verify=certificate).json()
         assert document["version"]["links"][0]["href"] == f"https://127.0.0.1:{daemon.port}/v2.1/"
         with socket.create_connection(("127.0.0.1", daemon.port)):  # who never shakes hands holds up no client
-            assert daemon.get("/v2.1", verify=str(certificate)).status_code == 200
-        context = ssl.create_default_context(cafile=str(certificate))
+            assert daemon.get("/v2.1", verify=certificate).status_code == 200
+        context = ssl.create_default_context(cafile=certificate)
         context.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, OSError)), socket.create_connection(("127.0.0.1", daemon.port)) as plain:
             context.wrap_socket(plain, server_hostname="127.0.0.1")

@@ -66,7 +66,7 @@ def evacuated() -> Points:
     found = points.of(operations.EVACUATE)
     del found[API]
     found[CONDUCTOR] = [
-        name for name in found[CONDUCTOR] if not {"accept_action", "build_instances"} & {*name.split("/")}
+        name for name in found[CONDUCTOR] if not {points.REQUEST, points.ACCEPT, "build_instances"} & {*name.split("/")}
     ]
     decided = around(*(f"commit/{name}" for name in ("expire_lease", "plan_restarts", "evacuate_protected")))
     returned = around("send/renew_lease", "domain/destroy", "send/register_host")

@@ -22,8 +22,11 @@ from tests.faults.outages import BROKER, DATABASE, TARGET
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor*", "scheduler*", "compute-*"
 
+#: Method of the conductor that accepts an operation of an existing server.
+REQUEST = "accept_action"
+
 # Transactions of the conductor: the functions that it has `Database.write` run, without a leading underscore.
-ACCEPT_CREATE, ACCEPT = "create_instances", "accept_action"
+ACCEPT_CREATE, ACCEPT = "create_instances", "accept_in"
 LEASE, CLAIM, NO_HOST = "lease", "claim", "fail"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
 #: Transactions: due actions are taken and expired ones ended; a fence is confirmed; a build had succeeded.
@@ -65,9 +68,9 @@ BACKUP_CREATE, BACKUP_RESTORE = "create_backup", "restore_backup"
 #: Transactions of a Cinder volume: one conductor leases it, stores Cinder's state, releases it, and forgets it with its
 #: server. Another stores a volume that was created for a server.
 CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "settle", "forget"
-CINDER_MADE, CINDER_IS_MADE = "volume_created", "is_made"
-#: Transactions of an interface from Neutron: before it is requested, and when its action is accepted.
-ATTACH_ASK, ACCEPT_MADE = "plan", "accept_in"
+CINDER_MADE, CINDER_IS_MADE = "record_created", "is_made"
+#: Transaction of an interface from Neutron before it is requested.
+ATTACH_ASK = "plan"
 #: Transaction that stores Neutron's ports.
 PORTS = "record"
 TRANSACTIONS = (
@@ -78,7 +81,6 @@ TRANSACTIONS = (
     CINDER_MADE,
     CINDER_IS_MADE,
     ATTACH_ASK,
-    ACCEPT_MADE,
     PORTS,
     VOLUME_CREATE,
     VOLUME_TAKE,
@@ -277,8 +279,9 @@ def join(*parts: Points) -> Points:
 
 def of(row: operations.Operation) -> Points:
     """Return the points of an operation from its request to its end, without optional steps."""
-    method = ACCEPT_CREATE if row is operations.CREATE else ACCEPT
-    parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
+    method, transaction = (ACCEPT_CREATE, ACCEPT_CREATE) if row is operations.CREATE else (REQUEST, ACCEPT)
+    asked = around(f"handle/{method}", f"commit/{transaction}")
+    parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: asked}]
     for step in row.steps:
         if step.only_if is None:
             parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice))

@@ -232,7 +232,8 @@ def delete_while_building(arena: Arena) -> None:
 CREATE_AND_DELETE: Points = {
     "api": around("send/create_instances", "send/accept_action"),
     CONDUCTOR: around(
-        *(f"{what}/{name}" for name in (points.ACCEPT_CREATE, points.ACCEPT) for what in ("handle", "commit"))
+        *(f"handle/{method}" for method in (points.ACCEPT_CREATE, points.REQUEST)),
+        *(f"commit/{transaction}" for transaction in (points.ACCEPT_CREATE, points.ACCEPT)),
     ),
 }
 
@@ -646,7 +647,7 @@ def delete_amid(kind: str) -> Callable[[Arena], None]:
 #: The delete may come before or after each step of the move.
 DELETE_AMID: Points = {
     "api": around("send/accept_action"),
-    CONDUCTOR: around(f"handle/{points.ACCEPT}", f"commit/{points.ACCEPT}"),
+    CONDUCTOR: around(f"handle/{points.REQUEST}", f"commit/{points.ACCEPT}"),
 }
 
 
@@ -1051,7 +1052,7 @@ def _with_neutron() -> Iterator[Scenario]:
     site = Site(services=(services.NEUTRON,))
     made, gone = asks(services.NEUTRON, CONDUCTOR, "post/ports"), asks(services.NEUTRON, CONDUCTOR, "delete/ports")
     bound = asks(services.NEUTRON, CONDUCTOR, "put/ports", commits=(points.PORTS,))
-    asked = asks(services.NEUTRON, CONDUCTOR, commits=(points.ATTACH_ASK, points.ACCEPT_MADE))
+    asked = asks(services.NEUTRON, CONDUCTOR, commits=(points.ATTACH_ASK, points.ACCEPT))
     for name, prepare, run, found in (
         ("create", nothing, create(1), made),
         ("delete", one_active, delete, gone),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nova_lite
@@ -29,6 +31,24 @@ def test_every_named_point_is_in_the_code() -> None:
     by_driver = {step.method for step in commands.values() if step.driver is not None}
     named = named - {"spawn", "destroy"} - by_driver | {*points.TRANSACTIONS, *points.ELSEWHERE}
     assert named - defined() == set()
+
+
+def given_to_the_database() -> Iterator[str]:
+    """Yield the names of the functions that the conductor gives `Database.write` and its kin, or lists for them."""
+    for node in (node for path in (ROOT / "conductor").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))):
+        if isinstance(node, ast.Call) and re.match(r"write|transact", getattr(node.func, "attr", "") or name_of(node.func)):
+            yield from (name_of(part) for given in node.args[:1] for part in ast.walk(given))
+        elif isinstance(node, ast.Dict):
+            yield from (name_of(value) for value in node.values)
+
+
+def name_of(node: ast.AST) -> str:
+    """Return the last word of a name, without a leading underscore, or nothing for other expressions."""
+    return str(getattr(node, "attr", getattr(node, "id", ""))).lstrip("_")
+
+
+def test_every_named_transaction_is_a_function_that_the_conductor_gives_the_database() -> None:
+    assert set(points.TRANSACTIONS) - {*given_to_the_database()} == set()
 
 
 def test_every_transaction_has_a_case() -> None:

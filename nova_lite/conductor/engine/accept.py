@@ -65,7 +65,7 @@ class Acceptor:
     def _accept_messages(self, messages: list[list[DeleteRequest]]) -> list[list[ActionCommand | Exception]]:
         """Accept the deletes of several messages. A delete of the same instance comes in a later transaction."""
 
-        def accept_action(uow: UnitOfWork, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
+        def accept_in(uow: UnitOfWork, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
             return self._accept_deletes(uow, requests)
 
         left = list(enumerate(itertools.chain.from_iterable(messages)))
@@ -79,7 +79,7 @@ class Acceptor:
                 else:
                     rest.append(item)
             numbers, requests = zip(*(batch[instance_uuid] for instance_uuid in sorted(batch)), strict=True)
-            results.update(zip(numbers, self.db.write_each(accept_action, list(requests)), strict=True))
+            results.update(zip(numbers, self.db.write_each(accept_in, list(requests)), strict=True))
             left = rest
         replies = (results[number] for number in range(len(results)))
         return [list(itertools.islice(replies, len(message))) for message in messages]

@@ -95,7 +95,7 @@ class VolumeTasks:
         """Record the result of a task. Repeated reports are harmless, and reports of a host that no longer has it."""
         call = self.db.read(_image_call, host, task_id)
         if call is None:
-            self.db.write(self._finish, host, task_id, error)
+            self.db.write(self._finish_volume_work, host, task_id, error)
             return
         if error is None:
             try:
@@ -104,11 +104,11 @@ class VolumeTasks:
                 raise
             except exceptions.NovaLiteException as failure:
                 error = failure.message
-        self.db.write(self._finish, host, task_id, error)
+        self.db.write(self._finish_volume_work, host, task_id, error)
         if not self.db.read(_has_image, call.image_id):
             self.engine.images.discard(call)
 
-    def _finish(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
+    def _finish_volume_work(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
         task = volume_tasks.lock(uow, task_id)
         if task is not None and task.host == host:
             self._end(uow, task, error)

@@ -7,7 +7,7 @@
 - `deploy`: loads the paste file
 - `router`: finds the routes of a URL
 - `wsgi`: dispatches a request to a handler of the compute API
-- `rest`, `refusals`: the base of the other APIs, and their refusals
+- `rest`, `bodies`, `refusals`: the base of the other APIs, the objects of their requests, and their refusals
 - `microversions`, `validation`, `json_text`: parts of a request
 - `versions`: version documents
 - `inventory`: the list of all routes, from which documents are made

@@ -1,16 +1,22 @@
 """REST applications without microversions: the base of the identity, image, network, and volume services.
 
-A `ServiceApplication` has one table of `ServiceRoute`. The table names the policy rule of each route, which is enforced
-before the handler runs. A handler takes a `ServiceRequest` and the variables of the URL. It returns a `wsgi.Response`,
-or a complete `webob.Response`. A request that no rule has authorized gets no response.
+A `ServiceApplication` is composed of resources. A `ServiceResource` has the handlers of one kind of things. ``@route``
+above a handler names its URL, policy rule, body and response. The rule is enforced before the handler runs::
+
+    class AddressGroups(ServiceResource):
+        @route("PUT", "/address-groups/{id}", policies.UPDATE, body=ChangedGroup, key="address_group")
+        def update(self, req: ServiceRequest, id: str) -> Response: ...
+
+A handler takes a `ServiceRequest` and the variables of the URL. It returns a `wsgi.Response`, or a complete
+`webob.Response`. A request that no rule has authorized gets no response. Bodies: `nova_lite.api.http.bodies`.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import routes
 import webob
@@ -18,6 +24,7 @@ import webob.exc
 
 from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, wsgi
+from nova_lite.api.http.bodies import Body
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.rpcapi.conductor import ConductorRPC
@@ -30,11 +37,17 @@ MAX_BODY_BYTES = 114688
 PUBLIC = ""
 
 
-class ServiceRoute(NamedTuple):
-    """Entry of a service's route table.
+H = TypeVar("H", bound=Callable[..., Any])
+R = TypeVar("R", bound="ServiceResource")
 
-    ``policy``, ``target`` and ``authorizes`` mean the same as in `wsgi.Declaration`. ``streams``: the handler reads the
-    body itself, without a limit of its size.
+
+class ServiceRoute(NamedTuple):
+    """Entry of a service's route table: ``handler`` of ``resource`` serves ``method path``.
+
+    ``policy``, ``target``, ``authorizes`` and ``status`` mean the same as in `wsgi.Declaration`. ``streams``: the
+    handler reads the body itself, without a limit of its size. ``body``: the object of the body, which is under
+    ``key``, or is the whole body. ``query``: names of the query parameters. ``response``: the key at the top of the
+    response.
     """
 
     method: str
@@ -44,6 +57,37 @@ class ServiceRoute(NamedTuple):
     target: Mapping[str, str] | None = None
     authorizes: bool = False
     streams: bool = False
+    body: type[Body] | None = None
+    key: str | None = None
+    query: tuple[str, ...] = ()
+    response: str | None = None
+    status: int = 200
+    resource: type[ServiceResource] | None = None
+
+
+def route(
+    method: str,
+    path: str,
+    policy: str,
+    *,
+    target: Mapping[str, str] | None = None,
+    authorizes: bool = False,
+    streams: bool = False,
+    body: type[Body] | None = None,
+    key: str | None = None,
+    query: tuple[str, ...] = (),
+    response: str | None = None,
+    status: int = 200,
+) -> Callable[[H], H]:
+    """Declare a URL of the handler below. A handler may have several."""
+
+    def mark(handler: H) -> H:
+        name = getattr(handler, "__name__", "")
+        made = ServiceRoute(method, path, name, policy, target, authorizes, streams, body, key, query, response, status)
+        handler.declared_routes = [made, *getattr(handler, "declared_routes", ())]  # type: ignore[attr-defined]
+        return handler
+
+    return mark
 
 
 class ServiceRequest(wsgi.Request):
@@ -71,16 +115,43 @@ class ServiceRequest(wsgi.Request):
         return value
 
 
-class ServiceApplication:
-    """WSGI application. A subclass adds the route table, the handlers, and the form of its faults."""
+class ServiceResource:
+    """Handlers of one kind of resource of the application ``app``. Its docstring is its title in documents."""
 
-    routes: tuple[ServiceRoute, ...]
+    def __init__(self, app: ServiceApplication) -> None:
+        self.app = app
+        self.conf = app.conf
+
+    @property
+    def conductor(self) -> ConductorRPC:
+        return self.app.conductor
+
+    @classmethod
+    def declared_routes(cls) -> Iterator[ServiceRoute]:
+        """Yield the routes of the handlers, in their order."""
+        names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+        for name in names:
+            for made in getattr(getattr(cls, name), "declared_routes", ()) if name != "declared_routes" else ():
+                yield made._replace(resource=cls)
+
+
+class ServiceApplication:
+    """WSGI application. A subclass names its resources, and has the form of its faults."""
+
+    resources: ClassVar[tuple[type[ServiceResource], ...]] = ()
+    routes: tuple[ServiceRoute, ...] = ()
     #: True if a URL with a slash at its end names nothing, as in Glance and Cinder.
     strict_slashes = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        composed = (made for resource in cls.resources for made in resource.declared_routes())
+        cls.routes = (*(made for made in cls.routes if made.resource is None), *composed)
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
         self.conf = services.conf
+        self._made = {kind: kind(self) for kind in self.resources}
         self._routes: dict[str, dict[str, ServiceRoute]] = {}
         self._mapper = routes.Mapper(controller_scan=None)
         self._mapper.minimization = False
@@ -93,6 +164,12 @@ class ServiceApplication:
     @property
     def conductor(self) -> ConductorRPC:
         return self.services.conductor
+
+    def part(self, kind: type[R]) -> R:
+        """Return this application's resource of a kind, for another resource that needs it."""
+        made: Any = self._made[kind]
+        found: R = made
+        return found
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         """Return a fault in the form of this service's API."""
@@ -131,7 +208,8 @@ class ServiceApplication:
             _check_size(req)
         declared = wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes)
         req.authorize_and_validate(declared, variables)
-        result: wsgi.Response | webob.Response = getattr(self, route.handler)(req, **variables)
+        owner: Any = self if route.resource is None else self._made[route.resource]
+        result: wsgi.Response | webob.Response = getattr(owner, route.handler)(req, **variables)
         if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
         if req.method == "POST" and isinstance(result, wsgi.Response):

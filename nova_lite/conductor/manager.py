@@ -45,7 +45,11 @@ from nova_lite.conductor.operations.live_migration_control import LiveMigrationE
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.replay_cache import SharedReplayCache
-from nova_lite.conductor.volume.cinder import CinderDriver
+from nova_lite.conductor.volume.backups import BackupEndpoints
+from nova_lite.conductor.volume.cinder import CinderWorker
+from nova_lite.conductor.volume.cinder_endpoints import CinderEndpoints
+from nova_lite.conductor.volume.endpoints import VolumeEndpoints
+from nova_lite.conductor.volume.tasks import VolumeTasks
 from nova_lite.db.core import database_nodes, engine
 from nova_lite.db.core.engine import Database
 from nova_lite.db.core.events import (
@@ -123,8 +127,9 @@ class ConductorManager:
         self.host_publisher = HostPublisher(self.db, scheduler, timing.conductor)
         filter_queries = FilterQueries(self.db, timing.conductor)
         scheduling = Scheduling(self.engine, scheduler, self.host_publisher, filter_queries)
-        self.cinder = CinderDriver(self.engine, cinder, timing.conductor)
-        self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
+        volume_tasks = VolumeTasks(self.engine)
+        cinder_worker = CinderWorker(self.engine, cinder, timing.conductor)
+        self.reconciler = Reconciler(self.engine, scheduling, attacher, volume_tasks, cinder_worker)
         self.stored_backups = StoredBackups(self.engine, load_repositories(conf), timing.conductor)
         self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor, self.stored_backups)
         journal = load_journal(conf)
@@ -151,9 +156,9 @@ class ConductorManager:
             filter_queries,
             ImageEndpoints(self.db, conf, compute),
             IdentityEndpoints(self.db),
-            self.reconciler.volumes,
-            self.reconciler.backups,
-            self.cinder,
+            VolumeEndpoints(self.engine, volume_tasks),
+            BackupEndpoints(self.engine, volume_tasks.accept),
+            CinderEndpoints(self.engine, cinder, cinder_worker),
             self.balancer,
             database.functions(self.db, conf, network_backend.has_remote_ports),
             translate=engine.translate,
@@ -162,7 +167,7 @@ class ConductorManager:
         )
 
         self.db.subscribe(self.filter_publisher.announce, FiltersChanged, InterfacesChanged)
-        self.db.subscribe(self.cinder.announce, CinderWorkDue)
+        self.db.subscribe(cinder_worker.announce, CinderWorkDue)
         self.db.subscribe(self.host_publisher.announce, HostChanged, HostFreed, HostRemoved)
 
     def start(self) -> None:

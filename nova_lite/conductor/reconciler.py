@@ -26,9 +26,8 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.conductor.network.attach import InterfaceAttacher
-from nova_lite.conductor.volume.backups import BackupEndpoints
-from nova_lite.conductor.volume.cinder import CinderDriver
-from nova_lite.conductor.volume.endpoints import VolumeEndpoints
+from nova_lite.conductor.volume.cinder import CinderWorker
+from nova_lite.conductor.volume.tasks import VolumeTasks
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork, translate
 from nova_lite.db.hosts import services
@@ -73,15 +72,15 @@ class Reconciler:
         engine: ActionEngine,
         scheduling: Scheduling,
         attacher: InterfaceAttacher,
-        cinder: CinderDriver,
+        volumes: VolumeTasks,
+        cinder: CinderWorker,
         timing: ConductorTiming = TIMING.conductor,
     ) -> None:
         self.batch = timing.reconcile_batch
         self.engine = engine
         self.attacher = attacher
         self.cinder = cinder
-        self.volumes = VolumeEndpoints(engine)
-        self.backups = BackupEndpoints(engine, self.volumes.accept)
+        self.volumes = volumes
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf

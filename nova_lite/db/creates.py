@@ -288,10 +288,7 @@ def _networks(
     uow: UnitOfWork, network: NetworkBackend, store: builtin_networks.Store, create: IncomingCreate
 ) -> list[NetworkRequest] | exceptions.NovaLiteException:
     context, requested = create.context, create.request.networks
-
-    def resolve() -> list[NetworkRequest]:
-        return network.resolve(store, context, requested, create.resolution)
-
+    resolve = functools.partial(network.resolve, store, context, requested, create.resolution)
     try:
         if isinstance(requested, str) and not network.remote:
             return uow.once(("networks", requested), resolve, _view(context), lambda found: False)

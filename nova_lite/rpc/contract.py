@@ -362,7 +362,8 @@ def newer(version: str, than: str) -> bool:
 
 def speaks(served: str, needed: str) -> bool:
     """Check whether a server at version ``served`` understands a message that needs ``needed``."""
-    return numbers(served)[0] == numbers(needed)[0] and not newer(needed, served)
+    has, needs = numbers(served), numbers(needed)
+    return has[0] == needs[0] and has >= needs
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -29,7 +29,9 @@ from nova_lite.conductor.network.attach import InterfaceAttacher
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.conductor.volume.cinder import CinderDriver
+from nova_lite.conductor.volume.cinder import CinderWorker
+from nova_lite.conductor.volume.endpoints import VolumeEndpoints
+from nova_lite.conductor.volume.tasks import VolumeTasks
 from nova_lite.db.core import models, quotas
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.hosts import hosts
@@ -181,7 +183,9 @@ class World:
         )
         self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.actions, building)
         self.reports = Parts(self.actions, building, DomainChecks(self.engine))
-        self.reconciler = Reconciler(self.engine, placing, self.attacher, CinderDriver(self.engine, None))
+        tasks = VolumeTasks(self.engine)
+        self.volumes = VolumeEndpoints(self.engine, tasks)
+        self.reconciler = Reconciler(self.engine, placing, self.attacher, tasks, CinderWorker(self.engine, None))
         for executor in self.reconciler.executors:
             executor.pool = AtOnce()
         self.requests = 0

@@ -41,7 +41,7 @@ class Volumes(World):
         super().__init__(path)
         self.hosts = Hosts()
         self.engine.compute = self.compute = self.hosts  # type: ignore[assignment]
-        self.api = self.reconciler.volumes
+        self.api = self.volumes
         self.uuid, self.host, self.generation = self.built()
 
     def accept(self, **values: Any) -> Volume:

@@ -38,6 +38,16 @@ def test_trace_summary_counts_each_daemon() -> None:
     assert all(int(count) > 0 for count in rows["compute"])
 
 
+@pytest.mark.parametrize(("request_name", "functions", "files"), [("create", 225, 56), ("pause", 140, 44)])
+def test_request_until_its_response_meets_few_functions_and_files(
+    request_name: str, functions: int, files: int
+) -> None:
+    """A commit that raises a limit says why. Receivers of casts do not count: the response does not wait for them."""
+    (row,) = [line for line in run("trace", "--summary", request_name).splitlines() if line.startswith("until the")]
+    met = [int(figure) for figure in row.removeprefix("until the response").split()]
+    assert met[1] <= functions and met[2] <= files
+
+
 def test_trace_of_an_unknown_request_is_refused_with_the_known_ones() -> None:
     command = [sys.executable, str(TOP / "tools/trace"), "dance"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

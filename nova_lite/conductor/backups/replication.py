@@ -26,7 +26,6 @@ from nova_lite.conductor.backups.stored_backups import StoredBackups
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations.rebuild import STARTS
 from nova_lite.db.backups import replicated_servers
-from nova_lite.db.backups.replicated_servers import Locked
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.hosts import services
 from nova_lite.image import snapshots
@@ -223,7 +222,9 @@ class Replication:
             "injected_files": {},
             STARTS: True,
         }
-        command = self._accept(uow, found, operations.REBUILD.kind, payload)
+        command = self.engine.accept_in(
+            uow, get_admin_context(), found.instance.uuid, operations.REBUILD.kind, payload, by_replication=True
+        )
         found.row.action_id = command.action_id
         uow.session.flush()
         return command
@@ -261,13 +262,6 @@ class Replication:
         if instance.task_state is None and (instance.vm_state == states.ACTIVE or is_failed):
             return True, self.engine.accept_in(uow, context, instance.uuid, operations.STOP.kind, {}), context
         return True, None, context
-
-    def _accept(self, uow: UnitOfWork, found: Locked, kind: str, payload: dict[str, Any]) -> ActionCommand:
-        """Accept an operation that its owner may not request in this role."""
-        role, found.instance.site_role = found.instance.site_role, SiteRole.PRIMARY
-        command = self.engine.accept_in(uow, get_admin_context(), found.instance.uuid, kind, payload)
-        found.instance.site_role = role
-        return command
 
 
 #: Work of each role. It gets the server, and the newest generation of the journal, which the row has as well.

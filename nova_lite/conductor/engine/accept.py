@@ -56,7 +56,7 @@ class Acceptor:
             spec = self.db.read(self._preflight, context, instance_uuid, kind, payload)
             if spec is not None:
                 self._check_placement(context, spec)
-        return self.db.write(self._accept_action, context, instance_uuid, kind, payload)
+        return self.db.write(self.accept_in, context, instance_uuid, kind, payload)
 
     def accept_deletes(self, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
         """`accept` deletes of different instances in one transaction, together with others that arrive meanwhile."""
@@ -85,10 +85,28 @@ class Acceptor:
         return [list(itertools.islice(replies, len(message))) for message in messages]
 
     def accept_in(
-        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
+        self,
+        uow: UnitOfWork,
+        context: RequestContext,
+        instance_uuid: str,
+        kind: str,
+        payload: dict[str, Any],
+        by_replication: bool = False,
     ) -> ActionCommand:
-        """`accept` within a transaction of the caller. The reconciler sends the command."""
-        return self._accept_action(uow, context, instance_uuid, kind, payload)
+        """`accept` within a transaction of the caller. The reconciler sends the command.
+
+        ``by_replication``: as `nova_lite.conductor.engine.context.check` has it.
+        """
+        instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
+        known = actions.open_or_of(uow, instance_uuid, context.request_id, kind)
+        earlier = _checked(uow, context, instance, known, kind, payload, by_replication)
+        if earlier is not None:
+            return command_of(earlier)
+        ctx = self._open(uow, context, instance, known, kind, payload)
+        if ctx is None:
+            return _nothing_to_do(uow, context, instance, kind)
+        uow.session.flush()
+        return command_of(ctx)
 
     def _preflight(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
@@ -105,20 +123,6 @@ class Acceptor:
             self.scheduler.select_destinations(context, spec)
         except exceptions.NoValidHost as error:
             raise exceptions.UnsuitableHost(reason=error.kwargs.get("reason", error.message)) from error
-
-    def _accept_action(
-        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
-    ) -> ActionCommand:
-        instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
-        known = actions.open_or_of(uow, instance_uuid, context.request_id, kind)
-        earlier = _checked(uow, context, instance, known, kind, payload)
-        if earlier is not None:
-            return command_of(earlier)
-        ctx = self._open(uow, context, instance, known, kind, payload)
-        if ctx is None:
-            return _nothing_to_do(uow, context, instance, kind)
-        uow.session.flush()
-        return command_of(ctx)
 
     def _accept_deletes(self, uow: UnitOfWork, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
         """Accept deletes of different instances by the statements of one."""
@@ -225,6 +229,7 @@ def _checked(
     known: list[InstanceAction],
     kind: str,
     payload: dict[str, Any],
+    by_replication: bool = False,
 ) -> ActionContext | None:
     """Return the action that the request has made before, or whose work it shares. Raises a 404 or 409.
 
@@ -241,7 +246,7 @@ def _checked(
         raise exceptions.InvalidInput(reason=f"there is no action {kind!r}")
     if definition.deduplicates and same_kind and instance.task_state == definition.steps[0].task:
         return ActionContext(uow, instance, same_kind[0])
-    check(context, instance, definition)
+    check(context, instance, definition, by_replication)
     return None
 
 

@@ -232,11 +232,14 @@ def is_retired(ctx: ActionContext) -> bool:
     return bool(retired) and isinstance(ctx.step, HostStep) and ctx.action.host in retired
 
 
-def check(context: RequestContext, instance: Instance, definition: Operation) -> None:
-    """Raise a 409 if the instance's state does not allow the operation."""
+def check(context: RequestContext, instance: Instance, definition: Operation, by_replication: bool = False) -> None:
+    """Raise a 409 if the instance's state does not allow the operation.
+
+    ``by_replication``: the failover itself requests it, so the role of this site does not matter.
+    """
     if instance.locked and not context.is_admin and not definition.despite_lock:
         raise exceptions.InstanceIsLocked(instance_id=instance.uuid)
-    if instance.site_role not in MAY_RUN and not definition.at_replica:
+    if instance.site_role not in MAY_RUN and not definition.at_replica and not by_replication:
         raise exceptions.ServerAtOtherSite(instance_id=instance.uuid, role=instance.site_role)
     attr = state = None
     allowed, during = definition.allowed, definition.during

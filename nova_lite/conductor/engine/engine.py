@@ -80,10 +80,16 @@ class ActionEngine:
         return self.acceptor.accept(context, instance_uuid, kind, payload)
 
     def accept_in(
-        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
+        self,
+        uow: UnitOfWork,
+        context: RequestContext,
+        instance_uuid: str,
+        kind: str,
+        payload: dict[str, Any],
+        by_replication: bool = False,
     ) -> ActionCommand:
         """Accept an operation within the caller's transaction. See `Acceptor.accept_in`."""
-        return self.acceptor.accept_in(uow, context, instance_uuid, kind, payload)
+        return self.acceptor.accept_in(uow, context, instance_uuid, kind, payload, by_replication)
 
     def take_due(self, uow: UnitOfWork, owner: str, ids: Iterable[int]) -> list[ActionContext]:
         """Lease due actions. See `Deadlines.take_due`."""

@@ -33,7 +33,7 @@ _REASON = 1000
 
 
 class Accept(Protocol):
-    """Accepts work of a host: `VolumeEndpoints.accept`."""
+    """Accepts work of a host: `VolumeTasks.accept`."""
 
     def __call__(
         self,

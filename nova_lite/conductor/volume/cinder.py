@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from nova_lite import operations
 from nova_lite.base import exceptions
-from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db.core.engine import UnitOfWork
@@ -28,8 +26,8 @@ from nova_lite.db.core.events import CinderWorkDue
 from nova_lite.db.core.models import CinderAttachment as Row
 from nova_lite.db.core.models import Instance
 from nova_lite.db.servers import claims, instances
-from nova_lite.db.volume import cinder, volume_tasks
-from nova_lite.objects import ActionCommand, DeviceState, VolumeConnection, VolumeVerb
+from nova_lite.db.volume import cinder
+from nova_lite.objects import DeviceState, VolumeConnection
 from nova_lite.objects.volume import FILE_CONNECTIONS
 
 if TYPE_CHECKING:
@@ -47,9 +45,6 @@ TRY_AGAIN = 10.0
 BEGIN_TIMEOUT = 180.0
 
 _ATTACHED = "attached"
-
-#: Work on files that Cinder's drivers request.
-FILE_ACTIONS = (operations.VOLUME_SNAPSHOT_CREATE.kind, operations.VOLUME_SNAPSHOT_DELETE.kind)
 
 #: Cinder's states of a volume that is being created.
 _CREATING = ("creating", "downloading", "restoring-backup")
@@ -77,8 +72,8 @@ class _Work(msgspec.Struct):
     error: str | None
 
 
-class CinderDriver:
-    """RPC methods about Cinder's volumes, and their processing. Without ``client`` another backend has the volumes."""
+class CinderWorker:
+    """Processes the rows of Cinder's volumes. Without ``client`` another backend has the volumes."""
 
     def __init__(
         self, engine: ActionEngine, client: CinderClient | None, timing: ConductorTiming = TIMING.conductor
@@ -89,80 +84,14 @@ class CinderDriver:
         self.conf = engine.conf
         self._client = client
 
-    def _cinder(self) -> CinderClient:
+    def client(self) -> CinderClient:
         if self._client is None:
             raise exceptions.InvalidInput(reason="[volume] backend is not cinder")
         return self._client
 
-    # --- for the API
+    # --- connection
 
-    def volume_created(
-        self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
-    ) -> bool:
-        return self.db.write(self._volume_created, instance_uuid, device_uuid, volume_id, error)
-
-    def _volume_created(
-        self, uow: UnitOfWork, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
-    ) -> bool:
-        instance = instances.lock(uow, instance_uuid)
-        row = cinder.get(uow, device_uuid, lock=True)
-        if instance is None or row is None or row.instance_uuid != instance_uuid:
-            return False
-        if volume_id is None:
-            row.error = row.error or (error or "")[:1024] or None
-        elif row.volume_id is None:
-            _begun(uow, instance, row, volume_id)
-        return row.volume_id == volume_id
-
-    def volume_extended(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
-        size = self._cinder().own_volume(volume_id).size
-        self.db.write(self._volume_extended, str(context.request_id), instance_uuid, volume_id, size)
-
-    def _volume_extended(self, uow: UnitOfWork, request_id: str, instance_uuid: str, volume_id: str, size: int) -> None:
-        instance = instances.lock(uow, instance_uuid)
-        found = [
-            device for device in (instance and instance.block_devices) or [] if device.get("volume_id") == volume_id
-        ]
-        if instance is None or not found:
-            raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
-        device = cinder.device_of(instance, found[0]["uuid"])
-        assert device is not None
-        device.volume_size = size
-        cinder.keep_device(instance, device)
-        volume_tasks.add(
-            uow, request_id, VolumeVerb.EXTEND, volume_id, size=size, instance_uuid=instance_uuid, device=device.uuid
-        )
-
-    def accept_volume_snapshot(
-        self, context: RequestContext, volume_id: str, action: str, payload: dict[str, Any]
-    ) -> ActionCommand:
-        if action not in FILE_ACTIONS:
-            raise exceptions.InvalidInput(reason=f"{action} is no work on the files of a volume")
-        if self._client is None:
-            raise exceptions.InvalidVolume(
-                reason="the built-in volume service needs no help for a snapshot. Use its API, with force."
-            )
-        found = self.db.read(cinder.place_of, volume_id)
-        if found is None:
-            raise exceptions.InvalidVolume(reason=f"no server on a host has volume {volume_id}")
-        instance_uuid, attachment_id = found
-        try:
-            info = self._client.attachment(attachment_id).info
-        except exceptions.VolumeNotFound as error:
-            raise exceptions.InvalidVolume(reason=f"Cinder does not know who has volume {volume_id}") from error
-        kind = info.get("driver_volume_type")
-        if kind not in FILE_CONNECTIONS:
-            raise exceptions.InvalidVolume(
-                reason=f"volume {volume_id} is connected by {kind}, and only those by {', '.join(FILE_CONNECTIONS)} "
-                "are files here. Let Cinder's own driver make the snapshot."
-            )
-        return self.engine.accept_action(context, instance_uuid, action, {**payload, "volume_id": volume_id})
-
-    # --- for hosts
-
-    def volume_connect(
-        self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
-    ) -> VolumeConnection:
+    def connect(self, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]) -> VolumeConnection:
         """Connect the volume to a host of the instance or its destination. A repeated request gets the same reply."""
         deadline = time.monotonic() + self._timing.volume_lease_wait
         while (work := self.db.write(self._take, device_uuid)) is None:
@@ -179,14 +108,14 @@ class CinderDriver:
         mine = work.attachments.get(host, {}).get("id")
         if mine not in listed:
             mine = self._one_for(work, host, listed)
-        found = self._cinder().attachment(mine)
+        found = self.client().attachment(mine)
         if not found.info or found.status == "reserved":
-            found = self._call(work, lambda: self._cinder().connect(mine, {**connector, "host": host}))
+            found = self._call(work, lambda: self.client().connect(mine, {**connector, "host": host}))
         if found.info.get("driver_volume_type") in FILE_CONNECTIONS and "format" not in found.info:
-            found = self._cinder().attachment(mine)  # the response to the change lacks it
+            found = self.client().attachment(mine)  # the response to the change lacks it
         if found.info.get("encrypted"):
             raise exceptions.InvalidVolume(reason=f"volume {work.volume_id} is encrypted, which is not supported here")
-        size = self._cinder().own_volume(str(work.volume_id)).size
+        size = self.client().own_volume(str(work.volume_id)).size
         return VolumeConnection(volume_id=str(work.volume_id), size=size, info=found.info)
 
     # --- due rows
@@ -227,30 +156,30 @@ class CinderDriver:
             kept = {cinder.RESERVED: work.attachments[cinder.RESERVED]}
         here = kept.get(work.complete or "-")
         if here is not None and (not here["complete"] or listed[here["id"]].status != _ATTACHED):
-            self._call(work, lambda: self._cinder().complete(here["id"]))
+            self._call(work, lambda: self.client().complete(here["id"]))
             here["complete"] = True
         if len(kept) > 1:
             kept.pop(cinder.RESERVED, None)
         ids = {attachment["id"] for attachment in kept.values()}
         for attachment in listed.values():
             if attachment.id not in ids:
-                self._cinder().delete_attachment(attachment.id)
+                self.client().delete_attachment(attachment.id)
         self._note(work, kept)
 
     def _list_attachments(self, work: _Work) -> dict[str, Attachment]:
         """Return Cinder's attachments of the volume to the instance, by id."""
         assert work.volume_id is not None
-        attachments = self._cinder().attachments(work.volume_id, work.instance_uuid)
+        attachments = self.client().attachments(work.volume_id, work.instance_uuid)
         return {attachment.id: attachment for attachment in attachments}
 
     def _release(self, work: _Work) -> None:
         """Delete all attachments, and the volume if it was made for the server only."""
         if work.volume_id is None:
-            work.volume_id = self._cinder().find_made(work.id)
+            work.volume_id = self.client().find_made(work.id)
         if work.volume_id is not None:
             try:
-                for attachment in self._cinder().attachments(work.volume_id, work.instance_uuid):
-                    self._cinder().delete_attachment(attachment.id)
+                for attachment in self.client().attachments(work.volume_id, work.instance_uuid):
+                    self.client().delete_attachment(attachment.id)
                 if work.delete_volume:
                     self._delete_volume(work.volume_id)
             except exceptions.VolumeNotFound:
@@ -263,9 +192,9 @@ class CinderDriver:
     def _delete_volume(self, volume_id: str) -> None:
         """Delete a volume. It stays if it has snapshots; if it is busy, the delete is tried again."""
         try:
-            self._cinder().delete_volume(volume_id)
+            self.client().delete_volume(volume_id)
         except exceptions.InvalidVolume as error:
-            if self._cinder().own_volume(volume_id).status not in (cinder.AVAILABLE, "error"):
+            if self.client().own_volume(volume_id).status not in (cinder.AVAILABLE, "error"):
                 raise exceptions.VolumeNotReady(volume_id=volume_id) from error
             LOG.warning("Volume %s stays although its server is deleted: %s", volume_id, error.message)
 
@@ -276,14 +205,14 @@ class CinderDriver:
         if not work.to_be_made:
             return
         if work.volume_id is None:
-            work.volume_id = self._cinder().find_made(work.id)
+            work.volume_id = self.client().find_made(work.id)
             if work.volume_id is None:
                 if work.given_up:
                     raise self._failed(work, "its creation was never requested: the API daemon has ended")
                 raise exceptions.VolumeNotReady(volume_id=work.id)
-            self.db.write(self._volume_created, work.instance_uuid, work.id, work.volume_id, None)
+            self.db.write(record_created, work.instance_uuid, work.id, work.volume_id, None)
         try:
-            status = self._cinder().own_volume(work.volume_id).status
+            status = self.client().own_volume(work.volume_id).status
         except exceptions.VolumeNotFound as error:
             raise self._failed(work, "it was deleted") from error
         if status in _CREATING and not work.late:
@@ -315,7 +244,7 @@ class CinderDriver:
     def _drop_attachment(self, attachment_id: str) -> None:
         """Delete an attachment of a row that is gone. The caller raises its own error, whether this works or not."""
         try:
-            self._cinder().delete_attachment(attachment_id)
+            self.client().delete_attachment(attachment_id)
         except exceptions.NovaLiteException as error:
             LOG.warning("Attachment %s of no server is left at Cinder: %s", attachment_id, error.message)
 
@@ -331,7 +260,7 @@ class CinderDriver:
     def _reserve(self, work: _Work) -> str:
         volume_id = str(work.volume_id)
         try:
-            return self._call(work, lambda: self._cinder().reserve(volume_id, work.instance_uuid)).id
+            return self._call(work, lambda: self.client().reserve(volume_id, work.instance_uuid)).id
         except (exceptions.InvalidVolume, exceptions.VolumeNotFound, exceptions.Forbidden) as error:
             if not work.attachments:  # the volume was taken before this server could reserve it
                 self.db.write(self._note_error, work.id, work.token, error.message)
@@ -355,7 +284,7 @@ class CinderDriver:
         row = cinder.get(uow, device_uuid, lock=True)
         if row is None:
             return None
-        token = cinder.lease(uow, row, 4 * self._cinder().timeout + TRY_AGAIN)
+        token = cinder.lease(uow, row, 4 * self.client().timeout + TRY_AGAIN)
         if token is None:
             return None
         hosts, complete = _hosts(uow, instance, row)
@@ -438,7 +367,7 @@ class CinderDriver:
         """Note that Cinder may still change, whoever has leased the row. Returns False if the row is gone."""
         row = cinder.get(uow, device_uuid, lock=True)
         if row is not None:
-            row.unsure_until = uow.now + datetime.timedelta(seconds=2 * self._cinder().timeout)
+            row.unsure_until = uow.now + datetime.timedelta(seconds=2 * self.client().timeout)
             row.due_at = row.due_at or row.unsure_until
         return row is not None
 
@@ -460,6 +389,21 @@ class CinderDriver:
         row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
         if row is not None:
             uow.session.delete(row)
+
+
+def record_created(
+    uow: UnitOfWork, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
+) -> bool:
+    """Record the volume that the API has requested for a device, or its error. Return whether it is the device's."""
+    instance = instances.lock(uow, instance_uuid)
+    row = cinder.get(uow, device_uuid, lock=True)
+    if instance is None or row is None or row.instance_uuid != instance_uuid:
+        return False
+    if volume_id is None:
+        row.error = row.error or (error or "")[:1024] or None
+    elif row.volume_id is None:
+        _begun(uow, instance, row, volume_id)
+    return row.volume_id == volume_id
 
 
 def _without(attachments: dict[str, dict[str, Any]], attachment_id: str) -> dict[str, dict[str, Any]]:

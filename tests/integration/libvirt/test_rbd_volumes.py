@@ -236,7 +236,7 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
     here.volumes.detach(instance.uuid, late, 60)
     wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"), PATIENCE)
     here.volumes.extend(instance.uuid, root, GIB)
-    info = volumes._rbd.info(f"{POOL}/{rbd.VOLUME}{root}")
+    info = volumes.pool.rbd.info(f"{POOL}/{rbd.VOLUME}{root}")
     assert info is not None and info.size == 2 * GIB, "an older, smaller size takes nothing from the guest"
 
     # A backup in use comes back as it was, with its sum, and boots.
@@ -319,11 +319,11 @@ def _is_guest(path: Path, spec: SpawnSpec) -> bool:
 
 def _delete_all(volumes: RbdVolumes) -> None:
     """Delete all volumes and snapshots. Nothing is left in the pool, neither in its trash."""
-    assert volumes._rbd.with_snapshots(POOL, rbd.UNFINISHED, 60) == []
-    for name in volumes._rbd.images(POOL):
+    assert volumes.pool.rbd.with_snapshots(POOL, rbd.UNFINISHED, 60) == []
+    for name in volumes.pool.rbd.images(POOL):
         if name.startswith(rbd.VOLUME):
             volumes.delete(name.removeprefix(rbd.VOLUME))
         elif name.startswith(rbd.SNAPSHOT):
             volumes.delete_snapshot(name.removeprefix(rbd.SNAPSHOT))
-    assert [name for name in volumes._rbd.images(POOL) if not name.startswith(rbd.BASE)] == []
-    assert volumes._rbd.trash(POOL) == []
+    assert [name for name in volumes.pool.rbd.images(POOL) if not name.startswith(rbd.BASE)] == []
+    assert volumes.pool.rbd.trash(POOL) == []

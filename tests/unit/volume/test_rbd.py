@@ -24,7 +24,7 @@ from nova_lite.virt import images as disk_images
 from nova_lite.virt.libvirt.disks import disks
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.rbd import Rbd, RbdFailure, moment_of
-from nova_lite.volume import rbd
+from nova_lite.volume import rbd_pool
 from nova_lite.volume.builtin import GIB
 from nova_lite.volume.rbd import RbdVolumes
 from tests.support import make
@@ -50,7 +50,7 @@ def volumes(tmp_path: Path, ceph: FakeRbd) -> RbdVolumes:
         Path(target).write_bytes((tmp_path / image.name).read_bytes())
 
     made = RbdVolumes(conf, fetch, ClientTiming(rbd_watch_wait=0.0))
-    made._rbd = ceph
+    made.pool.rbd = ceph
     return made
 
 
@@ -211,7 +211,7 @@ def test_deleted_images_with_clones_are_in_the_trash_until_the_clones_are_delete
 
 def test_clone_of_many_clones_gets_all_its_data(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     volume_id = create(volumes)
-    for _ in range(rbd.MAX_PARENTS):
+    for _ in range(rbd_pool.MAX_PARENTS):
         volume_id = create(volumes, source_volume=volume_id)
     assert "flatten" not in ceph.verbs()
     last = create(volumes, source_volume=volume_id)
@@ -573,7 +573,7 @@ def test_deletion_resumes_an_interrupted_one(volumes: RbdVolumes, ceph: FakeRbd)
 def test_deletion_waits_for_the_program_of_the_interrupted_one(
     volumes: RbdVolumes, ceph: FakeRbd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volumes, "_timing", ClientTiming(rbd_watch_wait=60.0, rbd_watch_poll=0.0))
+    monkeypatch.setattr(volumes.pool, "timing", ClientTiming(rbd_watch_wait=60.0, rbd_watch_poll=0.0))
     volume_id = new_id()
     trash(ceph, f"volume-{volume_id}", source="REMOVING")
 

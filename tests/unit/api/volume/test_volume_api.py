@@ -526,7 +526,6 @@ def upload(api: Volumes, volume_id: str, **fields: Any) -> webob.Response:
 
 def finish_upload(api: Volumes, image_id: str, data: bytes | None, error: str | None = None) -> None:
     """Upload data as host1 would, and report."""
-    context = get_admin_context()
 
     def take(uow: Any) -> int:
         (task,) = uow.session.scalars(sa.select(models.VolumeTask))
@@ -542,7 +541,7 @@ def finish_upload(api: Volumes, image_id: str, data: bytes | None, error: str | 
         source.write_bytes(data)
         api.services.images.upload(image, str(source), "host1", lambda _: None)
     for _ in range(2):
-        api.manager.reconciler.volumes.finish_volume_work(context, "host1", task_id, error)
+        api.manager.reconciler.volumes.finish("host1", task_id, error)
 
 
 @pytest.fixture

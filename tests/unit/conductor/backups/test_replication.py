@@ -688,6 +688,15 @@ def test_data_that_another_site_may_begin_with_are_kept(sites: Sites) -> None:
     assert str(made.snapshot) not in sites.first.repository.snapshots
 
 
+def test_operation_of_the_failover_itself_is_accepted_in_any_role(sites: Sites) -> None:
+    site = sites.second
+    site.replication.run()
+    with pytest.raises(exceptions.ServerAtOtherSite):
+        site.user_wants("start")
+    command = site.db.write(site.engine.accept_in, site.context(), site.uuid, "start", {}, by_replication=True)
+    assert command.instance.site_role == site.instance(site.uuid).site_role == REPLICA
+
+
 def test_replica_is_not_backed_up_and_refuses_what_may_start_it(sites: Sites) -> None:
     sites.second.begin()
     assert sites.second.rows() == []

@@ -60,10 +60,7 @@ class Recorder:
         self.functions: dict[str, Callable[..., Any]] = {
             "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
             "renew_lease": lambda request: world.db.write(hosts.renew_lease, world.conf, request),
-            **{
-                name: self._of(world.reconciler.volumes, name)
-                for name in ("is_volume_work_open", "is_volume_data_needed")
-            },
+            **{name: self._of(world.volumes, name) for name in ("is_volume_work_open", "is_volume_data_needed")},
             "interfaces_active": self._of(NetworkServiceEndpoints(world.engine), "interfaces_active"),
             "fencing_records_settled": lambda **arguments: world.db.read(fencing.settled, **arguments),
         }

@@ -24,7 +24,8 @@ from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ConductorTiming
 from nova_lite.compute.user_volumes import UserVolumes
 from nova_lite.conductor.volume import cinder as driving
-from nova_lite.conductor.volume.cinder import CinderDriver as Driver
+from nova_lite.conductor.volume.cinder import CinderWorker
+from nova_lite.conductor.volume.cinder_endpoints import CinderEndpoints
 from nova_lite.conf import cinder as options
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
@@ -46,7 +47,8 @@ CALLS = (RESERVE, CONNECT, ("GET", "/attachments"), ("POST", "/action$"), ("DELE
 class Cloud(World):
     """A world with an ACTIVE server ``uuid`` on ``host``.
 
-    ``driver``: processes the rows of Cinder's volumes. ``users``: Cinder as the API calls it.
+    ``worker``: processes the rows of Cinder's volumes. ``rpc``: the RPC methods about them. ``users``: Cinder as the
+    API calls it.
     """
 
     def __init__(self, path: Path, cinder: fake.Cinder) -> None:
@@ -60,9 +62,11 @@ class Cloud(World):
         conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
         self.client = CinderClient(conf)
         self.engine.service_calls.snapshots = self.client
-        self.driver = self.reconciler.cinder = Driver(self.engine, self.client, ConductorTiming(volume_lease_wait=0.0))
-        self.users = UserVolumes(self.client, self.driver)  # type: ignore[arg-type]
-        self.db.subscribe(self.driver.announce, CinderWorkDue)
+        timing = ConductorTiming(volume_lease_wait=0.0)
+        self.worker = self.reconciler.cinder = CinderWorker(self.engine, self.client, timing)
+        self.rpc = CinderEndpoints(self.engine, self.client, self.worker)
+        self.users = UserVolumes(self.client, self.rpc)  # type: ignore[arg-type]
+        self.db.subscribe(self.worker.announce, CinderWorkDue)
         self.uuid, self.host, self.generation = self.built()
 
     def user(self, project: str = "p1") -> RequestContext:
@@ -88,9 +92,7 @@ class Cloud(World):
 
     def connect(self, device_uuid: str, host: str = "", server: str = "") -> VolumeConnection:
         connector = {"host": "whatever a host says"}
-        return self.driver.volume_connect(
-            self.context(), host or self.host, server or self.uuid, device_uuid, connector
-        )
+        return self.rpc.volume_connect(self.context(), host or self.host, server or self.uuid, device_uuid, connector)
 
     def finish(self, command: objects.ActionCommand, error: str | None = None) -> None:
         self.reports.finish_action(
@@ -342,7 +344,7 @@ def test_lease_of_a_dead_conductor_is_taken_over(world: Cloud) -> None:
     world.db.subscriptions = []  # it dies after the commit
     command = world.accept(volume_id)
     device = command.payload["device"]
-    assert world.db.write(world.driver._take, device) is not None
+    assert world.db.write(world.worker._take, device) is not None
     world.client.reserve(volume_id, world.uuid)  # and another one after this
     with pytest.raises(exceptions.VolumeNotReady):
         world.connect(device)
@@ -382,7 +384,7 @@ def test_late_reservation_of_a_paused_conductor_is_deleted(
 
     monkeypatch.setattr(world.client, "reserve", late)
     with contextlib.suppress(exceptions.VolumeServiceUnavailable):
-        world.driver.process(command.payload["device"])
+        world.worker.process(command.payload["device"])
     world.later()
     held = [(world.uuid, "attached", world.host)] if is_attached else []
     assert (world.cinder.held(volume_id), world.rows(), world.is_settled()) == (held, len(held), True)
@@ -404,7 +406,7 @@ def test_late_reservation_that_cannot_be_deleted_fails_nothing(
         return real(*asked)
 
     monkeypatch.setattr(world.client, "reserve", late)
-    world.driver.process(command.payload["device"])
+    world.worker.process(command.payload["device"])
     assert "is left at Cinder" in caplog.text
     assert (len(world.cinder.held(volume_id)), world.rows()) == (1, 0)
 
@@ -590,17 +592,17 @@ def _flavor(instance: models.Instance) -> objects.Flavor:
 def test_extended_volume_is_reported_to_the_guest(world: Cloud) -> None:
     volume_id = world.attached()
     world.cinder.volumes[volume_id]["size"] = 5
-    world.driver.volume_extended(world.context(), world.uuid, volume_id)
+    world.rpc.volume_extended(world.context(), world.uuid, volume_id)
     assert world.devices()[0].volume_size == 5
     works: list[tuple[str, objects.VolumeWork]] = []
     world.compute.volume_work = lambda context, host, work: works.append((host, work))  # type: ignore[attr-defined]
     world.reconciler.sweep()
     [(host, work)] = works
     assert (host, work.verb, work.size, work.instance_uuid) == (world.host, VolumeVerb.EXTEND, 5, world.uuid)
-    world.reconciler.volumes.finish_volume_work(world.context(), host, work.id, None)
+    world.reconciler.volumes.finish(host, work.id, None)
     assert world.count(models.VolumeTask) == 0
     with pytest.raises(exceptions.VolumeBDMNotFound):
-        world.driver.volume_extended(world.context(), world.uuid, world.cinder.volume())
+        world.rpc.volume_extended(world.context(), world.uuid, world.cinder.volume())
 
 
 def test_devices_show_the_state_of_their_volumes(world: Cloud) -> None:
@@ -623,14 +625,14 @@ def in_file(world: Cloud) -> str:
 
 def snapshot(world: Cloud, volume_id: str, snapshot_id: str, **values: Any) -> objects.ActionCommand:
     payload = {"snapshot_id": snapshot_id, "new_file": NEW_FILE, **values}
-    return world.driver.accept_volume_snapshot(
+    return world.rpc.accept_volume_snapshot(
         world.context("req-s", admin=True), volume_id, "volume_snapshot_create", payload
     )
 
 
 def merge(world: Cloud, volume_id: str, snapshot_id: str) -> objects.ActionCommand:
     payload = {"snapshot_id": snapshot_id, "file_to_merge": None, "merge_target_file": None}
-    return world.driver.accept_volume_snapshot(
+    return world.rpc.accept_volume_snapshot(
         world.context("req-m", admin=True), volume_id, "volume_snapshot_delete", payload
     )
 
@@ -729,7 +731,9 @@ def test_work_on_files_is_refused_for_other_volumes(world: Cloud) -> None:
         with pytest.raises(exceptions.InvalidVolume, match=message):
             snapshot(world, volume_id, snapshot_id, **values)
     with pytest.raises(exceptions.InvalidInput, match="no work on the files"):
-        world.driver.accept_volume_snapshot(world.context(), in_a_file, "delete", {})
+        world.rpc.accept_volume_snapshot(world.context(), in_a_file, "delete", {})
     with pytest.raises(exceptions.InvalidVolume, match="Use its API, with force"):
-        Driver(world.engine, None).accept_volume_snapshot(world.context(), free, "volume_snapshot_create", {})
+        CinderEndpoints(world.engine, None, world.worker).accept_volume_snapshot(
+            world.context(), free, "volume_snapshot_create", {}
+        )
     assert (world.cinder.reports, world.open_actions()) == ([], [])

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions, master_keys, sealing
+from nova_lite.conductor.volume.backups import BackupEndpoints
 from nova_lite.db.core import models
 from nova_lite.db.volume import volume_backups, volume_keys, volume_transfers, volume_types, volumes
 from nova_lite.objects import (
@@ -33,7 +34,7 @@ class World(Volumes):
         super().__init__(path)
         self.hosts = Hosts()
         self.engine.compute = self.compute = self.hosts  # type: ignore[assignment]
-        self.backups = self.reconciler.backups
+        self.backups = BackupEndpoints(self.engine, self.reconciler.volumes.accept)
         self.file = str(path / "volume-keys")
         master_keys.provide(self.file)
         self.conf.set_override("encryption_key_file", self.file, "volume")

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions
+from nova_lite.conductor.volume.backups import BackupEndpoints
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.hosts import hosts
@@ -100,7 +101,7 @@ def test_data_of_a_snapshot_are_needed_until_its_deletion(world: Volumes) -> Non
 
 
 def test_data_of_a_backup_are_needed_until_its_deletion(world: Volumes) -> None:
-    backups = world.reconciler.backups
+    backups = BackupEndpoints(world.engine, world.reconciler.volumes.accept)
     backup = VolumeBackup(id=str(uuid.uuid4()), volume_id=world.make())
 
     def is_needed() -> bool:

@@ -95,9 +95,9 @@ class Cluster:
         with self._measured(f"{name}: booted"):
             self.openstack(f"server create --image debian --flavor m1.small --wait {name}")
 
-            def otherwise() -> str:
+            def otherwise() -> list[str]:
                 said = self.openstack(f"console log show {name}")
-                return "" if BOOTED in said else said[-1000:]
+                return [] if BOOTED in said else [said[-1000:]]
 
             wait_for_none(f"{name} has booted", otherwise, BOOT_SECONDS, 0.5)
 
@@ -153,9 +153,9 @@ class Cluster:
     def _audit(self, expected: str) -> bool:
         """Wait until an audit says something."""
 
-        def otherwise() -> str:
+        def otherwise() -> list[str]:
             said = self.controller.execute(["nova-lite-manage audit || true"])
-            return "" if expected in said else said
+            return [] if expected in said else [said]
 
         wait_for_none(f"an audit says {expected}", otherwise, AUDIT_SECONDS, 1)
         return True

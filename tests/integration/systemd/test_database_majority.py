@@ -65,17 +65,17 @@ def whole(cloud: Cloud) -> Cloud:
 
 
 def wait_until_used(cloud: Cloud, count: int, machine: str = "ha3") -> None:
-    def too_few() -> str:
+    def otherwise() -> list[str]:
         said = cloud.controllers[machine].run(*STATUS)
-        return "" if said.count("  used  ") >= count else said
+        return [] if said.count("  used  ") >= count else [said]
 
-    wait_for_none(f"{count} nodes are used", too_few, BACK, 1)
+    wait_for_none(f"{count} nodes are used", otherwise, BACK, 1)
 
 
 def wait_until_lost(machine: BareMachine) -> None:
-    def otherwise() -> str:
+    def otherwise() -> list[str]:
         said = machine.run(*STATUS, check=False)
-        return "" if "No node is in a majority" in said else said
+        return [] if "No node is in a majority" in said else [said]
 
     wait_for_none("the majority is lost", otherwise, BACK, 0.5)
 

@@ -204,9 +204,9 @@ def _upgrade(bare: PackagedMachine, newer: pathlib.Path) -> dict[str, str]:
     assert {path.name: path.read_text() for path in (bare.tree / "etc/nova-lite").glob("*.*") if path.is_file()} == kept
     assert bare.run(MANAGE, "--version").split() == ["nova-lite-manage", NEWER]
 
-    def older() -> str:
+    def older() -> list[str]:
         services = bare.run(MANAGE, "service", "list")
-        return "" if services.count(NEWER) >= 2 else services
+        return [] if services.count(NEWER) >= 2 else [services]
 
     wait_for_none("services report the newer version", older, DEADLINE, 1)
     assert "can work" in bare.run(MANAGE, "config", "check")

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import access_rules, directory, listing, passwords, requests, views
-from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority
+from nova_lite.api.identity import access_rules, directory, passwords, requests, views
+from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import AccessRule, ApplicationCredential, User
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 #: Application credentials of one user. Each API process has all of them in memory.
 MAX_CREDENTIALS = 1000
@@ -34,34 +33,33 @@ _CREDENTIALS = "/v3/users/{user_id}/application_credentials"
 _RULES = "/v3/users/{user_id}/access_rules"
 
 
-class IdentityAppCredentials:
-    """Mixin of `IdentityApp`: the handlers of application credentials and their access rules."""
+class AppCredentials(IdentityResource):
+    """Application credentials."""
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", _CREDENTIALS, "list_credentials", policies.CREDENTIALS_LIST, _USER),
-        ServiceRoute("POST", _CREDENTIALS, "create_credential", policies.CREDENTIALS_CREATE, _USER),
-        ServiceRoute("GET", f"{_CREDENTIALS}/{{id}}", "show_credential", policies.CREDENTIALS_SHOW, _USER),
-        ServiceRoute("DELETE", f"{_CREDENTIALS}/{{id}}", "delete_credential", policies.CREDENTIALS_DELETE, _USER),
-        ServiceRoute("GET", _RULES, "list_rules", policies.ACCESS_RULES_LIST, _USER),
-        ServiceRoute("GET", f"{_RULES}/{{id}}", "show_rule", policies.ACCESS_RULES_SHOW, _USER),
-        ServiceRoute("DELETE", f"{_RULES}/{{id}}", "delete_rule", policies.ACCESS_RULES_DELETE, _USER),
-    )
-
-    def list_credentials(self, req: ServiceRequest, user_id: str) -> Response:
+    @route("GET", _CREDENTIALS, policies.CREDENTIALS_LIST, target=_USER, response="application_credentials")
+    def index(self, req: ServiceRequest, user_id: str) -> Response:
         _refuse_trust(req)
-        content = self.authority.content
+        content = self.content
         mine = [item for item in content.application_credentials if item.user_id == user_id]
         shown = (views.application_credential(item, content, req.base_url) for item in mine)
-        return listing.listed(req, "application_credentials", shown, f"/v3/users/{user_id}/application_credentials")
+        return self.listed(req, shown)
 
-    def show_credential(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("GET", f"{_CREDENTIALS}/{{id}}", policies.CREDENTIALS_SHOW, target=_USER, response="application_credential")
+    def show(self, req: ServiceRequest, user_id: str, id: str) -> View:
         _refuse_trust(req)
-        content = self.authority.content
-        shown = views.application_credential(_credential(content, user_id, id), content, req.base_url)
-        return Response({"application_credential": shown})
+        content = self.content
+        return views.application_credential(_credential(content, user_id, id), content, req.base_url)
 
-    def create_credential(self, req: ServiceRequest, user_id: str) -> Response:
+    @route(
+        "POST",
+        _CREDENTIALS,
+        policies.CREDENTIALS_CREATE,
+        target=_USER,
+        key="application_credential",
+        response="application_credential",
+        status=201,
+    )
+    def create(self, req: ServiceRequest, user_id: str) -> View:
         """Create a credential for the project of the caller's token. Only this response has the secret."""
         _refuse_restricted(req)
         if user_id != req.context.user_id:
@@ -77,7 +75,7 @@ class IdentityAppCredentials:
             project_id=req.context.project_id,
             secret=passwords.hashed(secret, self.authority.hash_cost),
             description=_text(body, "description"),
-            roles=_roles(body, self.authority.content, req.context.roles),
+            roles=_roles(body, self.content, req.context.roles),
             expires_at=requests.expiry(body),
             unrestricted=_flag(body, "unrestricted"),
         )
@@ -87,29 +85,32 @@ class IdentityAppCredentials:
             _add(content, credential, rules)
             return content
 
-        shown = views.application_credential(credential, self._change(add), req.base_url)
-        return Response({"application_credential": shown | {"secret": secret}}, 201)
+        shown = views.application_credential(credential, self.change(add), req.base_url)
+        return shown | {"secret": secret}
 
-    def delete_credential(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("DELETE", f"{_CREDENTIALS}/{{id}}", policies.CREDENTIALS_DELETE, target=_USER, status=204)
+    def delete(self, req: ServiceRequest, user_id: str, id: str) -> None:
         _refuse_restricted(req)
-        self._change(lambda content: content.application_credentials.remove(_credential(content, user_id, id)))
-        return Response(status=204)
+        self.change(lambda content: content.application_credentials.remove(_credential(content, user_id, id)))
 
-    # --- access rules
 
-    def list_rules(self, req: ServiceRequest, user_id: str) -> Response:
+class AccessRules(IdentityResource):
+    """Access rules of application credentials."""
+
+    @route("GET", _RULES, policies.ACCESS_RULES_LIST, target=_USER, response="access_rules")
+    def index(self, req: ServiceRequest, user_id: str) -> Response:
         _refuse_trust(req)
-        rules = [item for item in self.authority.content.access_rules if item.user_id == user_id]
+        rules = [item for item in self.content.access_rules if item.user_id == user_id]
         shown = (views.access_rule(item, req.base_url) for item in rules)
-        return listing.listed(req, "access_rules", shown, f"/v3/users/{user_id}/access_rules")
+        return self.listed(req, shown)
 
-    def show_rule(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("GET", f"{_RULES}/{{id}}", policies.ACCESS_RULES_SHOW, target=_USER, response="access_rule")
+    def show(self, req: ServiceRequest, user_id: str, id: str) -> View:
         _refuse_trust(req)
-        return Response(
-            {"access_rule": views.access_rule(_access_rule(self.authority.content, user_id, id), req.base_url)}
-        )
+        return views.access_rule(_access_rule(self.content, user_id, id), req.base_url)
 
-    def delete_rule(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("DELETE", f"{_RULES}/{{id}}", policies.ACCESS_RULES_DELETE, target=_USER, status=204)
+    def delete(self, req: ServiceRequest, user_id: str, id: str) -> None:
         """Delete a rule that no credential has."""
         _refuse_restricted(req)
 
@@ -121,11 +122,7 @@ class IdentityAppCredentials:
                 )
             content.access_rules.remove(rule)
 
-        self._change(delete)
-        return Response(status=204)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
+        self.change(delete)
 
 
 def _credential(content: Content, user_id: str, id: str) -> ApplicationCredential:
@@ -140,7 +137,7 @@ def _access_rule(content: Content, user_id: str, id: str) -> AccessRule:
 
 
 def _add(content: Content, credential: ApplicationCredential, rules: list[AccessRule]) -> None:
-    user: User = requests.require("user", credential.user_id, content.user(credential.user_id))
+    user: User = requests.user(content, credential.user_id)
     mine = [item for item in content.application_credentials if item.user_id == user.id]
     if any(item.name == credential.name for item in mine):
         raise exceptions.Conflict(f"The user has an application credential named {credential.name} already.")

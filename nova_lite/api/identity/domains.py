@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
-from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 _FIELDS = ("id", "name", "description", "enabled", "tags", "options", "links")
 
 
-class IdentityDomains:
-    """Mixin of `IdentityApp`: the handlers that change domains."""
+class Domains(IdentityResource):
+    """Domains of users, projects and groups."""
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("POST", "/v3/domains", "create_domain", policies.DOMAINS_CREATE),
-        ServiceRoute("PATCH", "/v3/domains/{id}", "update_domain", policies.DOMAINS_UPDATE),
-        ServiceRoute("DELETE", "/v3/domains/{id}", "delete_domain", policies.DOMAINS_DELETE),
-    )
+    @route("GET", "/v3/domains", policies.DOMAINS_LIST, response="domains")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, (views.domain(domain, req.base_url) for domain in self.content.all_domains()))
 
-    def create_domain(self, req: ServiceRequest) -> Response:
+    @route("GET", "/v3/domains/{id}", policies.DOMAINS_SHOW, target={"domain_id": "id"}, response="domain")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return views.domain(requests.domain(self.content, id), req.base_url)
+
+    @route("POST", "/v3/domains", policies.DOMAINS_CREATE, key="domain", response="domain", status=201)
+    def create(self, req: ServiceRequest) -> View:
         fields = requests.create_fields(req, "domain", name=str, description=str | None, enabled=bool | None)
         more = requests.attributes(req, "domain", _FIELDS)
 
@@ -38,9 +36,10 @@ class IdentityDomains:
             domain.enabled, domain.extra = fields["enabled"] is not False, more
             return domain
 
-        return Response({"domain": views.domain(self._change(create), req.base_url)}, 201)
+        return views.domain(self.change(create), req.base_url)
 
-    def update_domain(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", "/v3/domains/{id}", policies.DOMAINS_UPDATE, key="domain", response="domain")
+    def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.update_fields(req, "domain", name=str, description=str | None, enabled=bool)
 
         def update(content: Content) -> Domain:
@@ -52,15 +51,12 @@ class IdentityDomains:
             directory.set_enabled(content, domain, fields.get("enabled", domain.enabled))
             return domain
 
-        return Response({"domain": views.domain(self._change(update), req.base_url)})
+        return views.domain(self.change(update), req.base_url)
 
-    def delete_domain(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", "/v3/domains/{id}", policies.DOMAINS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         """Delete a disabled domain with its users, groups and projects, but not the projects' servers."""
-        self._change(lambda content: directory.remove_domain(content, _domain(content, id)))
-        return Response(status=204)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
+        self.change(lambda content: directory.remove_domain(content, _domain(content, id)))
 
 
 def _domain(content: Content, id: str) -> Domain:

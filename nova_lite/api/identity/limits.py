@@ -6,20 +6,18 @@ nova_lite's own quotas are elsewhere: these limits change none of its APIs.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import listing, requests, views
-from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.catalog import Catalog
+from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Limit, RegisteredLimit
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-T = TypeVar("T")
 #: Service, region and resource of a limit.
 _Place: TypeAlias = tuple[str, str | None, str]
 
@@ -35,32 +33,33 @@ _MODEL = {
 }
 
 
-class IdentityLimits:
-    """Mixin of `IdentityApp`: the handlers of unified limits."""
+class _Places(IdentityResource):
+    """Limits of resources of the services in the catalog."""
 
-    authority: Authority
-    service_catalog: Catalog
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", _REGISTERED, "list_registered", policies.REGISTERED_LIST),
-        ServiceRoute("POST", _REGISTERED, "create_registered", policies.REGISTERED_CREATE),
-        ServiceRoute("GET", f"{_REGISTERED}/{{id}}", "show_registered", policies.REGISTERED_SHOW),
-        ServiceRoute("PATCH", f"{_REGISTERED}/{{id}}", "update_registered", policies.REGISTERED_UPDATE),
-        ServiceRoute("DELETE", f"{_REGISTERED}/{{id}}", "delete_registered", policies.REGISTERED_DELETE),
-        ServiceRoute("GET", f"{_LIMITS}/model", "limit_model", policies.LIMIT_MODEL),
-        ServiceRoute("GET", _LIMITS, "list_limits", policies.LIMITS_LIST),
-        ServiceRoute("POST", _LIMITS, "create_limits", policies.LIMITS_CREATE),
-        ServiceRoute("GET", f"{_LIMITS}/{{id}}", "show_limit", policies.LIMITS_SHOW, authorizes=True),
-        ServiceRoute("PATCH", f"{_LIMITS}/{{id}}", "update_limit", policies.LIMITS_UPDATE),
-        ServiceRoute("DELETE", f"{_LIMITS}/{{id}}", "delete_limit", policies.LIMITS_DELETE),
-    )
+    def place(self, content: Content, body: dict[str, Any]) -> _Place:
+        """Return service, region and resource of a limit. Raises `ValidationError` if one does not exist."""
+        service_id, name = requests.text_field(body, "service_id"), requests.text_field(body, "resource_name")
+        if all(item["id"] != service_id for item in self.catalog.all_services(content)):
+            raise exceptions.ValidationError(detail=f"Could not find service: {service_id[:64]}.")
+        region_id = requests.text_field(body, "region_id") if body.get("region_id") is not None else None
+        regions = (item["id"] for item in self.catalog.all_regions(content))
+        if region_id is not None and region_id not in regions:
+            raise exceptions.ValidationError(detail=f"Could not find region: {region_id[:64]}.")
+        if not 0 < len(name) <= MAX_TEXT:
+            raise exceptions.ValidationError(detail=f"resource_name has 1 to {MAX_TEXT} characters.")
+        return service_id, region_id, name
 
-    # --- registered limits: the defaults of all projects
 
-    def list_registered(self, req: ServiceRequest) -> Response:
-        shown = [_registered(item, req.base_url) for item in self.authority.content.registered_limits]
-        return listing.listed(req, "registered_limits", shown)
+class RegisteredLimits(_Places):
+    """Registered limits: the defaults of all projects."""
 
-    def create_registered(self, req: ServiceRequest) -> Response:
+    @route("GET", _REGISTERED, policies.REGISTERED_LIST, response="registered_limits")
+    def index(self, req: ServiceRequest) -> Response:
+        shown = [_registered(item, req.base_url) for item in self.content.registered_limits]
+        return self.listed(req, shown)
+
+    @route("POST", _REGISTERED, policies.REGISTERED_CREATE, response="registered_limits", status=201)
+    def create(self, req: ServiceRequest) -> list[View]:
         items = _items(req, "registered_limits")
 
         def create(content: Content) -> list[RegisteredLimit]:
@@ -68,43 +67,50 @@ class IdentityLimits:
             for body in items:
                 item = RegisteredLimit(id=uuid.uuid4().hex, service_id="", resource_name="", default_limit=0)
                 body = {"region_id": None, "description": None} | body
-                self._set_registered(content, item, body, self._place(content, body))
+                self._set_registered(content, item, body, self.place(content, body))
                 content.registered_limits.append(item)
                 made.append(item)
             _check_number(content.registered_limits)
             return made
 
-        shown = [_registered(item, req.base_url) for item in self._change(create)]
-        return Response({"registered_limits": shown}, 201)
+        return [_registered(item, req.base_url) for item in self.change(create)]
 
-    def show_registered(self, req: ServiceRequest, id: str) -> Response:
-        found = _require(self.authority.content, RegisteredLimit, id)
-        return Response({"registered_limit": _registered(found, req.base_url)})
+    @route("GET", f"{_REGISTERED}/{{id}}", policies.REGISTERED_SHOW, response="registered_limit")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        found = requests.require("limit", id, self.content.find(RegisteredLimit, id))
+        return _registered(found, req.base_url)
 
-    def update_registered(self, req: ServiceRequest, id: str) -> Response:
+    @route(
+        "PATCH",
+        f"{_REGISTERED}/{{id}}",
+        policies.REGISTERED_UPDATE,
+        key="registered_limit",
+        response="registered_limit",
+    )
+    def update(self, req: ServiceRequest, id: str) -> View:
         body = requests.body_object(req, "registered_limit")
 
         def update(content: Content) -> RegisteredLimit:
-            item = _require(content, RegisteredLimit, id)
+            item = requests.require("limit", id, content.find(RegisteredLimit, id))
             is_moved = any(body.get(name, getattr(item, name)) != getattr(item, name) for name in _PLACE)
             if is_moved and _limits_of(content, item):
                 raise exceptions.Forbidden("This registered limit has limits of projects. Delete those first.")
             # The service or region of a limit that stays where it is may have been deleted.
             wanted = {name: getattr(item, name) for name in item.__struct_fields__} | body
-            self._set_registered(content, item, wanted, self._place(content, wanted) if is_moved else _place_of(item))
+            self._set_registered(content, item, wanted, self.place(content, wanted) if is_moved else _place_of(item))
             return item
 
-        return Response({"registered_limit": _registered(self._change(update), req.base_url)})
+        return _registered(self.change(update), req.base_url)
 
-    def delete_registered(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", f"{_REGISTERED}/{{id}}", policies.REGISTERED_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         def delete(content: Content) -> None:
-            item = _require(content, RegisteredLimit, id)
+            item = requests.require("limit", id, content.find(RegisteredLimit, id))
             if _limits_of(content, item):
                 raise exceptions.Forbidden("This registered limit has limits of projects. Delete those first.")
             content.registered_limits.remove(item)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
     def _set_registered(self, content: Content, item: RegisteredLimit, body: dict[str, Any], place: _Place) -> None:
         if any(_place_of(other) == place for other in content.registered_limits if other is not item):
@@ -113,17 +119,22 @@ class IdentityLimits:
         item.default_limit = _number(body, "default_limit")
         item.description = _text(body)
 
-    # --- limits of single projects and domains
 
-    def limit_model(self, req: ServiceRequest) -> Response:
-        return Response({"model": _MODEL})
+class Limits(_Places):
+    """Limits of single projects and domains."""
 
-    def list_limits(self, req: ServiceRequest) -> Response:
+    @route("GET", f"{_LIMITS}/model", policies.LIMIT_MODEL, response="model")
+    def model(self, req: ServiceRequest) -> View:
+        return _MODEL
+
+    @route("GET", _LIMITS, policies.LIMITS_LIST, response="limits")
+    def index(self, req: ServiceRequest) -> Response:
         """List the limits that the caller may see: those of the project or domain of the token, or all."""
-        shown = [_limit(item, req.base_url) for item in self.authority.content.limits if _may_see(req, item)]
-        return listing.listed(req, "limits", shown)
+        shown = [_limit(item, req.base_url) for item in self.content.limits if _may_see(req, item)]
+        return self.listed(req, shown)
 
-    def create_limits(self, req: ServiceRequest) -> Response:
+    @route("POST", _LIMITS, policies.LIMITS_CREATE, response="limits", status=201)
+    def create(self, req: ServiceRequest) -> list[View]:
         items = _items(req, "limits")
 
         def create(content: Content) -> list[Limit]:
@@ -135,7 +146,7 @@ class IdentityLimits:
             _check_number(content.limits)
             return made
 
-        return Response({"limits": [_limit(item, req.base_url) for item in self._change(create)]}, 201)
+        return [_limit(item, req.base_url) for item in self.change(create)]
 
     def _new_limit(self, content: Content, body: dict[str, Any]) -> Limit:
         project_id, domain_id = (body.get(name) for name in ("project_id", "domain_id"))
@@ -143,11 +154,11 @@ class IdentityLimits:
             raise exceptions.ValidationError(detail="A limit is of a project_id or of a domain_id.")
         if project_id is not None:
             id = requests.text_field(body, "project_id")
-            requests.require("project", id, content.project(id))
+            requests.project(content, id)
         else:
             id = requests.text_field(body, "domain_id")
-            requests.require("domain", id, content.domain(id))
-        place = self._place(content, body)
+            requests.domain(content, id)
+        place = self.place(content, body)
         if all(_place_of(item) != place for item in content.registered_limits):
             raise exceptions.Forbidden(f"There is no registered limit of {place[2]} for this service and region.")
         whose = project_id, domain_id
@@ -164,42 +175,28 @@ class IdentityLimits:
             description=_text(body),
         )
 
-    def show_limit(self, req: ServiceRequest, id: str) -> Response:
-        item = self.authority.content.find(Limit, id)
+    @route("GET", f"{_LIMITS}/{{id}}", policies.LIMITS_SHOW, authorizes=True, response="limit")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        item = self.content.find(Limit, id)
         req.authorize(policies.LIMITS_SHOW, _owner(item) if item is not None else {"project_id": "", "domain_id": ""})
-        return Response({"limit": _limit(_require(self.authority.content, Limit, id), req.base_url)})
+        return _limit(requests.require("limit", id, self.content.find(Limit, id)), req.base_url)
 
-    def update_limit(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", f"{_LIMITS}/{{id}}", policies.LIMITS_UPDATE, key="limit", response="limit")
+    def update(self, req: ServiceRequest, id: str) -> View:
         body = requests.body_object(req, "limit")
 
         def update(content: Content) -> Limit:
-            item = _require(content, Limit, id)
+            item = requests.require("limit", id, content.find(Limit, id))
             if "resource_limit" in body:
                 item.resource_limit = _number(body, "resource_limit")
             item.description = _text({"description": item.description} | body)
             return item
 
-        return Response({"limit": _limit(self._change(update), req.base_url)})
+        return _limit(self.change(update), req.base_url)
 
-    def delete_limit(self, req: ServiceRequest, id: str) -> Response:
-        self._change(lambda content: content.limits.remove(_require(content, Limit, id)))
-        return Response(status=204)
-
-    def _place(self, content: Content, body: dict[str, Any]) -> _Place:
-        """Return service, region and resource of a limit. Raises `ValidationError` if one does not exist."""
-        service_id, name = requests.text_field(body, "service_id"), requests.text_field(body, "resource_name")
-        if all(item["id"] != service_id for item in self.service_catalog.all_services(content)):
-            raise exceptions.ValidationError(detail=f"Could not find service: {service_id[:64]}.")
-        region_id = requests.text_field(body, "region_id") if body.get("region_id") is not None else None
-        regions = (item["id"] for item in self.service_catalog.all_regions(content))
-        if region_id is not None and region_id not in regions:
-            raise exceptions.ValidationError(detail=f"Could not find region: {region_id[:64]}.")
-        if not 0 < len(name) <= MAX_TEXT:
-            raise exceptions.ValidationError(detail=f"resource_name has 1 to {MAX_TEXT} characters.")
-        return service_id, region_id, name
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
+    @route("DELETE", f"{_LIMITS}/{{id}}", policies.LIMITS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.change(lambda content: content.limits.remove(requests.require("limit", id, content.find(Limit, id))))
 
 
 _PLACE = ("service_id", "region_id", "resource_name")
@@ -219,10 +216,6 @@ def _owner(item: Limit) -> dict[str, str]:
 
 def _may_see(req: ServiceRequest, item: Limit) -> bool:
     return req.allows(policies.LIMITS_SHOW, _owner(item))
-
-
-def _require(content: Content, kind: type[T], id: str) -> T:
-    return requests.require("limit", id, content.find(kind, id))
 
 
 def _check_number(items: list[Any]) -> None:

@@ -7,19 +7,18 @@ directly in the default domain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from nova_lite.api.http import validation
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
-from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain, Project
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 #: Tags of one project.
 MAX_TAGS = 80
@@ -40,34 +39,21 @@ _BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
 }
 
 
-class IdentityProjects:
-    """Mixin of `IdentityApp`: the handlers of projects."""
+class Projects(IdentityResource):
+    """Projects."""
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", "/v3/projects", "list_projects", policies.PROJECTS_LIST),
-        ServiceRoute("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
-        ServiceRoute("GET", "/v3/projects/{id}", "show_project", policies.PROJECTS_SHOW, _PROJECT),
-        ServiceRoute("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
-        ServiceRoute("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
-        ServiceRoute("GET", _TAGS, "list_tags", policies.TAGS_LIST, _PROJECT),
-        ServiceRoute("PUT", _TAGS, "replace_tags", policies.TAGS_UPDATE),
-        ServiceRoute("DELETE", _TAGS, "delete_tags", policies.TAGS_DELETE),
-        ServiceRoute("GET", f"{_TAGS}/{{tag}}", "check_tag", policies.TAG_SHOW, _PROJECT),
-        ServiceRoute("PUT", f"{_TAGS}/{{tag}}", "add_tag", policies.TAG_CREATE),
-        ServiceRoute("DELETE", f"{_TAGS}/{{tag}}", "delete_tag", policies.TAG_DELETE),
-    )
-
-    def list_projects(self, req: ServiceRequest) -> Response:
+    @route("GET", "/v3/projects", policies.PROJECTS_LIST, response="projects")
+    def index(self, req: ServiceRequest) -> Response:
         """List the projects, or with the filter ``is_domain`` the domains."""
-        content, url = self.authority.content, req.base_url
+        content, url = self.content, req.base_url
         if listing.is_true(req.GET.get("is_domain", "false")):
             shown = [views.domain_as_project(domain, url) for domain in content.all_domains()]
         else:
             shown = [views.project(project, url) for project in content.projects]
-        return listing.listed(req, "projects", _tagged(req, shown))
+        return self.listed(req, _tagged(req, shown))
 
-    def create_project(self, req: ServiceRequest) -> Response:
+    @route("POST", "/v3/projects", policies.PROJECTS_CREATE, key="project", response="project", status=201)
+    def create(self, req: ServiceRequest) -> View:
         fields = requests.create_fields(
             req,
             "project",
@@ -89,9 +75,9 @@ class IdentityProjects:
             project.tags, project.extra = tags, more
             return project
 
-        return Response({"project": views.project(self._change(create), req.base_url)}, 201)
+        return views.project(self.change(create), req.base_url)
 
-    def _create_domain(self, req: ServiceRequest, fields: dict[str, Any], more: str) -> Response:
+    def _create_domain(self, req: ServiceRequest, fields: dict[str, Any], more: str) -> View:
         if fields["domain_id"] is not None or fields["parent_id"] is not None:
             raise exceptions.ValidationError(detail="A project that is a domain is in no domain and no other project.")
 
@@ -100,15 +86,16 @@ class IdentityProjects:
             domain.enabled, domain.extra = fields["enabled"] is not False, more
             return domain
 
-        return Response({"project": views.domain_as_project(self._change(create), req.base_url)}, 201)
+        return views.domain_as_project(self.change(create), req.base_url)
 
-    def show_project(self, req: ServiceRequest, id: str) -> Response:
+    @route("GET", "/v3/projects/{id}", policies.PROJECTS_SHOW, target=_PROJECT, response="project")
+    def show(self, req: ServiceRequest, id: str) -> View:
         """Show a project or domain. The query may ask for what is above or below."""
-        content = self.authority.content
+        content = self.content
         project = content.project(id)
         if project is None:
             domain = requests.require("project", id, content.domain(id))
-            return Response({"project": views.domain_as_project(domain, req.base_url)})
+            return views.domain_as_project(domain, req.base_url)
         shown = views.project(project, req.base_url)
         for name in ("parents", "subtree"):
             by = {form for form in ("list", "ids") if f"{name}_as_{form}" in req.GET}
@@ -120,16 +107,17 @@ class IdentityProjects:
                 shown[name] = [{"project": views.project(item, req.base_url)} for item in visible]
             elif by:
                 shown[name] = _ids_below(content, id) if name == "subtree" else _nested(content.above(id))
-        return Response({"project": shown})
+        return shown
 
     def _may_see(self, req: ServiceRequest, project: Project) -> bool:
         """Check whether the caller may see a project above or below that of the request."""
-        content = self.authority.content
+        content = self.content
         user = content.user(str(req.context.user_id))
         has_role = user is not None and bool(content.roles_of(user, project.id))
         return has_role or req.allows(policies.PROJECTS_SHOW, {"project_id": project.id})
 
-    def update_project(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", "/v3/projects/{id}", policies.PROJECTS_UPDATE, key="project", response="project")
+    def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.update_fields(
             req,
             "project",
@@ -165,9 +153,10 @@ class IdentityProjects:
             directory.set_enabled(content, item, fields.get("enabled", item.enabled))
             return views.any_project(item, req.base_url)
 
-        return Response({"project": self._change(update)})
+        return self.change(update)
 
-    def delete_project(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", "/v3/projects/{id}", policies.PROJECTS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         """Delete the project, but not its servers and other resources. An admin deletes those."""
 
         def delete(content: Content) -> None:
@@ -178,15 +167,18 @@ class IdentityProjects:
                 directory.check_leaf(content, item)
                 directory.remove_project(content, item)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
-    # --- tags
 
-    def list_tags(self, req: ServiceRequest, id: str) -> Response:
-        return _shown_tags(req, id, _project(self.authority.content, id).tags)
+class ProjectTags(IdentityResource):
+    """Tags of projects."""
 
-    def replace_tags(self, req: ServiceRequest, id: str) -> Response:
+    @route("GET", _TAGS, policies.TAGS_LIST, target=_PROJECT, response="tags")
+    def index(self, req: ServiceRequest, id: str) -> Response:
+        return _shown_tags(req, id, requests.project(self.content, id).tags)
+
+    @route("PUT", _TAGS, policies.TAGS_UPDATE, response="tags")
+    def replace(self, req: ServiceRequest, id: str) -> Response:
         body = req.json_object()
         if "tags" not in body:
             raise exceptions.ValidationError(detail="Expecting to find tags in the request, as a list.")
@@ -194,40 +186,34 @@ class IdentityProjects:
         self._change_tags(id, lambda project: tags)
         return _shown_tags(req, id, tags)
 
-    def delete_tags(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", _TAGS, policies.TAGS_DELETE, status=204)
+    def clear(self, req: ServiceRequest, id: str) -> None:
         self._change_tags(id, lambda project: [])
-        return Response(status=204)
 
-    def check_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
-        requests.require("tag", tag, tag if tag in _project(self.authority.content, id).tags else None)
-        return Response(status=204)
+    @route("GET", f"{_TAGS}/{{tag}}", policies.TAG_SHOW, target=_PROJECT, status=204)
+    def show(self, req: ServiceRequest, id: str, tag: str) -> None:
+        requests.require("tag", tag, tag if tag in requests.project(self.content, id).tags else None)
 
-    def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+    @route("PUT", f"{_TAGS}/{{tag}}", policies.TAG_CREATE, status=201)
+    def add(self, req: ServiceRequest, id: str, tag: str) -> Response:
         self._change_tags(id, lambda project: _checked_tags(dict.fromkeys([*project.tags, tag])))
         location = f"{req.base_url}{_TAGS.format(id=id)}/{tag}"
         return Response(status=201, headers={"Location": location} if location.isascii() else {})
 
-    def delete_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+    @route("DELETE", f"{_TAGS}/{{tag}}", policies.TAG_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str, tag: str) -> None:
         def without(project: Project) -> list[str]:
             requests.require("tag", tag, tag if tag in project.tags else None)
             return [other for other in project.tags if other != tag]
 
         self._change_tags(id, without)
-        return Response(status=204)
 
     def _change_tags(self, id: str, function: Callable[[Project], list[str]]) -> None:
         def change(content: Content) -> None:
-            project = _project(content, id)
+            project = requests.project(content, id)
             project.tags = function(project)
 
-        self._change(change)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
-
-
-def _project(content: Content, id: str) -> Project:
-    return requests.require("project", id, content.project(id))
+        self.change(change)
 
 
 def _changeable(content: Content, id: str) -> Project | Domain:

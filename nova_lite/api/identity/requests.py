@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
 from nova_lite.api.identity.content import Content
-from nova_lite.api.identity.records import DOMAIN_ID, Group, Project, Role, User
+from nova_lite.api.identity.records import DOMAIN_ID, Domain, Group, Project, Role, User
 from nova_lite.base import exceptions
 
 T = TypeVar("T")
@@ -22,6 +22,31 @@ def require(kind: str, id: str, item: T | None) -> T:
     if item is None:
         raise exceptions.NotFound(f"Could not find {kind}: {id[:64]}.")
     return item
+
+
+def user(content: Content, id: str) -> User:
+    return require("user", id, content.user(id))
+
+
+def project(content: Content, id: str) -> Project:
+    return require("project", id, content.project(id))
+
+
+def domain(content: Content, id: str) -> Domain:
+    return require("domain", id, content.domain(id))
+
+
+def group(content: Content, id: str) -> Group:
+    return require("group", id, content.find(Group, id))
+
+
+def role(content: Content, id: str) -> Role:
+    return require("role", id, content.role(id))
+
+
+def found(kind: str, id: str, items: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the item with this id. Raises `NotFound`."""
+    return require(kind, id, next((item for item in items if item["id"] == id), None))
 
 
 # --- log-in
@@ -151,7 +176,7 @@ def attribute_values(text: str) -> dict[str, Any]:
 def domain_of(content: Content, fields: dict[str, Any]) -> str:
     """Return the id of the domain in which something is to be created. Raises `NotFound` if it does not exist."""
     id = fields["domain_id"]
-    return DOMAIN_ID if id is None else require("domain", id, content.domain(id)).id
+    return DOMAIN_ID if id is None else domain(content, id).id
 
 
 def check_domain(item: Project | User | Group, fields: dict[str, Any]) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import catalog, requests, views
-from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.catalog import INTERFACES, Catalog
+from nova_lite.api.identity.catalog import INTERFACES
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import CatalogEndpoint, CatalogRegion, CatalogService
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 MAX_NAME, MAX_TEXT = 255, 4096
 #: Fields of the service itself. Others are kept for clients.
@@ -26,34 +24,31 @@ _ENDPOINT = ("id", "service_id", "interface", "url", "enabled", "region", "regio
 _REGION = ("id", "description", "parent_region_id", "links")
 
 
-class IdentityCatalog:
-    """Mixin of `IdentityApp`: the handlers that change services, endpoints and regions."""
+class Services(IdentityResource):
+    """Services."""
 
-    authority: Authority
-    service_catalog: Catalog
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("POST", "/v3/services", "create_service", policies.SERVICES_CREATE),
-        ServiceRoute("PATCH", "/v3/services/{id}", "update_service", policies.SERVICES_UPDATE),
-        ServiceRoute("DELETE", "/v3/services/{id}", "delete_service", policies.SERVICES_DELETE),
-        ServiceRoute("POST", "/v3/endpoints", "create_endpoint", policies.ENDPOINTS_CREATE),
-        ServiceRoute("PATCH", "/v3/endpoints/{id}", "update_endpoint", policies.ENDPOINTS_UPDATE),
-        ServiceRoute("DELETE", "/v3/endpoints/{id}", "delete_endpoint", policies.ENDPOINTS_DELETE),
-        ServiceRoute("POST", "/v3/regions", "create_region", policies.REGIONS_CREATE),
-        ServiceRoute("PUT", "/v3/regions/{id}", "create_region", policies.REGIONS_CREATE),
-        ServiceRoute("PATCH", "/v3/regions/{id}", "update_region", policies.REGIONS_UPDATE),
-        ServiceRoute("DELETE", "/v3/regions/{id}", "delete_region", policies.REGIONS_DELETE),
-    )
+    @route("GET", "/v3/services", policies.SERVICES_LIST, response="services")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, self._all(req))
 
-    # --- services
+    @route("GET", "/v3/services/{id}", policies.SERVICES_SHOW, response="service")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return requests.found("service", id, self._all(req))
 
-    def create_service(self, req: ServiceRequest) -> Response:
+    def _all(self, req: ServiceRequest) -> list[View]:
+        built_in = (views.linked(item, req.base_url, "services") for item in self.catalog.services)
+        return [*built_in, *(shown_service(item, req.base_url) for item in self.content.services)]
+
+    @route("POST", "/v3/services", policies.SERVICES_CREATE, key="service", response="service", status=201)
+    def create(self, req: ServiceRequest) -> View:
         body = requests.body_object(req, "service")
         made = CatalogService(id=uuid.uuid4().hex, type=_name(body, "type"))
         _set_service(req, made, body)
-        self._change(lambda content: content.services.append(made))
-        return Response({"service": shown_service(made, req.base_url)}, 201)
+        self.change(lambda content: content.services.append(made))
+        return shown_service(made, req.base_url)
 
-    def update_service(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", "/v3/services/{id}", policies.SERVICES_UPDATE, key="service", response="service")
+    def update(self, req: ServiceRequest, id: str) -> View:
         body = requests.body_object(req, "service")
 
         def update(content: Content) -> CatalogService:
@@ -61,9 +56,10 @@ class IdentityCatalog:
             _set_service(req, found, body)
             return found
 
-        return Response({"service": shown_service(self._change(update), req.base_url)})
+        return shown_service(self.change(update), req.base_url)
 
-    def delete_service(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", "/v3/services/{id}", policies.SERVICES_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         """Delete the service with its endpoints. Limits stay, as in Keystone."""
 
         def delete(content: Content) -> None:
@@ -71,16 +67,30 @@ class IdentityCatalog:
             for endpoint in [item for item in content.endpoints if item.service_id == id]:
                 _remove_endpoint(content, endpoint)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
     def _service(self, content: Content, id: str) -> CatalogService:
-        _refuse_built_in("service", id, self.service_catalog.services)
+        _refuse_built_in("service", id, self.catalog.services)
         return requests.require("service", id, content.find(CatalogService, id))
 
-    # --- endpoints
 
-    def create_endpoint(self, req: ServiceRequest) -> Response:
+class Endpoints(IdentityResource):
+    """Endpoints of services."""
+
+    @route("GET", "/v3/endpoints", policies.ENDPOINTS_LIST, response="endpoints")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, self._all(req))
+
+    @route("GET", "/v3/endpoints/{id}", policies.ENDPOINTS_SHOW, response="endpoint")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return requests.found("endpoint", id, self._all(req))
+
+    def _all(self, req: ServiceRequest) -> list[View]:
+        built_in = (views.linked(item, req.base_url, "endpoints") for item in self.catalog.endpoints)
+        return [*built_in, *(shown_endpoint(item, req.base_url) for item in self.content.endpoints)]
+
+    @route("POST", "/v3/endpoints", policies.ENDPOINTS_CREATE, key="endpoint", response="endpoint", status=201)
+    def create(self, req: ServiceRequest) -> View:
         body = requests.body_object(req, "endpoint")
         service_id, interface, url = (_name(body, name) for name in ("service_id", "interface", "url"))
         made = CatalogEndpoint(id=uuid.uuid4().hex, service_id=service_id, interface=interface, url=url)
@@ -89,10 +99,11 @@ class IdentityCatalog:
             self._set_endpoint(req, content, made, body)
             content.endpoints.append(made)
 
-        self._change(create)
-        return Response({"endpoint": shown_endpoint(made, req.base_url)}, 201)
+        self.change(create)
+        return shown_endpoint(made, req.base_url)
 
-    def update_endpoint(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", "/v3/endpoints/{id}", policies.ENDPOINTS_UPDATE, key="endpoint", response="endpoint")
+    def update(self, req: ServiceRequest, id: str) -> View:
         body = requests.body_object(req, "endpoint")
 
         def update(content: Content) -> CatalogEndpoint:
@@ -100,14 +111,14 @@ class IdentityCatalog:
             self._set_endpoint(req, content, found, body)
             return found
 
-        return Response({"endpoint": shown_endpoint(self._change(update), req.base_url)})
+        return shown_endpoint(self.change(update), req.base_url)
 
-    def delete_endpoint(self, req: ServiceRequest, id: str) -> Response:
-        self._change(lambda content: _remove_endpoint(content, self._endpoint(content, id)))
-        return Response(status=204)
+    @route("DELETE", "/v3/endpoints/{id}", policies.ENDPOINTS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.change(lambda content: _remove_endpoint(content, self._endpoint(content, id)))
 
     def _endpoint(self, content: Content, id: str) -> CatalogEndpoint:
-        _refuse_built_in("endpoint", id, self.service_catalog.endpoints)
+        _refuse_built_in("endpoint", id, self.catalog.endpoints)
         return requests.require("endpoint", id, content.find(CatalogEndpoint, id))
 
     def _set_endpoint(
@@ -126,7 +137,7 @@ class IdentityCatalog:
                 detail=f"The url of an endpoint cannot have {unknown}. Variables are "
                 f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
             )
-        if all(item["id"] != changed.service_id for item in self.service_catalog.all_services(content)):
+        if all(item["id"] != changed.service_id for item in self.catalog.all_services(content)):
             raise exceptions.ValidationError(detail=f"Could not find service: {changed.service_id[:64]}.")
         if {"region_id", "region"} & body.keys():
             changed.region = self._region_of(content, body)
@@ -137,15 +148,31 @@ class IdentityCatalog:
         if body.get(field) is None:
             return None
         name = _name(body, field)
-        if all(item["id"] != name for item in self.service_catalog.all_regions(content)):
+        if all(item["id"] != name for item in self.catalog.all_regions(content)):
             if field == "region_id":
                 raise exceptions.ValidationError(detail=f"Could not find region: {name[:64]}.")
             content.regions.append(CatalogRegion(id=name))
         return name
 
-    # --- regions
 
-    def create_region(self, req: ServiceRequest, id: str | None = None) -> Response:
+class Regions(IdentityResource):
+    """Regions of services."""
+
+    @route("GET", "/v3/regions", policies.REGIONS_LIST, response="regions")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, self._all(req))
+
+    @route("GET", "/v3/regions/{id}", policies.REGIONS_SHOW, response="region")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return requests.found("region", id, self._all(req))
+
+    def _all(self, req: ServiceRequest) -> list[View]:
+        built_in = (views.linked(item, req.base_url, "regions") for item in self.catalog.regions)
+        return [*built_in, *(shown_region(item, req.base_url) for item in self.content.regions)]
+
+    @route("POST", "/v3/regions", policies.REGIONS_CREATE, key="region", response="region", status=201)
+    @route("PUT", "/v3/regions/{id}", policies.REGIONS_CREATE, key="region", response="region", status=201)
+    def create(self, req: ServiceRequest, id: str | None = None) -> View:
         body = requests.body_object(req, "region")
         given = _name(body, "id") if body.get("id") is not None else _name({"id": id}, "id") if id is not None else None
         if id not in (None, given):
@@ -155,15 +182,16 @@ class IdentityCatalog:
             raise exceptions.ValidationError(detail="The id of a region has no slash.")
 
         def create(content: Content) -> None:
-            if any(item["id"] == made.id for item in self.service_catalog.all_regions(content)):
+            if any(item["id"] == made.id for item in self.catalog.all_regions(content)):
                 raise exceptions.Conflict(f"Region {made.id} already exists.")
             self._set_region(req, content, made, body)
             content.regions.append(made)
 
-        self._change(create)
-        return Response({"region": shown_region(made, req.base_url)}, 201)
+        self.change(create)
+        return shown_region(made, req.base_url)
 
-    def update_region(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", "/v3/regions/{id}", policies.REGIONS_UPDATE, key="region", response="region")
+    def update(self, req: ServiceRequest, id: str) -> View:
         body = requests.body_object(req, "region")
 
         def update(content: Content) -> CatalogRegion:
@@ -171,9 +199,10 @@ class IdentityCatalog:
             self._set_region(req, content, found, body)
             return found
 
-        return Response({"region": shown_region(self._change(update), req.base_url)})
+        return shown_region(self.change(update), req.base_url)
 
-    def delete_region(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", "/v3/regions/{id}", policies.REGIONS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         def delete(content: Content) -> None:
             found = self._region(content, id)
             used = {item.region for item in content.endpoints} | {item.parent for item in content.regions}
@@ -181,11 +210,10 @@ class IdentityCatalog:
                 raise exceptions.Forbidden(f"Region {id} has endpoints or other regions. Delete those first.")
             content.regions.remove(found)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
     def _region(self, content: Content, id: str) -> CatalogRegion:
-        if id == self.service_catalog.region:
+        if id == self.catalog.region:
             raise exceptions.Forbidden("This region is [identity] region of the configuration. It cannot be changed.")
         return requests.require("region", id, content.find(CatalogRegion, id))
 
@@ -195,7 +223,7 @@ class IdentityCatalog:
         if "parent_region_id" not in body:
             return
         parent = None if body["parent_region_id"] is None else _name(body, "parent_region_id")
-        parents = {item["id"]: item["parent_region_id"] for item in self.service_catalog.all_regions(content)}
+        parents = {item["id"]: item["parent_region_id"] for item in self.catalog.all_regions(content)}
         if parent is not None and parent not in parents:
             raise exceptions.NotFound(f"Could not find region: {parent[:64]}.")
         above = parent
@@ -204,9 +232,6 @@ class IdentityCatalog:
                 raise exceptions.ValidationError(detail="A region cannot be below itself.")
             above = parents.get(above)
         changed.parent = parent
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
 
 
 def _remove_endpoint(content: Content, endpoint: CatalogEndpoint) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
-from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.content import Content
-from nova_lite.api.identity.records import Project, User
+from nova_lite.api.identity.records import User
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 #: Fields of a user that have no meaning for the service.
 _TEXTS: dict[str, Any] = {"email": str | None, "description": str | None}
@@ -26,18 +24,20 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class IdentityManagement:
-    """Mixin of `IdentityApp`: the handlers that change users."""
+class Users(IdentityResource):
+    """Users."""
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("POST", "/v3/users", "create_user", policies.USERS_CREATE),
-        ServiceRoute("PATCH", "/v3/users/{id}", "update_user", policies.USERS_UPDATE),
-        ServiceRoute("POST", "/v3/users/{id}/password", "change_password", policies.CHANGE_PASSWORD, {"user_id": "id"}),
-        ServiceRoute("DELETE", "/v3/users/{id}", "delete_user", policies.USERS_DELETE),
-    )
+    @route("GET", "/v3/users", policies.USERS_LIST, response="users")
+    def index(self, req: ServiceRequest) -> Response:
+        self.authority.read_directory("users", req.GET.get("domain_id"), req.GET.get("name"))
+        return self.listed(req, (views.user(user, req.base_url) for user in self.content.users))
 
-    def create_user(self, req: ServiceRequest) -> Response:
+    @route("GET", "/v3/users/{id}", policies.USERS_SHOW, target={"user_id": "id"}, response="user")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return views.user(requests.user(self.content, id), req.base_url)
+
+    @route("POST", "/v3/users", policies.USERS_CREATE, key="user", response="user", status=201)
+    def create(self, req: ServiceRequest) -> View:
         fields = requests.create_fields(
             req,
             "user",
@@ -53,7 +53,7 @@ class IdentityManagement:
 
         def create(content: Content) -> User:
             project_id = fields["default_project_id"]
-            project = _project(content, project_id) if project_id is not None else None
+            project = requests.project(content, project_id) if project_id is not None else None
             domain_id = requests.domain_of(content, fields)
             self.authority.check_ours(content, domain_id)
             user = directory.add_user(content, fields["name"], password, project, domain_id)
@@ -62,9 +62,10 @@ class IdentityManagement:
             _set_options(user, options)
             return user
 
-        return Response({"user": views.user(self._change(create), req.base_url)}, 201)
+        return views.user(self.change(create), req.base_url)
 
-    def update_user(self, req: ServiceRequest, id: str) -> Response:
+    @route("PATCH", "/v3/users/{id}", policies.USERS_UPDATE, key="user", response="user")
+    def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.update_fields(
             req, "user", name=str, password=str, enabled=bool, default_project_id=str | None, **_TEXTS, **_DOMAIN
         )
@@ -74,14 +75,14 @@ class IdentityManagement:
         )
 
         def update(content: Content) -> User:
-            user = _user(content, id)
+            user = requests.user(content, id)
             requests.check_domain(user, fields)
             if {"name", "password", "email"} & set(fields):
                 self.authority.check_ours(content, user.domain_id, user)
             if "name" in fields:
                 directory.rename(content, "user", user, fields["name"])
             if fields.get("default_project_id") is not None:
-                _project(content, fields["default_project_id"])
+                requests.project(content, fields["default_project_id"])
             user.default_project_id = fields.get("default_project_id", user.default_project_id)
             user.email, user.description = fields.get("email", user.email), fields.get("description", user.description)
             user.extra = requests.attributes(req, "user", _FIELDS, user.extra)
@@ -91,27 +92,26 @@ class IdentityManagement:
                 directory.set_password(user, password)
             return user
 
-        return Response({"user": views.user(self._change(update), req.base_url)})
+        return views.user(self.change(update), req.base_url)
 
-    def change_password(self, req: ServiceRequest, id: str) -> Response:
+    @route(
+        "POST", "/v3/users/{id}/password", policies.CHANGE_PASSWORD, target={"user_id": "id"}, key="user", status=204
+    )
+    def change_password(self, req: ServiceRequest, id: str) -> None:
         """Change a user's own password. The request contains the old one."""
         fields = requests.create_fields(req, "user", password=str, original_password=str)
-        found = self.authority.content.user(id)
+        found = self.content.user(id)
         if found is not None and found.options.get("lock_password"):
             raise exceptions.Forbidden("The password of this user is locked. Only an admin can change it.")
         self.authority.by_password(fields["original_password"], req.remote_addr or "", user_id=id)
-        content = self.authority.content
-        self.authority.check_ours(content, "", _user(content, id))
+        content = self.content
+        self.authority.check_ours(content, "", requests.user(content, id))
         password = directory.new_password(fields["password"], self.authority.hash_cost)
-        self._change(lambda content: directory.set_password(_user(content, id), password))
-        return Response(status=204)
+        self.change(lambda content: directory.set_password(requests.user(content, id), password))
 
-    def delete_user(self, req: ServiceRequest, id: str) -> Response:
-        self._change(lambda content: directory.remove_user(content, _user(content, id)))
-        return Response(status=204)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
+    @route("DELETE", "/v3/users/{id}", policies.USERS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.change(lambda content: directory.remove_user(content, requests.user(content, id)))
 
 
 def _set_options(user: User, options: dict[str, Any]) -> None:
@@ -128,11 +128,3 @@ def _set_options(user: User, options: dict[str, Any]) -> None:
         user.mfa_rules = options["multi_factor_auth_rules"] or []
     if user.mfa_methods and user.mfa_methods != before:
         user.tokens_valid_from = time.time()
-
-
-def _project(content: Content, project_id: str) -> Project:
-    return requests.require("project", project_id, content.project(project_id))
-
-
-def _user(content: Content, user_id: str) -> User:
-    return requests.require("user", user_id, content.user(user_id))

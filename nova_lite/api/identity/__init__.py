@@ -37,8 +37,8 @@ Service::
 
 API, with Keystone's v3 endpoints, one module for each kind of resource:
 
-- `app`, `resource`: the application, and what its resources have in common
-- `logins`, `provider_logins`, `caller`: tokens, by passwords or by identity providers; catalog and projects of the caller
+- `app`, `resource`: the application, and the base of its resources
+- `logins`, `provider_logins`, `caller`: tokens, by passwords or identity providers; projects of the caller
 - `users`, `groups`, `projects`, `domains`: accounts and their containers
 - `assignments`, `roles`: roles of users and groups in projects, domains and the system; roles of operators
 - `app_credentials`, `access_rules`: application credentials, and the requests that they allow

@@ -1,4 +1,4 @@
-"""What the caller of the identity API may use: the catalog of the token, and targets of roles."""
+"""Catalog, projects and domains of the caller, over the identity API."""
 
 from __future__ import annotations
 

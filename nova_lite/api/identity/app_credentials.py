@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from typing import Any
+from typing import Annotated, Any
 
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
@@ -17,6 +17,7 @@ from nova_lite.api.identity import access_rules, directory, passwords, requests,
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import AccessRule, ApplicationCredential, User
+from nova_lite.api.identity.requests import Expiry, Open, Roles, checked
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -31,6 +32,67 @@ MAX_TEXT = 4096
 _USER = {"user_id": "user_id"}
 _CREDENTIALS = "/v3/users/{user_id}/application_credentials"
 _RULES = "/v3/users/{user_id}/access_rules"
+
+
+def _text(sent: dict[str, Any], name: str) -> str | None:
+    value = sent[name]
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
+    return value
+
+
+def _name(sent: dict[str, Any], name: str) -> str:
+    return directory.check_name("application credential", requests.text_field(sent, name))
+
+
+def _flag(sent: dict[str, Any], name: str) -> bool | None:
+    value = sent[name]
+    if not isinstance(value, bool | None):
+        raise exceptions.ValidationError(detail=f"{name} must be a boolean.")
+    return value
+
+
+def _rules(sent: dict[str, Any], name: str) -> list[AccessRule]:
+    """Return the access rules. A rule of which only the id is given has no path."""
+    items = [] if sent[name] is None else sent[name]
+    if not isinstance(items, list) or len(items) > MAX_RULES:
+        raise exceptions.ValidationError(detail=f"access_rules must be a list of at most {MAX_RULES} objects.")
+    return [_rule(item) for item in items]
+
+
+def _rule(item: Any) -> AccessRule:
+    if not isinstance(item, dict):
+        raise exceptions.ValidationError(detail="An access rule must be an object with service, method and path.")
+    if isinstance(item.get("id"), str) and not {"service", "method", "path"} & item.keys():
+        return AccessRule(id=item["id"])
+    service, method, path = (requests.text_field(item, name) for name in ("service", "method", "path"))
+    if method not in access_rules.METHODS:
+        raise exceptions.ValidationError(detail=f"The method of an access rule is one of {access_rules.METHODS_TEXT}.")
+    if not re.fullmatch(r"/.{0,224}", path) or not re.fullmatch(r"[\w-]{1,64}", service):
+        raise exceptions.ValidationError(
+            detail="The path of an access rule starts with a slash and has at most 225 characters; its service is a "
+            "type of the catalog, such as compute."
+        )
+    if access_rules.wildcards(path) > access_rules.MAX_WILDCARDS:
+        raise exceptions.ValidationError(
+            detail=f"The path of an access rule has at most {access_rules.MAX_WILDCARDS} wildcards: *, ** and {{name}}."
+        )
+    return AccessRule(id=uuid.uuid4().hex, service=service, method=method, path=path)
+
+
+_RULE = {name: {"type": "string"} for name in ("id", "service", "method", "path")}
+
+
+class NewAppCredential(Open, kw_only=True):
+    secret: Annotated[str | None, checked(_text)] = None
+    name: Annotated[str, checked(_name)]
+    description: Annotated[str | None, checked(_text)] = None
+    roles: Roles = []
+    expires_at: Expiry = None
+    unrestricted: Annotated[bool, checked(_flag)] = False
+    access_rules: Annotated[Any, checked(_rules, type="array", items={"type": "object", "properties": _RULE})] = ()
 
 
 class AppCredentials(IdentityResource):
@@ -55,6 +117,7 @@ class AppCredentials(IdentityResource):
         _CREDENTIALS,
         policies.CREDENTIALS_CREATE,
         target=_USER,
+        body=NewAppCredential,
         key="application_credential",
         response="application_credential",
         status=201,
@@ -66,20 +129,19 @@ class AppCredentials(IdentityResource):
             raise exceptions.Forbidden("Application credentials can be created only by the user that they are for.")
         if req.context.project_id is None:
             raise exceptions.Forbidden("An application credential is for a project, and this token is for none.")
-        body = requests.body_object(req, "application_credential")
-        secret = _text(body, "secret") or secrets.token_urlsafe(64)
-        credential = ApplicationCredential(
-            id=uuid.uuid4().hex,
-            name=directory.check_name("application credential", requests.text_field(body, "name")),
+        body = requests.read(req, NewAppCredential)
+        secret = body.secret or secrets.token_urlsafe(64)
+        credential = requests.new(
+            req,
+            ApplicationCredential,
+            body,
             user_id=user_id,
             project_id=req.context.project_id,
             secret=passwords.hashed(secret, self.authority.hash_cost),
-            description=_text(body, "description"),
-            roles=_roles(body, self.content, req.context.roles),
-            expires_at=requests.expiry(body),
-            unrestricted=_flag(body, "unrestricted"),
+            roles=_roles(body.roles, self.content, req.context.roles),
+            access_rules=[],
         )
-        rules = _rules(body)
+        rules = body.access_rules
 
         def add(content: Content) -> Content:
             _add(content, credential, rules)
@@ -187,29 +249,10 @@ def _refuse_restricted(req: ServiceRequest) -> None:
         )
 
 
-# --- fields of the body
-
-
-def _text(body: dict[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
-    return value
-
-
-def _flag(body: dict[str, Any], name: str) -> bool:
-    value = body.get(name)
-    if not isinstance(value, bool | None):
-        raise exceptions.ValidationError(detail=f"{name} must be a boolean.")
-    return bool(value)
-
-
-def _roles(body: dict[str, Any], content: Content, names: list[str]) -> list[str]:
+def _roles(items: list[dict[str, Any]], content: Content, names: list[str]) -> list[str]:
     """Return the keys of the credential's roles. The default is all roles of the token, whose ``names`` these are."""
     allowed = [role.key for name in names if (role := content.role_named(name)) is not None]
-    keys = requests.roles(body, content) or allowed
+    keys = requests.role_keys(items, content) or allowed
     for key in keys:
         if key not in allowed:
             role = requests.require("role", key, content.role_by_key(key))
@@ -218,31 +261,3 @@ def _roles(body: dict[str, Any], content: Content, names: list[str]) -> list[str
                 f"the roles {', '.join(names)}."
             )
     return keys
-
-
-def _rules(body: dict[str, Any]) -> list[AccessRule]:
-    """Return the access rules. A rule of which only the id is given has no path."""
-    items = [] if body.get("access_rules") is None else body["access_rules"]
-    if not isinstance(items, list) or len(items) > MAX_RULES:
-        raise exceptions.ValidationError(detail=f"access_rules must be a list of at most {MAX_RULES} objects.")
-    return [_rule(item) for item in items]
-
-
-def _rule(item: Any) -> AccessRule:
-    if not isinstance(item, dict):
-        raise exceptions.ValidationError(detail="An access rule must be an object with service, method and path.")
-    if isinstance(item.get("id"), str) and not {"service", "method", "path"} & item.keys():
-        return AccessRule(id=item["id"])
-    service, method, path = (requests.text_field(item, name) for name in ("service", "method", "path"))
-    if method not in access_rules.METHODS:
-        raise exceptions.ValidationError(detail=f"The method of an access rule is one of {access_rules.METHODS_TEXT}.")
-    if not re.fullmatch(r"/.{0,224}", path) or not re.fullmatch(r"[\w-]{1,64}", service):
-        raise exceptions.ValidationError(
-            detail="The path of an access rule starts with a slash and has at most 225 characters; its service is a "
-            "type of the catalog, such as compute."
-        )
-    if access_rules.wildcards(path) > access_rules.MAX_WILDCARDS:
-        raise exceptions.ValidationError(
-            detail=f"The path of an access rule has at most {access_rules.MAX_WILDCARDS} wildcards: *, ** and {{name}}."
-        )
-    return AccessRule(id=uuid.uuid4().hex, service=service, method=method, path=path)

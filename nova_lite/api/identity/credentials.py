@@ -13,7 +13,9 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
 
 from nova_lite.api.audit import notes
 from nova_lite.api.http.rest import ServiceRequest, route
@@ -22,6 +24,7 @@ from nova_lite.api.identity import app_credentials, credential_box, ec2_signatur
 from nova_lite.api.identity.authority import Scope
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Credential
+from nova_lite.api.identity.requests import Object, Open, OptionalWords, Words, checked
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -35,6 +38,41 @@ MIN_SECRET, MAX_TEXT, MAX_BLOB = 16, 255, 8192
 _USER = {"user_id": "user_id"}
 _EC2 = "/v3/users/{user_id}/credentials/OS-EC2"
 _ALL = "/v3/credentials"
+
+
+_Sent: TypeAlias = Annotated[Any, checked(lambda sent, name: sent[name])]
+
+
+class NewEc2Credential(Open):
+    tenant_id: Words
+
+
+class SignedRequest(Open):
+    ec2: _Sent = msgspec.field(name="ec2Credentials", default=None)
+    credentials: _Sent = None
+
+
+class SignedS3Request(Open):
+    credentials: Object
+
+
+class CredentialOwner(Open):
+    user_id: OptionalWords = None
+
+
+class NewCredential(CredentialOwner, kw_only=True):
+    type: Words
+    blob: Words
+    project_id: OptionalWords = None
+
+
+class ChangedCredential(Open):
+    """Of the attributes only the blob changes. The other ones may be sent as they are."""
+
+    user_id: _Sent = None
+    type: _Sent = None
+    project_id: _Sent = None
+    blob: Words = ""
 
 
 class _Sealed(IdentityResource):
@@ -58,11 +96,11 @@ class Ec2Credentials(_Sealed):
         app_credentials.refuse_limited(req)
         return self._view(req, _ec2(self.content, user_id, id))
 
-    @route("POST", _EC2, policies.EC2_CREATE, target=_USER, response="credential", status=201)
+    @route("POST", _EC2, policies.EC2_CREATE, target=_USER, body=NewEc2Credential, response="credential", status=201)
     def create(self, req: ServiceRequest, user_id: str) -> View:
         """Create a key pair for a project in which the user has a role."""
         app_credentials.refuse_limited(req)
-        project_id, access, secret = requests.text_field(req.json_object(), "tenant_id"), uuid.uuid4().hex, _secret()
+        project_id, access, secret = requests.read(req, NewEc2Credential).tenant_id, uuid.uuid4().hex, _secret()
 
         def create(content: Content) -> Credential:
             _check_project(req, content, user_id, project_id)
@@ -88,20 +126,19 @@ class Ec2Credentials(_Sealed):
 
     # --- tokens for signed requests
 
-    @route("POST", "/v3/ec2tokens", policies.EC2_TOKENS, response="token")
+    @route("POST", "/v3/ec2tokens", policies.EC2_TOKENS, body=SignedRequest, response="token")
     def issue_for_signature(self, req: ServiceRequest) -> Response:
         """Return a token of the user who signed a request. Only services may ask for it."""
-        body = req.json_object()
-        given = body.get("ec2Credentials") or body.get("credentials")
-        if not isinstance(given, dict):
-            raise exceptions.ValidationError(detail="Expecting to find credentials in the request, as an object.")
-        signed = ec2_signature.parse(given)
+        body = requests.read(req, SignedRequest)
+        signed = ec2_signature.parse(
+            requests.object_field({"credentials": body.ec2 or body.credentials}, "credentials")
+        )
         return self._issue(req, signed.access, lambda secret: ec2_signature.is_right(signed, secret, time.time()))
 
-    @route("POST", "/v3/s3tokens", policies.S3_TOKENS, response="token")
+    @route("POST", "/v3/s3tokens", policies.S3_TOKENS, body=SignedS3Request, response="token")
     def issue_for_s3(self, req: ServiceRequest) -> Response:
         """Return a token of the user who signed a request to an object store. Only services may ask for it."""
-        signed = ec2_signature.parse_s3(requests.object_field(req.json_object(), "credentials"))
+        signed = ec2_signature.parse_s3(requests.read(req, SignedS3Request).credentials)
         return self._issue(req, signed.access, lambda secret: ec2_signature.is_right_s3(signed, secret, time.time()))
 
     def _issue(self, req: ServiceRequest, access: str, is_right: Callable[[str], bool]) -> Response:
@@ -142,14 +179,22 @@ class Credentials(_Sealed):
     def show(self, req: ServiceRequest, id: str) -> View:
         return self._view(req, self._authorized(req, id))
 
-    @route("POST", _ALL, policies.SECRETS_CREATE, authorizes=True, key="credential", response="credential", status=201)
+    @route(
+        "POST",
+        _ALL,
+        policies.SECRETS_CREATE,
+        authorizes=True,
+        body=NewCredential,
+        key="credential",
+        response="credential",
+        status=201,
+    )
     def create(self, req: ServiceRequest) -> View:
         app_credentials.refuse_limited(req)
-        body = requests.body_object(req, "credential")
-        user_id = requests.text_field(body, "user_id") if body.get("user_id") is not None else str(req.context.user_id)
+        user_id = requests.read(req, CredentialOwner).user_id or str(req.context.user_id)
         req.authorize(policies.SECRETS_CREATE, {"user_id": user_id})
-        kind, blob = requests.text_field(body, "type"), requests.text_field(body, "blob")
-        project_id = requests.text_field(body, "project_id") if body.get("project_id") is not None else None
+        body = requests.read(req, NewCredential)
+        kind, blob, project_id = body.type, body.blob, body.project_id
         if kind == EC2:
             access, secret = _pair(blob)
             if project_id is None:
@@ -167,10 +212,19 @@ class Credentials(_Sealed):
 
         return self._view(req, self.change(create))
 
-    @route("PATCH", f"{_ALL}/{{id}}", policies.SECRETS_UPDATE, authorizes=True, key="credential", response="credential")
+    @route(
+        "PATCH",
+        f"{_ALL}/{{id}}",
+        policies.SECRETS_UPDATE,
+        authorizes=True,
+        body=ChangedCredential,
+        key="credential",
+        response="credential",
+    )
     def update(self, req: ServiceRequest, id: str) -> View:
         """Change the secret, or both keys of EC2. User, type and project stay: other ones need another credential."""
-        found, body = self._authorized(req, id), requests.body_object(req, "credential")
+        found = self._authorized(req, id)
+        body = requests.changes(req)
         for name in ("user_id", "type", "project_id"):
             if body.get(name, getattr(found, name)) != getattr(found, name):
                 raise exceptions.ValidationError(

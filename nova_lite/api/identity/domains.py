@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain
+from nova_lite.api.identity.requests import DefaultFlag, Description, Extensible, Flag, NoOptions, String
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-_FIELDS = ("id", "name", "description", "enabled", "tags", "options", "links")
+
+def _no_tags(sent: dict[str, Any], name: str) -> None:
+    if sent[name]:
+        raise exceptions.ValidationError(detail=requests.NO_TAGS)
+
+
+class _Domain(Extensible):
+    description: Description = ""
+    options: NoOptions = {}
+    tags: Annotated[list[str], requests.checked(_no_tags, maxItems=0)] = []
+
+
+class NewDomain(_Domain, kw_only=True):
+    name: String
+    enabled: DefaultFlag = True
+
+
+class ChangedDomain(_Domain):
+    name: String = ""
+    enabled: Flag = True
 
 
 class Domains(IdentityResource):
@@ -26,28 +48,27 @@ class Domains(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.domain(requests.domain(self.content, id), req.base_url)
 
-    @route("POST", "/v3/domains", policies.DOMAINS_CREATE, key="domain", response="domain", status=201)
+    @route("POST", "/v3/domains", policies.DOMAINS_CREATE, body=NewDomain, key="domain", response="domain", status=201)
     def create(self, req: ServiceRequest) -> View:
-        fields = requests.create_fields(req, "domain", name=str, description=str | None, enabled=bool | None)
-        more = requests.attributes(req, "domain", _FIELDS)
+        body, more = requests.read(req, NewDomain), requests.attributes(req)
 
         def create(content: Content) -> Domain:
-            domain = directory.add_domain(content, fields["name"], fields["description"] or "")
-            domain.enabled, domain.extra = fields["enabled"] is not False, more
+            domain = directory.add_domain(content, body.name, body.description)
+            domain.enabled, domain.extra = body.enabled, more
             return domain
 
         return views.domain(self.change(create), req.base_url)
 
-    @route("PATCH", "/v3/domains/{id}", policies.DOMAINS_UPDATE, key="domain", response="domain")
+    @route("PATCH", "/v3/domains/{id}", policies.DOMAINS_UPDATE, body=ChangedDomain, key="domain", response="domain")
     def update(self, req: ServiceRequest, id: str) -> View:
-        fields = requests.update_fields(req, "domain", name=str, description=str | None, enabled=bool)
+        fields = requests.changes(req)
 
         def update(content: Content) -> Domain:
             domain = _domain(content, id)
             if "name" in fields:
                 directory.rename_domain(content, domain, fields["name"])
-            domain.description = fields.get("description", domain.description) or ""
-            domain.extra = requests.attributes(req, "domain", _FIELDS, domain.extra)
+            domain.description = fields.get("description", domain.description)
+            domain.extra = requests.attributes(req, domain.extra)
             directory.set_enabled(content, domain, fields.get("enabled", domain.enabled))
             return domain
 

@@ -5,8 +5,7 @@ A project with endpoints or endpoint groups of its own has only those in the cat
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
@@ -14,6 +13,7 @@ from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.catalog import INTERFACES
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import EndpointGroup, Project
+from nova_lite.api.identity.requests import Extensible, OptionalWords, checked
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -29,7 +29,38 @@ _FILTER = "/v3/OS-EP-FILTER"
 _GROUPS, _GROUP = f"{_FILTER}/endpoint_groups", f"{_FILTER}/endpoint_groups/{{id}}"
 _MEMBER = f"{_GROUP}/projects/{{project_id}}"
 _PROJECT = f"{_FILTER}/projects/{{project_id}}"
-_FIELDS = ("id", "name", "description", "filters", "links")
+
+
+def _name(sent: dict[str, Any], name: str) -> str:
+    return directory.check_name("endpoint group", requests.text_field(sent, name))
+
+
+def _filters(sent: dict[str, Any], name: str) -> dict[str, str]:
+    """Return the filters. Without any, the group has all endpoints."""
+    given = requests.object_field(sent, name)
+    is_known = all(name in FILTERS and isinstance(value, str) for name, value in given.items())
+    if not is_known or given.get("interface", INTERFACES[0]) not in INTERFACES:
+        raise exceptions.ValidationError(
+            detail=f"Filters of an endpoint group are texts for some of {', '.join(FILTERS)}. An interface is one of "
+            f"{', '.join(INTERFACES)}."
+        )
+    return given
+
+
+_Name: TypeAlias = Annotated[str, checked(_name)]
+_Filters: TypeAlias = Annotated[dict[str, str], checked(_filters)]
+
+
+class NewEndpointGroup(Extensible, kw_only=True):
+    name: _Name
+    description: OptionalWords = None
+    filters: _Filters
+
+
+class ChangedEndpointGroup(Extensible):
+    name: _Name = ""
+    description: OptionalWords = None
+    filters: _Filters = {}
 
 
 class EndpointGroups(IdentityResource):
@@ -40,15 +71,22 @@ class EndpointGroups(IdentityResource):
         shown = [_group_view(group, req.base_url) for group in self.content.endpoint_groups]
         return self.listed(req, shown)
 
-    @route("POST", _GROUPS, policies.EP_GROUPS_CREATE, key="endpoint_group", response="endpoint_group", status=201)
+    @route(
+        "POST",
+        _GROUPS,
+        policies.EP_GROUPS_CREATE,
+        body=NewEndpointGroup,
+        key="endpoint_group",
+        response="endpoint_group",
+        status=201,
+    )
     def create(self, req: ServiceRequest) -> View:
-        made = EndpointGroup(id=uuid.uuid4().hex, name="")
-        body = requests.body_object(req, "endpoint_group")
+        made = requests.new(req, EndpointGroup, requests.read(req, NewEndpointGroup))
 
         def create(content: Content) -> None:
             if len(content.endpoint_groups) >= MAX_GROUPS:
                 raise exceptions.Forbidden(f"There are at most {MAX_GROUPS} endpoint groups. Delete the unused ones.")
-            _set(req, content, made, {"name": None, "filters": None} | body)
+            _check_name(content, made)
             content.endpoint_groups.append(made)
 
         self.change(create)
@@ -58,13 +96,21 @@ class EndpointGroups(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return _group_view(_group(self.content, id), req.base_url)
 
-    @route("PATCH", _GROUP, policies.EP_GROUPS_UPDATE, key="endpoint_group", response="endpoint_group")
+    @route(
+        "PATCH",
+        _GROUP,
+        policies.EP_GROUPS_UPDATE,
+        body=ChangedEndpointGroup,
+        key="endpoint_group",
+        response="endpoint_group",
+    )
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "endpoint_group")
+        changed = requests.changes(req)
 
         def update(content: Content) -> EndpointGroup:
             group = _group(content, id)
-            _set(req, content, group, body)
+            requests.update(req, group, changed)
+            _check_name(content, group)
             return group
 
         return _group_view(self.change(update), req.base_url)
@@ -180,27 +226,9 @@ def _has(project: Project, endpoint_id: str) -> None:
         raise exceptions.NotFound(f"Project {project.name} does not have the endpoint {endpoint_id[:64]}.")
 
 
-def _set(req: ServiceRequest, content: Content, changed: EndpointGroup, body: dict[str, Any]) -> None:
-    if "name" in body:
-        changed.name = directory.check_name("endpoint group", requests.text_field(body, "name"))
-        if any(group.name == changed.name and group.id != changed.id for group in content.endpoint_groups):
-            raise exceptions.Conflict(f"Endpoint group {changed.name} already exists.")
-    if "description" in body:
-        changed.description = None if body["description"] is None else requests.text_field(body, "description")
-    if "filters" in body:
-        changed.filters = _filters(requests.object_field(body, "filters"))
-    changed.extra = requests.attributes(req, "endpoint_group", _FIELDS, changed.extra)
-
-
-def _filters(given: dict[str, Any]) -> dict[str, str]:
-    """Return the filters. Without any, the group has all endpoints."""
-    is_known = all(name in FILTERS and isinstance(value, str) for name, value in given.items())
-    if not is_known or given.get("interface", INTERFACES[0]) not in INTERFACES:
-        raise exceptions.ValidationError(
-            detail=f"Filters of an endpoint group are texts for some of {', '.join(FILTERS)}. An interface is one of "
-            f"{', '.join(INTERFACES)}."
-        )
-    return given
+def _check_name(content: Content, changed: EndpointGroup) -> None:
+    if any(group.name == changed.name and group.id != changed.id for group in content.endpoint_groups):
+        raise exceptions.Conflict(f"Endpoint group {changed.name} already exists.")
 
 
 def _group_view(group: EndpointGroup, base_url: str) -> dict[str, Any]:

@@ -7,13 +7,26 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Group, User
+from nova_lite.api.identity.requests import Description, Extensible, String, Text
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-_FIELDS = ("id", "name", "description", "domain_id", "links")
 _MEMBER = "/v3/groups/{group_id}/users/{user_id}"
+
+
+class _Group(Extensible):
+    description: Description = ""
+    domain_id: Text = None
+
+
+class NewGroup(_Group, kw_only=True):
+    name: String
+
+
+class ChangedGroup(_Group):
+    name: String = ""
 
 
 class Groups(IdentityResource):
@@ -28,23 +41,22 @@ class Groups(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.group(requests.group(self.content, id), req.base_url)
 
-    @route("POST", "/v3/groups", policies.GROUPS_CREATE, key="group", response="group", status=201)
+    @route("POST", "/v3/groups", policies.GROUPS_CREATE, body=NewGroup, key="group", response="group", status=201)
     def create(self, req: ServiceRequest) -> View:
-        fields = requests.create_fields(req, "group", name=str, description=str | None, domain_id=str | None)
-        more = requests.attributes(req, "group", _FIELDS)
+        body, more = requests.read(req, NewGroup), requests.attributes(req)
 
         def create(content: Content) -> Group:
-            domain_id = requests.domain_of(content, fields)
+            domain_id = requests.domain_id(content, body.domain_id)
             self.authority.check_ours(content, domain_id)
-            group = directory.add_group(content, fields["name"], fields["description"] or "", domain_id)
+            group = directory.add_group(content, body.name, body.description, domain_id)
             group.extra = more
             return group
 
         return views.group(self.change(create), req.base_url)
 
-    @route("PATCH", "/v3/groups/{id}", policies.GROUPS_UPDATE, key="group", response="group")
+    @route("PATCH", "/v3/groups/{id}", policies.GROUPS_UPDATE, body=ChangedGroup, key="group", response="group")
     def update(self, req: ServiceRequest, id: str) -> View:
-        fields = requests.update_fields(req, "group", name=str, description=str | None, domain_id=str | None)
+        fields = requests.changes(req)
 
         def update(content: Content) -> Group:
             group = requests.group(content, id)
@@ -52,8 +64,8 @@ class Groups(IdentityResource):
             self.authority.check_ours(content, group.domain_id, group)
             if "name" in fields:
                 directory.rename(content, "group", group, fields["name"])
-            group.description = fields.get("description", group.description) or ""
-            group.extra = requests.attributes(req, "group", _FIELDS, group.extra)
+            group.description = fields.get("description", group.description)
+            group.extra = requests.attributes(req, group.extra)
             return group
 
         return views.group(self.change(update), req.base_url)

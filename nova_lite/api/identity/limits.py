@@ -5,21 +5,21 @@ nova_lite's own quotas are elsewhere: these limits change none of its APIs.
 
 from __future__ import annotations
 
-import uuid
-from typing import Any, TypeAlias
+import functools
+from typing import Annotated, Any, TypeAlias
 
+from nova_lite.api.http import bodies
+from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Limit, RegisteredLimit
+from nova_lite.api.identity.requests import Open, OptionalWords, Words, checked
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-#: Service, region and resource of a limit.
-_Place: TypeAlias = tuple[str, str | None, str]
 
 #: Limits, and registered limits, of the cloud. Each API process has all of them in memory.
 MAX_LIMITS = 10_000
@@ -33,24 +33,85 @@ _MODEL = {
 }
 
 
-class _Places(IdentityResource):
+def _number(sent: dict[str, Any], name: str) -> int:
+    value = sent.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 2**31:
+        raise exceptions.ValidationError(
+            detail=f"{name} must be an integer from -1, which is no limit, to {2**31 - 1}."
+        )
+    return value
+
+
+def _text(sent: dict[str, Any], name: str) -> str | None:
+    value = sent[name]
+    if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
+        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
+    return value
+
+
+def _items(kind: type[Body], sent: dict[str, Any], name: str) -> list[Any]:
+    items = sent.get(name)
+    if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
+        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the request, as a list of objects.")
+    return [bodies.read(kind, item) for item in items]
+
+
+_Number: TypeAlias = Annotated[int, checked(_number, minimum=-1)]
+_Text: TypeAlias = Annotated[str | None, checked(_text, maxLength=MAX_TEXT)]
+_Resource: TypeAlias = Annotated[str, checked(requests.sized(MAX_TEXT), minLength=1, maxLength=MAX_TEXT)]
+
+
+class _Place(Open):
+    service_id: Words
+    resource_name: _Resource
+    region_id: OptionalWords = None
+    description: _Text = None
+
+
+class NewRegisteredLimit(_Place, kw_only=True):
+    default_limit: _Number
+
+
+class NewLimit(_Place, kw_only=True):
+    resource_limit: _Number
+    project_id: OptionalWords = None
+    domain_id: OptionalWords = None
+
+
+class NewRegisteredLimits(Open):
+    registered_limits: Annotated[list[NewRegisteredLimit], checked(functools.partial(_items, NewRegisteredLimit))]
+
+
+class NewLimits(Open):
+    limits: Annotated[list[NewLimit], checked(functools.partial(_items, NewLimit))]
+
+
+class ChangedRegisteredLimit(Open):
+    service_id: Words = ""
+    resource_name: _Resource = ""
+    region_id: OptionalWords = None
+    description: _Text = None
+    default_limit: _Number = -1
+
+
+class ChangedLimit(Open):
+    resource_limit: _Number = -1
+    description: _Text = None
+
+
+class _Limits(IdentityResource):
     """Limits of resources of the services in the catalog."""
 
-    def place(self, content: Content, body: dict[str, Any]) -> _Place:
-        """Return service, region and resource of a limit. Raises `ValidationError` if one does not exist."""
-        service_id, name = requests.text_field(body, "service_id"), requests.text_field(body, "resource_name")
-        if all(item["id"] != service_id for item in self.catalog.all_services(content)):
-            raise exceptions.ValidationError(detail=f"Could not find service: {service_id[:64]}.")
-        region_id = requests.text_field(body, "region_id") if body.get("region_id") is not None else None
-        regions = (item["id"] for item in self.catalog.all_regions(content))
-        if region_id is not None and region_id not in regions:
-            raise exceptions.ValidationError(detail=f"Could not find region: {region_id[:64]}.")
-        if not 0 < len(name) <= MAX_TEXT:
-            raise exceptions.ValidationError(detail=f"resource_name has 1 to {MAX_TEXT} characters.")
-        return service_id, region_id, name
+    def check_place(self, content: Content, item: RegisteredLimit | Limit) -> None:
+        """Raise `ValidationError` if the service or the region of a limit does not exist."""
+        if all(known["id"] != item.service_id for known in self.catalog.all_services(content)):
+            raise exceptions.ValidationError(detail=f"Could not find service: {item.service_id[:64]}.")
+        regions = (known["id"] for known in self.catalog.all_regions(content))
+        if item.region_id is not None and item.region_id not in regions:
+            raise exceptions.ValidationError(detail=f"Could not find region: {item.region_id[:64]}.")
 
 
-class RegisteredLimits(_Places):
+class RegisteredLimits(_Limits):
     """Registered limits: the defaults of all projects."""
 
     @route("GET", _REGISTERED, policies.REGISTERED_LIST, response="registered_limits")
@@ -58,22 +119,27 @@ class RegisteredLimits(_Places):
         shown = [_registered(item, req.base_url) for item in self.content.registered_limits]
         return self.listed(req, shown)
 
-    @route("POST", _REGISTERED, policies.REGISTERED_CREATE, response="registered_limits", status=201)
+    @route(
+        "POST",
+        _REGISTERED,
+        policies.REGISTERED_CREATE,
+        body=NewRegisteredLimits,
+        response="registered_limits",
+        status=201,
+    )
     def create(self, req: ServiceRequest) -> list[View]:
-        items = _items(req, "registered_limits")
+        items = requests.read(req, NewRegisteredLimits).registered_limits
+        made = [requests.new(req, RegisteredLimit, item) for item in items]
 
-        def create(content: Content) -> list[RegisteredLimit]:
-            made = []
-            for body in items:
-                item = RegisteredLimit(id=uuid.uuid4().hex, service_id="", resource_name="", default_limit=0)
-                body = {"region_id": None, "description": None} | body
-                self._set_registered(content, item, body, self.place(content, body))
+        def create(content: Content) -> None:
+            for item in made:
+                self.check_place(content, item)
+                _check_registered(content, item)
                 content.registered_limits.append(item)
-                made.append(item)
             _check_number(content.registered_limits)
-            return made
 
-        return [_registered(item, req.base_url) for item in self.change(create)]
+        self.change(create)
+        return [_registered(item, req.base_url) for item in made]
 
     @route("GET", f"{_REGISTERED}/{{id}}", policies.REGISTERED_SHOW, response="registered_limit")
     def show(self, req: ServiceRequest, id: str) -> View:
@@ -84,20 +150,23 @@ class RegisteredLimits(_Places):
         "PATCH",
         f"{_REGISTERED}/{{id}}",
         policies.REGISTERED_UPDATE,
+        body=ChangedRegisteredLimit,
         key="registered_limit",
         response="registered_limit",
     )
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "registered_limit")
+        changed = requests.changes(req)
 
         def update(content: Content) -> RegisteredLimit:
             item = requests.require("limit", id, content.find(RegisteredLimit, id))
-            is_moved = any(body.get(name, getattr(item, name)) != getattr(item, name) for name in _PLACE)
-            if is_moved and _limits_of(content, item):
-                raise exceptions.Forbidden("This registered limit has limits of projects. Delete those first.")
+            before, had_limits = _place_of(item), bool(_limits_of(content, item))
+            requests.update(req, item, changed)
             # The service or region of a limit that stays where it is may have been deleted.
-            wanted = {name: getattr(item, name) for name in item.__struct_fields__} | body
-            self._set_registered(content, item, wanted, self.place(content, wanted) if is_moved else _place_of(item))
+            if _place_of(item) != before:
+                if had_limits:
+                    raise exceptions.Forbidden("This registered limit has limits of projects. Delete those first.")
+                self.check_place(content, item)
+            _check_registered(content, item)
             return item
 
         return _registered(self.change(update), req.base_url)
@@ -112,15 +181,8 @@ class RegisteredLimits(_Places):
 
         self.change(delete)
 
-    def _set_registered(self, content: Content, item: RegisteredLimit, body: dict[str, Any], place: _Place) -> None:
-        if any(_place_of(other) == place for other in content.registered_limits if other is not item):
-            raise exceptions.Conflict(f"There is a registered limit of {place[2]} for this service and region already.")
-        item.service_id, item.region_id, item.resource_name = place
-        item.default_limit = _number(body, "default_limit")
-        item.description = _text(body)
 
-
-class Limits(_Places):
+class Limits(_Limits):
     """Limits of single projects and domains."""
 
     @route("GET", f"{_LIMITS}/model", policies.LIMIT_MODEL, response="model")
@@ -133,47 +195,33 @@ class Limits(_Places):
         shown = [_limit(item, req.base_url) for item in self.content.limits if _may_see(req, item)]
         return self.listed(req, shown)
 
-    @route("POST", _LIMITS, policies.LIMITS_CREATE, response="limits", status=201)
+    @route("POST", _LIMITS, policies.LIMITS_CREATE, body=NewLimits, response="limits", status=201)
     def create(self, req: ServiceRequest) -> list[View]:
-        items = _items(req, "limits")
+        items = requests.read(req, NewLimits).limits
+        made = [requests.new(req, Limit, item) for item in items]
 
-        def create(content: Content) -> list[Limit]:
-            made = []
-            for body in items:
-                item = self._new_limit(content, body)
+        def create(content: Content) -> None:
+            for item in made:
+                self._check_new(content, item)
                 content.limits.append(item)
-                made.append(item)
             _check_number(content.limits)
-            return made
 
-        return [_limit(item, req.base_url) for item in self.change(create)]
+        self.change(create)
+        return [_limit(item, req.base_url) for item in made]
 
-    def _new_limit(self, content: Content, body: dict[str, Any]) -> Limit:
-        project_id, domain_id = (body.get(name) for name in ("project_id", "domain_id"))
-        if (project_id is None) == (domain_id is None):
+    def _check_new(self, content: Content, item: Limit) -> None:
+        if (item.project_id is None) == (item.domain_id is None):
             raise exceptions.ValidationError(detail="A limit is of a project_id or of a domain_id.")
-        if project_id is not None:
-            id = requests.text_field(body, "project_id")
-            requests.project(content, id)
+        if item.project_id is not None:
+            requests.project(content, item.project_id)
         else:
-            id = requests.text_field(body, "domain_id")
-            requests.domain(content, id)
-        place = self.place(content, body)
-        if all(_place_of(item) != place for item in content.registered_limits):
+            requests.domain(content, str(item.domain_id))
+        self.check_place(content, item)
+        place = _place_of(item)
+        if all(_place_of(registered) != place for registered in content.registered_limits):
             raise exceptions.Forbidden(f"There is no registered limit of {place[2]} for this service and region.")
-        whose = project_id, domain_id
-        if any((_place_of(item), (item.project_id, item.domain_id)) == (place, whose) for item in content.limits):
+        if any((_place_of(other), _owner(other)) == (place, _owner(item)) for other in content.limits):
             raise exceptions.Conflict(f"There is a limit of {place[2]} for this project or domain already.")
-        return Limit(
-            id=uuid.uuid4().hex,
-            service_id=place[0],
-            region_id=place[1],
-            resource_name=place[2],
-            resource_limit=_number(body, "resource_limit"),
-            project_id=project_id,
-            domain_id=domain_id,
-            description=_text(body),
-        )
 
     @route("GET", f"{_LIMITS}/{{id}}", policies.LIMITS_SHOW, authorizes=True, response="limit")
     def show(self, req: ServiceRequest, id: str) -> View:
@@ -181,15 +229,13 @@ class Limits(_Places):
         req.authorize(policies.LIMITS_SHOW, _owner(item) if item is not None else {"project_id": "", "domain_id": ""})
         return _limit(requests.require("limit", id, self.content.find(Limit, id)), req.base_url)
 
-    @route("PATCH", f"{_LIMITS}/{{id}}", policies.LIMITS_UPDATE, key="limit", response="limit")
+    @route("PATCH", f"{_LIMITS}/{{id}}", policies.LIMITS_UPDATE, body=ChangedLimit, key="limit", response="limit")
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "limit")
+        changed = requests.changes(req)
 
         def update(content: Content) -> Limit:
             item = requests.require("limit", id, content.find(Limit, id))
-            if "resource_limit" in body:
-                item.resource_limit = _number(body, "resource_limit")
-            item.description = _text({"description": item.description} | body)
+            requests.update(req, item, changed)
             return item
 
         return _limit(self.change(update), req.base_url)
@@ -202,7 +248,7 @@ class Limits(_Places):
 _PLACE = ("service_id", "region_id", "resource_name")
 
 
-def _place_of(item: RegisteredLimit | Limit) -> _Place:
+def _place_of(item: RegisteredLimit | Limit) -> tuple[str, str | None, str]:
     return item.service_id, item.region_id, item.resource_name
 
 
@@ -218,32 +264,15 @@ def _may_see(req: ServiceRequest, item: Limit) -> bool:
     return req.allows(policies.LIMITS_SHOW, _owner(item))
 
 
+def _check_registered(content: Content, item: RegisteredLimit) -> None:
+    place = _place_of(item)
+    if any(_place_of(other) == place for other in content.registered_limits if other is not item):
+        raise exceptions.Conflict(f"There is a registered limit of {place[2]} for this service and region already.")
+
+
 def _check_number(items: list[Any]) -> None:
     if len(items) > MAX_LIMITS:
         raise exceptions.Forbidden(f"There are at most {MAX_LIMITS} limits. Delete the unused ones.")
-
-
-def _items(req: ServiceRequest, name: str) -> list[dict[str, Any]]:
-    items = req.json_object().get(name)
-    if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
-        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the request, as a list of objects.")
-    return items
-
-
-def _number(body: dict[str, Any], name: str) -> int:
-    value = body.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 2**31:
-        raise exceptions.ValidationError(
-            detail=f"{name} must be an integer from -1, which is no limit, to {2**31 - 1}."
-        )
-    return value
-
-
-def _text(body: dict[str, Any]) -> str | None:
-    value = body.get("description")
-    if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
-        raise exceptions.ValidationError(detail=f"description must be a string of at most {MAX_TEXT} characters.")
-    return value
 
 
 def _registered(item: RegisteredLimit, base_url: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from nova_lite.api.audit import notes
 from nova_lite.api.http.rest import PUBLIC, ServiceRequest, route
@@ -10,6 +10,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import provider_logins, requests
 from nova_lite.api.identity.authority import Identity, Scope
 from nova_lite.api.identity.records import ApplicationCredential, User
+from nova_lite.api.identity.requests import Object, Open, checked
 from nova_lite.api.identity.resource import SUBJECT, IdentityResource
 from nova_lite.api.identity.tokens import Token
 from nova_lite.base import exceptions
@@ -18,15 +19,23 @@ from nova_lite.policies import identity as policies
 _TOKENS = "/v3/auth/tokens"
 
 
+def _scope(sent: dict[str, Any], name: str) -> Scope:
+    return requests.scope(sent[name])
+
+
+class Login(Open, kw_only=True):
+    scope: Annotated[Any, checked(_scope, type=["object", "string"])] = None
+    identity: Object
+
+
 class Logins(IdentityResource):
     """Log-ins and their tokens."""
 
-    @route("POST", _TOKENS, PUBLIC, key="auth", response="token", status=201)
+    @route("POST", _TOKENS, PUBLIC, body=Login, key="auth", response="token", status=201)
     def issue(self, req: ServiceRequest) -> Response:
-        auth = requests.object_field(req.json_object(), "auth")
-        scope = requests.scope(auth.get("scope"))
-        given = requests.object_field(auth, "identity")
-        identity, parent = self._authenticate(req, given, scope)
+        body = requests.read(req, Login)
+        given = body.identity
+        identity, parent = self._authenticate(req, given, body.scope or Scope())
         methods = sorted(given["methods"])
         text, token = self.authority.issue(identity, parent, methods if {"password", "mapped"} & {*methods} else None)
         notes.caller(req.environ, token.user_id, token.project_id)

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import PolicyBlob
+from nova_lite.api.identity.requests import Extensible, checked, sized
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -22,7 +22,19 @@ from nova_lite.policies import identity as policies
 MAX_POLICIES, MAX_BLOB, MAX_TYPE = 100, 65535, 255
 
 _POLICIES = "/v3/policies"
-_FIELDS = ("id", "type", "blob", "links")
+_FORM = "The {} of a policy"
+_Type: TypeAlias = Annotated[str, checked(sized(MAX_TYPE, _FORM), maxLength=MAX_TYPE)]
+_Blob: TypeAlias = Annotated[str, checked(sized(MAX_BLOB, _FORM), maxLength=MAX_BLOB)]
+
+
+class NewPolicy(Extensible):
+    type: _Type
+    blob: _Blob
+
+
+class ChangedPolicy(Extensible):
+    type: _Type = ""
+    blob: _Blob = ""
 
 
 class Policies(IdentityResource):
@@ -32,11 +44,9 @@ class Policies(IdentityResource):
     def index(self, req: ServiceRequest) -> Response:
         return self.listed(req, [_policy_view(item, req.base_url) for item in self.content.policies])
 
-    @route("POST", _POLICIES, policies.BLOBS_CREATE, key="policy", response="policy", status=201)
+    @route("POST", _POLICIES, policies.BLOBS_CREATE, body=NewPolicy, key="policy", response="policy", status=201)
     def create(self, req: ServiceRequest) -> View:
-        body = requests.body_object(req, "policy")
-        made = PolicyBlob(id=uuid.uuid4().hex, type="", blob="")
-        _set(req, made, {"type": None, "blob": None} | body)
+        made = requests.new(req, PolicyBlob, requests.read(req, NewPolicy))
 
         def create(content: Content) -> None:
             if len(content.policies) >= MAX_POLICIES:
@@ -50,13 +60,13 @@ class Policies(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return _policy_view(_found(self.content, id), req.base_url)
 
-    @route("PATCH", f"{_POLICIES}/{{id}}", policies.BLOBS_UPDATE, key="policy", response="policy")
+    @route("PATCH", f"{_POLICIES}/{{id}}", policies.BLOBS_UPDATE, body=ChangedPolicy, key="policy", response="policy")
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "policy")
+        changed = requests.changes(req)
 
         def update(content: Content) -> PolicyBlob:
             found = _found(content, id)
-            _set(req, found, body)
+            requests.update(req, found, changed)
             return found
 
         return _policy_view(self.change(update), req.base_url)
@@ -68,16 +78,6 @@ class Policies(IdentityResource):
 
 def _found(content: Content, id: str) -> PolicyBlob:
     return requests.require("policy", id, content.find(PolicyBlob, id))
-
-
-def _set(req: ServiceRequest, changed: PolicyBlob, body: dict[str, Any]) -> None:
-    for name, longest in (("type", MAX_TYPE), ("blob", MAX_BLOB)):
-        if name in body:
-            value = requests.text_field(body, name)
-            if not 0 < len(value) <= longest:
-                raise exceptions.ValidationError(detail=f"The {name} of a policy has 1 to {longest} characters.")
-            setattr(changed, name, value)
-    changed.extra = requests.attributes(req, "policy", _FIELDS, changed.extra)
 
 
 def _policy_view(item: PolicyBlob, base_url: str) -> dict[str, Any]:

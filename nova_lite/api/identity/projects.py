@@ -7,7 +7,7 @@ directly in the default domain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest, route
@@ -15,6 +15,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain, Project
+from nova_lite.api.identity.requests import DefaultFlag, Description, Extensible, Flag, NoOptions, Open, String, Text
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -26,10 +27,6 @@ MAX_TAG = 255
 
 _PROJECT = {"project_id": "id"}
 _TAGS = "/v3/projects/{id}/tags"
-_FIELDS = (
-    "id", "name", "description", "enabled", "domain_id", "parent_id", "is_domain", "tags", "options", "links",
-    "parents", "subtree",
-)  # fmt: skip
 #: Filters of lists by tags.
 _BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
     "tags": lambda wanted, tags: wanted <= tags,
@@ -37,6 +34,54 @@ _BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
     "not-tags": lambda wanted, tags: not wanted <= tags,
     "not-tags-any": lambda wanted, tags: not wanted & tags,
 }
+
+
+def _tags(sent: dict[str, Any], name: str) -> list[str]:
+    if name not in sent:
+        raise exceptions.ValidationError(detail="Expecting to find tags in the request, as a list.")
+    tags = [] if sent[name] is None else sent[name]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
+        raise exceptions.ValidationError(detail="tags must be a list of different strings.")
+    return _checked_tags(tags)
+
+
+def _checked_tags(tags: Iterable[str]) -> list[str]:
+    checked = list(tags)
+    if len(checked) > MAX_TAGS:
+        raise exceptions.ValidationError(detail=f"A project has at most {MAX_TAGS} tags.")
+    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not validation.is_shown(tag) for tag in checked):
+        raise exceptions.ValidationError(
+            detail=f"A tag has 1 to {MAX_TAG} printable characters without slash and comma."
+        )
+    return checked
+
+
+Tags: TypeAlias = Annotated[list[str], requests.checked(_tags, maxItems=MAX_TAGS, uniqueItems=True)]
+
+
+class NewTags(Open):
+    tags: Tags
+
+
+class _Project(Extensible):
+    shown = (*Extensible.shown, "parents", "subtree")
+    description: Description = ""
+    domain_id: Text = None
+    parent_id: Text = None
+    tags: Tags = []
+    options: NoOptions = {}
+
+
+class NewProject(_Project, kw_only=True):
+    name: String
+    enabled: DefaultFlag = True
+    is_domain: DefaultFlag = False
+
+
+class ChangedProject(_Project):
+    name: String = ""
+    enabled: Flag = True
+    is_domain: Flag = False
 
 
 class Projects(IdentityResource):
@@ -52,38 +97,31 @@ class Projects(IdentityResource):
             shown = [views.project(project, url) for project in content.projects]
         return self.listed(req, _tagged(req, shown))
 
-    @route("POST", "/v3/projects", policies.PROJECTS_CREATE, key="project", response="project", status=201)
+    @route(
+        "POST", "/v3/projects", policies.PROJECTS_CREATE, body=NewProject, key="project", response="project", status=201
+    )
     def create(self, req: ServiceRequest) -> View:
-        fields = requests.create_fields(
-            req,
-            "project",
-            name=str,
-            description=str | None,
-            enabled=bool | None,
-            domain_id=str | None,
-            parent_id=str | None,
-            is_domain=bool | None,
-        )
-        tags, more = _tags(requests.body_object(req, "project")), requests.attributes(req, "project", _FIELDS)
-        if fields["is_domain"]:
-            return self._create_domain(req, fields, more)
+        body, more = requests.read(req, NewProject), requests.attributes(req)
+        if body.is_domain:
+            return self._create_domain(req, body, more)
 
         def create(content: Content) -> Project:
-            parent, domain_id = _place(content, fields)
-            project = directory.add_project(content, fields["name"], fields["description"] or "", domain_id, parent)
-            project.enabled = fields["enabled"] is not False
-            project.tags, project.extra = tags, more
+            parent, domain_id = _place(content, body)
+            project = directory.add_project(content, body.name, body.description, domain_id, parent)
+            project.enabled, project.tags, project.extra = body.enabled, body.tags, more
             return project
 
         return views.project(self.change(create), req.base_url)
 
-    def _create_domain(self, req: ServiceRequest, fields: dict[str, Any], more: str) -> View:
-        if fields["domain_id"] is not None or fields["parent_id"] is not None:
+    def _create_domain(self, req: ServiceRequest, body: NewProject, more: str) -> View:
+        if body.tags:
+            raise exceptions.ValidationError(detail=requests.NO_TAGS)
+        if body.domain_id is not None or body.parent_id is not None:
             raise exceptions.ValidationError(detail="A project that is a domain is in no domain and no other project.")
 
         def create(content: Content) -> Domain:
-            domain = directory.add_domain(content, fields["name"], fields["description"] or "")
-            domain.enabled, domain.extra = fields["enabled"] is not False, more
+            domain = directory.add_domain(content, body.name, body.description)
+            domain.enabled, domain.extra = body.enabled, more
             return domain
 
         return views.domain_as_project(self.change(create), req.base_url)
@@ -116,19 +154,11 @@ class Projects(IdentityResource):
         has_role = user is not None and bool(content.roles_of(user, project.id))
         return has_role or req.allows(policies.PROJECTS_SHOW, {"project_id": project.id})
 
-    @route("PATCH", "/v3/projects/{id}", policies.PROJECTS_UPDATE, key="project", response="project")
+    @route(
+        "PATCH", "/v3/projects/{id}", policies.PROJECTS_UPDATE, body=ChangedProject, key="project", response="project"
+    )
     def update(self, req: ServiceRequest, id: str) -> View:
-        fields = requests.update_fields(
-            req,
-            "project",
-            name=str,
-            description=str | None,
-            enabled=bool,
-            domain_id=str | None,
-            parent_id=str | None,
-            is_domain=bool,
-        )
-        body = requests.body_object(req, "project")
+        fields = requests.changes(req)
 
         def update(content: Content) -> dict[str, Any]:
             item = _changeable(content, id)
@@ -136,7 +166,7 @@ class Projects(IdentityResource):
             if fields.get("is_domain", is_domain) != is_domain:
                 raise exceptions.ValidationError(detail="Cannot change is_domain of a project.")
             if isinstance(item, Domain):
-                if body.get("tags"):
+                if fields.get("tags"):
                     raise exceptions.ValidationError(detail=requests.NO_TAGS)
                 if "name" in fields:
                     directory.rename_domain(content, item, fields["name"])
@@ -146,10 +176,9 @@ class Projects(IdentityResource):
                     raise exceptions.Forbidden("Cannot move a project below another one.")
                 if "name" in fields:
                     directory.rename(content, "project", item, fields["name"])
-                if "tags" in body:
-                    item.tags = _tags(body)
-            item.description = fields.get("description", item.description) or ""
-            item.extra = requests.attributes(req, "project", _FIELDS, item.extra)
+                item.tags = fields.get("tags", item.tags)
+            item.description = fields.get("description", item.description)
+            item.extra = requests.attributes(req, item.extra)
             directory.set_enabled(content, item, fields.get("enabled", item.enabled))
             return views.any_project(item, req.base_url)
 
@@ -177,12 +206,9 @@ class ProjectTags(IdentityResource):
     def index(self, req: ServiceRequest, id: str) -> Response:
         return _shown_tags(req, id, requests.project(self.content, id).tags)
 
-    @route("PUT", _TAGS, policies.TAGS_UPDATE, response="tags")
+    @route("PUT", _TAGS, policies.TAGS_UPDATE, body=NewTags, response="tags")
     def replace(self, req: ServiceRequest, id: str) -> Response:
-        body = req.json_object()
-        if "tags" not in body:
-            raise exceptions.ValidationError(detail="Expecting to find tags in the request, as a list.")
-        tags = _tags(body)
+        tags = requests.read(req, NewTags).tags
         self._change_tags(id, lambda project: tags)
         return _shown_tags(req, id, tags)
 
@@ -223,11 +249,11 @@ def _changeable(content: Content, id: str) -> Project | Domain:
     return project if project is not None else requests.require("project", id, content.find(Domain, id))
 
 
-def _place(content: Content, fields: dict[str, Any]) -> tuple[Project | None, str]:
+def _place(content: Content, body: NewProject) -> tuple[Project | None, str]:
     """Return the project above a new one, or None, and the id of its domain."""
-    parent_id, domain_id = fields["parent_id"], fields["domain_id"]
+    parent_id, domain_id = body.parent_id, body.domain_id
     if parent_id is None:
-        return None, requests.domain_of(content, fields)
+        return None, requests.domain_id(content, domain_id)
     parent = content.project(parent_id)
     found = (
         parent.domain_id if parent is not None else requests.require("project", parent_id, content.domain(parent_id)).id
@@ -259,27 +285,6 @@ def _ids_below(content: Content, id: str) -> dict[str, Any] | None:
 
 
 # --- tags
-
-
-def _tags(body: dict[str, Any]) -> list[str]:
-    """Return the tags in the body. Raises `ValidationError` if one is twice there."""
-    tags = body.get("tags")
-    if tags is None:
-        return []
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
-        raise exceptions.ValidationError(detail="tags must be a list of different strings.")
-    return _checked_tags(tags)
-
-
-def _checked_tags(tags: Iterable[str]) -> list[str]:
-    checked = list(tags)
-    if len(checked) > MAX_TAGS:
-        raise exceptions.ValidationError(detail=f"A project has at most {MAX_TAGS} tags.")
-    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not validation.is_shown(tag) for tag in checked):
-        raise exceptions.ValidationError(
-            detail=f"A tag has 1 to {MAX_TAG} printable characters without slash and comma."
-        )
-    return checked
 
 
 def _tagged(req: ServiceRequest, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,13 +9,27 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import ROLES, Role
+from nova_lite.api.identity.requests import Extensible, NoOptions, String, Text
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 _IMPLIED = "/v3/roles/{id}/implies"
-_FIELDS = ("id", "name", "description", "domain_id", "options", "links")
+
+
+class _Role(Extensible):
+    description: Text = None
+    domain_id: Text = None
+    options: NoOptions = {}
+
+
+class NewRole(_Role, kw_only=True):
+    name: String
+
+
+class ChangedRole(_Role):
+    name: String = ""
 
 
 class Roles(IdentityResource):
@@ -27,15 +41,14 @@ class Roles(IdentityResource):
         roles = [role for role in self.content.all_roles() if role.domain_id == req.GET.get("domain_id")]
         return self.listed(req, (views.role(role, req.base_url) for role in roles))
 
-    @route("POST", "/v3/roles", policies.ROLES_CREATE, key="role", response="role", status=201)
+    @route("POST", "/v3/roles", policies.ROLES_CREATE, body=NewRole, key="role", response="role", status=201)
     def create(self, req: ServiceRequest) -> View:
-        fields = requests.create_fields(req, "role", name=str, description=str | None, domain_id=str | None)
-        extra = requests.attributes(req, "role", _FIELDS)
+        body, more = requests.read(req, NewRole), requests.attributes(req)
 
         def create(content: Content) -> Role:
-            domain_id = requests.domain_of(content, fields) if fields["domain_id"] is not None else None
-            role = directory.add_role(content, fields["name"], fields["description"], domain_id)
-            role.extra = extra
+            domain_id = requests.domain_id(content, body.domain_id) if body.domain_id is not None else None
+            role = directory.add_role(content, body.name, body.description, domain_id)
+            role.extra = more
             return role
 
         return views.role(self.change(create), req.base_url)
@@ -44,9 +57,9 @@ class Roles(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.role(requests.role(self.content, id), req.base_url)
 
-    @route("PATCH", "/v3/roles/{id}", policies.ROLES_UPDATE, key="role", response="role")
+    @route("PATCH", "/v3/roles/{id}", policies.ROLES_UPDATE, body=ChangedRole, key="role", response="role")
     def update(self, req: ServiceRequest, id: str) -> View:
-        fields = requests.update_fields(req, "role", name=str, description=str | None, domain_id=str | None)
+        fields = requests.changes(req)
 
         def update(content: Content) -> Role:
             role = _changeable(content, id)
@@ -55,7 +68,7 @@ class Roles(IdentityResource):
             if "name" in fields:
                 directory.rename_role(content, role, fields["name"])
             role.description = fields.get("description", role.description)
-            role.extra = requests.attributes(req, "role", _FIELDS, role.extra)
+            role.extra = requests.attributes(req, role.extra)
             return role
 
         return views.role(self.change(update), req.base_url)

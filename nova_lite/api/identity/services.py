@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
@@ -12,16 +13,104 @@ from nova_lite.api.identity import catalog, requests, views
 from nova_lite.api.identity.catalog import INTERFACES
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import CatalogEndpoint, CatalogRegion, CatalogService
+from nova_lite.api.identity.requests import Extensible, checked, or_null
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 MAX_NAME, MAX_TEXT = 255, 4096
-#: Fields of the service itself. Others are kept for clients.
-_SERVICE = ("id", "type", "name", "description", "enabled", "links")
-_ENDPOINT = ("id", "service_id", "interface", "url", "enabled", "region", "region_id", "links")
-_REGION = ("id", "description", "parent_region_id", "links")
+
+
+_label = requests.sized(MAX_NAME)
+
+
+def _interface(sent: dict[str, Any], name: str) -> str:
+    value = requests.text_field(sent, name)
+    if value not in INTERFACES:
+        raise exceptions.ValidationError(detail=f"The interface of an endpoint is one of {', '.join(INTERFACES)}.")
+    return value
+
+
+def _url(sent: dict[str, Any], name: str) -> str:
+    value: str = _label(sent, name)
+    if not re.match(r"[a-zA-Z0-9+.-]+:.", value):
+        raise exceptions.ValidationError(detail="The url of an endpoint starts with a scheme, such as http:.")
+    if (unknown := catalog.unknown_variable(value)) is not None:
+        raise exceptions.ValidationError(
+            detail=f"The url of an endpoint cannot have {unknown}. Variables are "
+            f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
+        )
+    return value
+
+
+def _enabled(sent: dict[str, Any], name: str) -> bool:
+    if not isinstance(sent[name], bool):
+        raise exceptions.ValidationError(detail="enabled must be a boolean.")
+    return bool(sent[name])
+
+
+def _region_id(sent: dict[str, Any], name: str) -> Any:
+    if "/" in (value := _label(sent, name)):
+        raise exceptions.ValidationError(detail="The id of a region has no slash.")
+    return value
+
+
+def _text(sent: dict[str, Any], name: str, longest: int) -> str | None:
+    value = None if sent[name] is None else requests.text_field(sent, name)
+    if len(value or "") > longest:
+        raise exceptions.ValidationError(detail=f"{name} has at most {longest} characters.")
+    return value
+
+
+_Label: TypeAlias = Annotated[str, checked(_label, minLength=1, maxLength=MAX_NAME)]
+_Interface: TypeAlias = Annotated[str, checked(_interface, enum=INTERFACES)]
+_Url: TypeAlias = Annotated[str, checked(_url, maxLength=MAX_NAME)]
+_Region: TypeAlias = Annotated[str | None, checked(or_null(_label))]
+_Name: TypeAlias = Annotated[str, checked(functools.partial(_text, longest=MAX_NAME), maxLength=MAX_NAME)]
+_Description: TypeAlias = Annotated[str, checked(functools.partial(_text, longest=MAX_TEXT), maxLength=MAX_TEXT)]
+_Enabled: TypeAlias = Annotated[bool, checked(_enabled)]
+
+
+class _Service(Extensible):
+    name: _Name = ""
+    description: _Description = ""
+    enabled: _Enabled = True
+
+
+class NewService(_Service, kw_only=True):
+    type: _Label
+
+
+class ChangedService(_Service):
+    type: _Label = ""
+
+
+class _Endpoint(Extensible):
+    enabled: _Enabled = True
+    region: _Region = None
+    region_id: _Region = None
+
+
+class NewEndpoint(_Endpoint, kw_only=True):
+    service_id: _Label
+    interface: _Interface
+    url: _Url
+
+
+class ChangedEndpoint(_Endpoint):
+    service_id: _Label = ""
+    interface: _Interface = "public"
+    url: _Url = ""
+
+
+class ChangedRegion(Extensible):
+    description: _Description = ""
+    parent_region_id: _Region = None
+
+
+class NewRegion(ChangedRegion):
+    id: Annotated[str | None, checked(or_null(_region_id))] = None
 
 
 class Services(IdentityResource):
@@ -39,21 +128,23 @@ class Services(IdentityResource):
         built_in = (views.linked(item, req.base_url, "services") for item in self.catalog.services)
         return [*built_in, *(shown_service(item, req.base_url) for item in self.content.services)]
 
-    @route("POST", "/v3/services", policies.SERVICES_CREATE, key="service", response="service", status=201)
+    @route(
+        "POST", "/v3/services", policies.SERVICES_CREATE, body=NewService, key="service", response="service", status=201
+    )
     def create(self, req: ServiceRequest) -> View:
-        body = requests.body_object(req, "service")
-        made = CatalogService(id=uuid.uuid4().hex, type=_name(body, "type"))
-        _set_service(req, made, body)
+        made = requests.new(req, CatalogService, requests.read(req, NewService))
         self.change(lambda content: content.services.append(made))
         return shown_service(made, req.base_url)
 
-    @route("PATCH", "/v3/services/{id}", policies.SERVICES_UPDATE, key="service", response="service")
+    @route(
+        "PATCH", "/v3/services/{id}", policies.SERVICES_UPDATE, body=ChangedService, key="service", response="service"
+    )
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "service")
+        changed = requests.changes(req)
 
         def update(content: Content) -> CatalogService:
             found = self._service(content, id)
-            _set_service(req, found, body)
+            requests.update(req, found, changed)
             return found
 
         return shown_service(self.change(update), req.base_url)
@@ -89,26 +180,44 @@ class Endpoints(IdentityResource):
         built_in = (views.linked(item, req.base_url, "endpoints") for item in self.catalog.endpoints)
         return [*built_in, *(shown_endpoint(item, req.base_url) for item in self.content.endpoints)]
 
-    @route("POST", "/v3/endpoints", policies.ENDPOINTS_CREATE, key="endpoint", response="endpoint", status=201)
+    @route(
+        "POST",
+        "/v3/endpoints",
+        policies.ENDPOINTS_CREATE,
+        body=NewEndpoint,
+        key="endpoint",
+        response="endpoint",
+        status=201,
+    )
     def create(self, req: ServiceRequest) -> View:
-        body = requests.body_object(req, "endpoint")
-        service_id, interface, url = (_name(body, name) for name in ("service_id", "interface", "url"))
-        made = CatalogEndpoint(id=uuid.uuid4().hex, service_id=service_id, interface=interface, url=url)
+        body = requests.read(req, NewEndpoint)
+        made = requests.new(req, CatalogEndpoint, body)
 
         def create(content: Content) -> None:
-            self._set_endpoint(req, content, made, body)
+            self._check_service(content, made.service_id)
+            made.region = self._region_of(content, body.region_id, body.region)
             content.endpoints.append(made)
 
         self.change(create)
         return shown_endpoint(made, req.base_url)
 
-    @route("PATCH", "/v3/endpoints/{id}", policies.ENDPOINTS_UPDATE, key="endpoint", response="endpoint")
+    @route(
+        "PATCH",
+        "/v3/endpoints/{id}",
+        policies.ENDPOINTS_UPDATE,
+        body=ChangedEndpoint,
+        key="endpoint",
+        response="endpoint",
+    )
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "endpoint")
+        changed = requests.changes(req)
 
         def update(content: Content) -> CatalogEndpoint:
             found = self._endpoint(content, id)
-            self._set_endpoint(req, content, found, body)
+            requests.update(req, found, changed)
+            self._check_service(content, found.service_id)
+            if {"region_id", "region"} & changed.keys():
+                found.region = self._region_of(content, changed.get("region_id"), changed.get("region"))
             return found
 
         return shown_endpoint(self.change(update), req.base_url)
@@ -121,35 +230,15 @@ class Endpoints(IdentityResource):
         _refuse_built_in("endpoint", id, self.catalog.endpoints)
         return requests.require("endpoint", id, content.find(CatalogEndpoint, id))
 
-    def _set_endpoint(
-        self, req: ServiceRequest, content: Content, changed: CatalogEndpoint, body: dict[str, Any]
-    ) -> None:
-        changed.extra = requests.attributes(req, "endpoint", _ENDPOINT, changed.extra)
-        for name in {"service_id", "interface", "url"} & body.keys():
-            setattr(changed, name, _name(body, name))
-        changed.enabled = _flag(body, changed.enabled)
-        if changed.interface not in INTERFACES:
-            raise exceptions.ValidationError(detail=f"The interface of an endpoint is one of {', '.join(INTERFACES)}.")
-        if not re.match(r"[a-zA-Z0-9+.-]+:.", changed.url):
-            raise exceptions.ValidationError(detail="The url of an endpoint starts with a scheme, such as http:.")
-        if (unknown := catalog.unknown_variable(changed.url)) is not None:
-            raise exceptions.ValidationError(
-                detail=f"The url of an endpoint cannot have {unknown}. Variables are "
-                f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
-            )
-        if all(item["id"] != changed.service_id for item in self.catalog.all_services(content)):
-            raise exceptions.ValidationError(detail=f"Could not find service: {changed.service_id[:64]}.")
-        if {"region_id", "region"} & body.keys():
-            changed.region = self._region_of(content, body)
+    def _check_service(self, content: Content, service_id: str) -> None:
+        if all(item["id"] != service_id for item in self.catalog.all_services(content)):
+            raise exceptions.ValidationError(detail=f"Could not find service: {service_id[:64]}.")
 
-    def _region_of(self, content: Content, body: dict[str, Any]) -> str | None:
-        """Return the region of an endpoint. The old field ``region`` creates the region, as in Keystone."""
-        field = "region_id" if body.get("region_id") is not None else "region"
-        if body.get(field) is None:
-            return None
-        name = _name(body, field)
-        if all(item["id"] != name for item in self.catalog.all_regions(content)):
-            if field == "region_id":
+    def _region_of(self, content: Content, region_id: str | None, old: str | None) -> str | None:
+        """Return the region of an endpoint. The ``old`` field of it creates the region, as in Keystone."""
+        name = region_id if region_id is not None else old
+        if name is not None and all(item["id"] != name for item in self.catalog.all_regions(content)):
+            if region_id is not None:
                 raise exceptions.ValidationError(detail=f"Could not find region: {name[:64]}.")
             content.regions.append(CatalogRegion(id=name))
         return name
@@ -170,33 +259,35 @@ class Regions(IdentityResource):
         built_in = (views.linked(item, req.base_url, "regions") for item in self.catalog.regions)
         return [*built_in, *(shown_region(item, req.base_url) for item in self.content.regions)]
 
-    @route("POST", "/v3/regions", policies.REGIONS_CREATE, key="region", response="region", status=201)
-    @route("PUT", "/v3/regions/{id}", policies.REGIONS_CREATE, key="region", response="region", status=201)
+    @route("POST", "/v3/regions", policies.REGIONS_CREATE, body=NewRegion, key="region", response="region", status=201)
+    @route(
+        "PUT", "/v3/regions/{id}", policies.REGIONS_CREATE, body=NewRegion, key="region", response="region", status=201
+    )
     def create(self, req: ServiceRequest, id: str | None = None) -> View:
-        body = requests.body_object(req, "region")
-        given = _name(body, "id") if body.get("id") is not None else _name({"id": id}, "id") if id is not None else None
-        if id not in (None, given):
+        body = requests.read(req, NewRegion)
+        if id is not None and body.id not in (None, id):
             raise exceptions.ValidationError(detail="The id of the region is another one in the URL.")
-        made = CatalogRegion(id=given or uuid.uuid4().hex)
-        if "/" in made.id:
-            raise exceptions.ValidationError(detail="The id of a region has no slash.")
+        id = body.id if id is None else _region_id({"id": id}, "id")
+        made = requests.new(req, CatalogRegion, body, id=id or uuid.uuid4().hex)
 
         def create(content: Content) -> None:
             if any(item["id"] == made.id for item in self.catalog.all_regions(content)):
                 raise exceptions.Conflict(f"Region {made.id} already exists.")
-            self._set_region(req, content, made, body)
+            made.parent = self._parent(content, made.id, body.parent_region_id)
             content.regions.append(made)
 
         self.change(create)
         return shown_region(made, req.base_url)
 
-    @route("PATCH", "/v3/regions/{id}", policies.REGIONS_UPDATE, key="region", response="region")
+    @route("PATCH", "/v3/regions/{id}", policies.REGIONS_UPDATE, body=ChangedRegion, key="region", response="region")
     def update(self, req: ServiceRequest, id: str) -> View:
-        body = requests.body_object(req, "region")
+        changed = requests.changes(req)
 
         def update(content: Content) -> CatalogRegion:
             found = self._region(content, id)
-            self._set_region(req, content, found, body)
+            requests.update(req, found, changed)
+            if "parent_region_id" in changed:
+                found.parent = self._parent(content, id, changed["parent_region_id"])
             return found
 
         return shown_region(self.change(update), req.base_url)
@@ -217,21 +308,16 @@ class Regions(IdentityResource):
             raise exceptions.Forbidden("This region is [identity] region of the configuration. It cannot be changed.")
         return requests.require("region", id, content.find(CatalogRegion, id))
 
-    def _set_region(self, req: ServiceRequest, content: Content, changed: CatalogRegion, body: dict[str, Any]) -> None:
-        changed.extra = requests.attributes(req, "region", _REGION, changed.extra)
-        changed.description = _text(body, "description", changed.description)
-        if "parent_region_id" not in body:
-            return
-        parent = None if body["parent_region_id"] is None else _name(body, "parent_region_id")
+    def _parent(self, content: Content, id: str, parent: str | None) -> str | None:
         parents = {item["id"]: item["parent_region_id"] for item in self.catalog.all_regions(content)}
         if parent is not None and parent not in parents:
             raise exceptions.NotFound(f"Could not find region: {parent[:64]}.")
         above = parent
         while above is not None:
-            if above == changed.id:
+            if above == id:
                 raise exceptions.ValidationError(detail="A region cannot be below itself.")
             above = parents.get(above)
-        changed.parent = parent
+        return parent
 
 
 def _remove_endpoint(content: Content, endpoint: CatalogEndpoint) -> None:
@@ -258,35 +344,3 @@ def _refuse_built_in(kind: str, id: str, built_in: list[dict[str, Any]]) -> None
         raise exceptions.Forbidden(
             f"This {kind} is built in: [api] enabled_apis and the options [identity] *_endpoint define it."
         )
-
-
-def _set_service(req: ServiceRequest, changed: CatalogService, body: dict[str, Any]) -> None:
-    if "type" in body:
-        changed.type = _name(body, "type")
-    changed.name = _text(body, "name", changed.name, MAX_NAME)
-    changed.extra = requests.attributes(req, "service", _SERVICE, changed.extra)
-    changed.description = _text(body, "description", changed.description)
-    changed.enabled = _flag(body, changed.enabled)
-
-
-def _name(body: dict[str, Any], field: str) -> str:
-    value = requests.text_field(body, field)
-    if not 0 < len(value) <= MAX_NAME:
-        raise exceptions.ValidationError(detail=f"{field} has 1 to {MAX_NAME} characters.")
-    return value
-
-
-def _text(body: dict[str, Any], field: str, before: str, longest: int = MAX_TEXT) -> str:
-    if body.get(field) is None:
-        return "" if field in body else before
-    value = requests.text_field(body, field)
-    if len(value) > longest:
-        raise exceptions.ValidationError(detail=f"{field} has at most {longest} characters.")
-    return value
-
-
-def _flag(body: dict[str, Any], before: bool) -> bool:
-    value = body.get("enabled", before)
-    if not isinstance(value, bool):
-        raise exceptions.ValidationError(detail="enabled must be a boolean.")
-    return value

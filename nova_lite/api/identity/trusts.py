@@ -6,8 +6,7 @@ that the trustor still has. With impersonation its user is the trustor.
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
+from typing import Annotated, Any
 
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
@@ -15,6 +14,7 @@ from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Role, Trust
+from nova_lite.api.identity.requests import Expiry, Open, Roles, Words, checked
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -24,6 +24,35 @@ from nova_lite.policies import identity as policies
 MAX_TRUSTS = 1000
 
 _TRUSTS = "/v3/OS-TRUST/trusts"
+
+
+def _impersonation(sent: dict[str, Any], name: str) -> bool:
+    value = sent.get(name)
+    if not isinstance(value, bool):
+        raise exceptions.ValidationError(detail="Expecting to find impersonation in the trust, as a boolean.")
+    return value
+
+
+def _uses(sent: dict[str, Any], name: str) -> int | None:
+    value = sent[name]
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise exceptions.ValidationError(detail="remaining_uses must be a positive integer or null.")
+    return value
+
+
+class TrustParties(Open):
+    trustor_user_id: Words
+    trustee_user_id: Words
+
+
+class NewTrust(TrustParties):
+    project_id: Words
+    impersonation: Annotated[bool, checked(_impersonation)]
+    roles: Roles = []
+    expires_at: Expiry = None
+    remaining_uses: Annotated[int | None, checked(_uses)] = None
 
 
 class Trusts(IdentityResource):
@@ -43,27 +72,28 @@ class Trusts(IdentityResource):
         shown = (views.trust(item, req.base_url) for item in self.content.trusts)
         return self.listed(req, shown)
 
-    @route("POST", _TRUSTS, policies.TRUSTS_CREATE, authorizes=True, key="trust", response="trust", status=201)
+    @route(
+        "POST",
+        _TRUSTS,
+        policies.TRUSTS_CREATE,
+        authorizes=True,
+        body=NewTrust,
+        key="trust",
+        response="trust",
+        status=201,
+    )
     def create(self, req: ServiceRequest) -> View:
-        body = requests.body_object(req, "trust")
-        trustor, trustee = (requests.text_field(body, f"{name}_user_id") for name in ("trustor", "trustee"))
+        parties = requests.read(req, TrustParties)
+        trustor, trustee = parties.trustor_user_id, parties.trustee_user_id
         req.authorize(req.declared.policy, {"trustor_user_id": trustor, "trustee_user_id": trustee})
         _refuse_delegated(req)
         if trustor != req.context.user_id:
             raise exceptions.Forbidden("A trust can be created only by its trustor.")
-        roles = requests.roles(body, self.content)
+        body = requests.read(req, NewTrust)
+        roles = requests.role_keys(body.roles, self.content)
         if not roles:
             raise exceptions.Forbidden("At least one role should be specified.")
-        made = Trust(
-            id=uuid.uuid4().hex,
-            trustor_id=trustor,
-            trustee_id=trustee,
-            project_id=requests.text_field(body, "project_id"),
-            impersonation=_impersonation(body),
-            roles=roles,
-            expires_at=requests.expiry(body),
-            remaining_uses=_uses(body),
-        )
+        made = requests.new(req, Trust, body, trustor_id=trustor, trustee_id=trustee, roles=roles)
         self.change(lambda content: _add(content, made))
         return self._trust_view(req, made)
 
@@ -121,19 +151,3 @@ def _refuse_delegated(req: ServiceRequest) -> None:
     """Raise `Forbidden` for a token that is limited itself, since a trust may outlive it."""
     if req.environ.get(CREDENTIAL) is not None or req.environ.get(TRUST) is not None:
         raise exceptions.Forbidden("A token of an application credential or of a trust cannot manage trusts.")
-
-
-def _impersonation(body: dict[str, Any]) -> bool:
-    value = body.get("impersonation")
-    if not isinstance(value, bool):
-        raise exceptions.ValidationError(detail="Expecting to find impersonation in the trust, as a boolean.")
-    return value
-
-
-def _uses(body: dict[str, Any]) -> int | None:
-    value = body.get("remaining_uses")
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise exceptions.ValidationError(detail="remaining_uses must be a positive integer or null.")
-    return value

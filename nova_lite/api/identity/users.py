@@ -10,18 +10,37 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import User
+from nova_lite.api.identity.requests import DefaultFlag, Extensible, Flag, Open, String, Text, UserOptions
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-#: Fields of a user that have no meaning for the service.
-_TEXTS: dict[str, Any] = {"email": str | None, "description": str | None}
-_DOMAIN: dict[str, Any] = {"domain_id": str | None}
-_FIELDS = (
-    "id", "name", "password", "original_password", "enabled", "default_project_id", "domain_id", "options", "links",
-    "email", "description", "password_expires_at", "federated",
-)  # fmt: skip
+
+class _User(Extensible):
+    shown = (*Extensible.shown, "original_password", "password_expires_at", "federated")
+    default_project_id: Text = None
+    email: Text = None
+    description: Text = None
+    domain_id: Text = None
+    options: UserOptions = {}
+
+
+class NewUser(_User, kw_only=True):
+    name: String
+    password: Text = None
+    enabled: DefaultFlag = True
+
+
+class ChangedUser(_User):
+    name: String = ""
+    password: String = ""
+    enabled: Flag = True
+
+
+class NewPassword(Open):
+    password: String
+    original_password: String
 
 
 class Users(IdentityResource):
@@ -36,40 +55,26 @@ class Users(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.user(requests.user(self.content, id), req.base_url)
 
-    @route("POST", "/v3/users", policies.USERS_CREATE, key="user", response="user", status=201)
+    @route("POST", "/v3/users", policies.USERS_CREATE, body=NewUser, key="user", response="user", status=201)
     def create(self, req: ServiceRequest) -> View:
-        fields = requests.create_fields(
-            req,
-            "user",
-            name=str,
-            password=str | None,
-            default_project_id=str | None,
-            enabled=bool | None,
-            **_TEXTS,
-            **_DOMAIN,
-        )
-        options, more = requests.user_options(req), requests.attributes(req, "user", _FIELDS)
-        password = directory.new_password(fields["password"], self.authority.hash_cost)
+        body, more = requests.read(req, NewUser), requests.attributes(req)
+        password = directory.new_password(body.password, self.authority.hash_cost)
 
         def create(content: Content) -> User:
-            project_id = fields["default_project_id"]
+            project_id = body.default_project_id
             project = requests.project(content, project_id) if project_id is not None else None
-            domain_id = requests.domain_of(content, fields)
+            domain_id = requests.domain_id(content, body.domain_id)
             self.authority.check_ours(content, domain_id)
-            user = directory.add_user(content, fields["name"], password, project, domain_id)
-            user.enabled = fields["enabled"] is not False
-            user.email, user.description, user.extra = fields["email"], fields["description"], more
-            _set_options(user, options)
+            user = directory.add_user(content, body.name, password, project, domain_id)
+            user.enabled, user.email, user.description, user.extra = body.enabled, body.email, body.description, more
+            _set_options(user, body.options)
             return user
 
         return views.user(self.change(create), req.base_url)
 
-    @route("PATCH", "/v3/users/{id}", policies.USERS_UPDATE, key="user", response="user")
+    @route("PATCH", "/v3/users/{id}", policies.USERS_UPDATE, body=ChangedUser, key="user", response="user")
     def update(self, req: ServiceRequest, id: str) -> View:
-        fields = requests.update_fields(
-            req, "user", name=str, password=str, enabled=bool, default_project_id=str | None, **_TEXTS, **_DOMAIN
-        )
-        options = requests.user_options(req)
+        fields = requests.changes(req)
         password = (
             directory.new_password(fields["password"], self.authority.hash_cost) if "password" in fields else None
         )
@@ -85,9 +90,9 @@ class Users(IdentityResource):
                 requests.project(content, fields["default_project_id"])
             user.default_project_id = fields.get("default_project_id", user.default_project_id)
             user.email, user.description = fields.get("email", user.email), fields.get("description", user.description)
-            user.extra = requests.attributes(req, "user", _FIELDS, user.extra)
+            user.extra = requests.attributes(req, user.extra)
             directory.set_enabled(content, user, fields.get("enabled", user.enabled))
-            _set_options(user, options)
+            _set_options(user, fields.get("options", {}))
             if password is not None:
                 directory.set_password(user, password)
             return user
@@ -95,18 +100,24 @@ class Users(IdentityResource):
         return views.user(self.change(update), req.base_url)
 
     @route(
-        "POST", "/v3/users/{id}/password", policies.CHANGE_PASSWORD, target={"user_id": "id"}, key="user", status=204
+        "POST",
+        "/v3/users/{id}/password",
+        policies.CHANGE_PASSWORD,
+        target={"user_id": "id"},
+        body=NewPassword,
+        key="user",
+        status=204,
     )
     def change_password(self, req: ServiceRequest, id: str) -> None:
         """Change a user's own password. The request contains the old one."""
-        fields = requests.create_fields(req, "user", password=str, original_password=str)
+        body = requests.read(req, NewPassword)
         found = self.content.user(id)
         if found is not None and found.options.get("lock_password"):
             raise exceptions.Forbidden("The password of this user is locked. Only an admin can change it.")
-        self.authority.by_password(fields["original_password"], req.remote_addr or "", user_id=id)
+        self.authority.by_password(body.original_password, req.remote_addr or "", user_id=id)
         content = self.content
         self.authority.check_ours(content, "", requests.user(content, id))
-        password = directory.new_password(fields["password"], self.authority.hash_cost)
+        password = directory.new_password(body.password, self.authority.hash_cost)
         self.change(lambda content: directory.set_password(requests.user(content, id), password))
 
     @route("DELETE", "/v3/users/{id}", policies.USERS_DELETE, status=204)

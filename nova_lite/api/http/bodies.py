@@ -63,6 +63,16 @@ def changes(kind: type[Body], sent: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in changed.items() if value is not SAME}
 
 
+@functools.cache
+def changed(kind: type[B]) -> type[B]:
+    """Return the struct for changes of objects of a kind: no attribute is required."""
+    required = [field for field in msgspec.structs.fields(kind) if field.required]
+    optional = [(one.name, one.type, msgspec.field(name=one.encode_name, default=SAME)) for one in required]
+    name = f"Changed{kind.__name__.removeprefix('New')}"
+    made: type[B] = msgspec.defstruct(name, optional, bases=(kind,), kw_only=True)  # type: ignore[assignment]
+    return made
+
+
 def names(kind: type[Body]) -> frozenset[str]:
     """Return the attributes that a request may have."""
     return frozenset(field.sent for field in _fields(kind))

@@ -80,11 +80,12 @@ def route(
     response: str | None = None,
     status: int = 200,
 ) -> Callable[[H], H]:
-    """Declare a URL of the handler below. A handler may have several."""
+    """Declare a URL of the handler below. A handler may have several. ``response``: by default ``key``."""
 
     def mark(handler: H) -> H:
         name = getattr(handler, "__name__", "")
-        made = ServiceRoute(method, path, name, policy, target, authorizes, streams, body, key, query, response, status)
+        shown = key if response is None and status != 204 else response
+        made = ServiceRoute(method, path, name, policy, target, authorizes, streams, body, key, query, shown, status)
         handler.declared_routes = [made, *getattr(handler, "declared_routes", ())]  # type: ignore[attr-defined]
         return handler
 

@@ -17,7 +17,7 @@ from nova_lite.api.identity import access_rules, directory, passwords, requests,
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import AccessRule, ApplicationCredential, User
-from nova_lite.api.identity.requests import Expiry, Open, Roles, checked
+from nova_lite.api.identity.requests import Expiry, Open, Roles, checked, is_text, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -34,24 +34,12 @@ _CREDENTIALS = "/v3/users/{user_id}/application_credentials"
 _RULES = "/v3/users/{user_id}/access_rules"
 
 
-def _text(sent: dict[str, Any], name: str) -> str | None:
-    value = sent[name]
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
-    return value
+_is_text = valid(lambda value: is_text(value, MAX_TEXT), f"{{}} must be a string of at most {MAX_TEXT} characters.")
+_is_flag = valid(lambda value: isinstance(value, bool | None), "{} must be a boolean.")
 
 
 def _name(sent: dict[str, Any], name: str) -> str:
     return directory.check_name("application credential", requests.text_field(sent, name))
-
-
-def _flag(sent: dict[str, Any], name: str) -> bool | None:
-    value = sent[name]
-    if not isinstance(value, bool | None):
-        raise exceptions.ValidationError(detail=f"{name} must be a boolean.")
-    return value
 
 
 def _rules(sent: dict[str, Any], name: str) -> list[AccessRule]:
@@ -86,12 +74,12 @@ _RULE = {name: {"type": "string"} for name in ("id", "service", "method", "path"
 
 
 class NewAppCredential(Open, kw_only=True):
-    secret: Annotated[str | None, checked(_text)] = None
+    secret: Annotated[str | None, checked(_is_text)] = None
     name: Annotated[str, checked(_name)]
-    description: Annotated[str | None, checked(_text)] = None
+    description: Annotated[str | None, checked(_is_text)] = None
     roles: Roles = []
     expires_at: Expiry = None
-    unrestricted: Annotated[bool, checked(_flag)] = False
+    unrestricted: Annotated[bool, checked(_is_flag)] = False
     access_rules: Annotated[Any, checked(_rules, type="array", items={"type": "object", "properties": _RULE})] = ()
 
 
@@ -119,7 +107,6 @@ class AppCredentials(IdentityResource):
         target=_USER,
         body=NewAppCredential,
         key="application_credential",
-        response="application_credential",
         status=201,
     )
     def create(self, req: ServiceRequest, user_id: str) -> View:

@@ -179,16 +179,7 @@ class Credentials(_Sealed):
     def show(self, req: ServiceRequest, id: str) -> View:
         return self._view(req, self._authorized(req, id))
 
-    @route(
-        "POST",
-        _ALL,
-        policies.SECRETS_CREATE,
-        authorizes=True,
-        body=NewCredential,
-        key="credential",
-        response="credential",
-        status=201,
-    )
+    @route("POST", _ALL, policies.SECRETS_CREATE, authorizes=True, body=NewCredential, key="credential", status=201)
     def create(self, req: ServiceRequest) -> View:
         app_credentials.refuse_limited(req)
         user_id = requests.read(req, CredentialOwner).user_id or str(req.context.user_id)
@@ -213,13 +204,7 @@ class Credentials(_Sealed):
         return self._view(req, self.change(create))
 
     @route(
-        "PATCH",
-        f"{_ALL}/{{id}}",
-        policies.SECRETS_UPDATE,
-        authorizes=True,
-        body=ChangedCredential,
-        key="credential",
-        response="credential",
+        "PATCH", f"{_ALL}/{{id}}", policies.SECRETS_UPDATE, authorizes=True, body=ChangedCredential, key="credential"
     )
     def update(self, req: ServiceRequest, id: str) -> View:
         """Change the secret, or both keys of EC2. User, type and project stay: other ones need another credential."""

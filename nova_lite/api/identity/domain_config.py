@@ -62,7 +62,7 @@ class DomainConfigs(IdentityResource):
         _check_names(group, option)
         return _part(DEFAULTS, group, option)
 
-    @route("PUT", _ONE, policies.CONFIG_CREATE, key="config", response="config")
+    @route("PUT", _ONE, policies.CONFIG_CREATE, key="config")
     def create(self, req: ServiceRequest, id: str) -> Response:
         """Replace the configuration of a domain."""
         config = _config(requests.object_field(req.json_object(), "config"))
@@ -83,9 +83,9 @@ class DomainConfigs(IdentityResource):
         requests.domain(self.content, id)
         return _part(_stored(self.content, id), group, option)
 
-    @route("PATCH", _ONE, policies.CONFIG_UPDATE, key="config", response="config")
-    @route("PATCH", f"{_ONE}/{{group}}", policies.CONFIG_UPDATE, key="config", response="config")
-    @route("PATCH", f"{_ONE}/{{group}}/{{option}}", policies.CONFIG_UPDATE, key="config", response="config")
+    @route("PATCH", _ONE, policies.CONFIG_UPDATE, key="config")
+    @route("PATCH", f"{_ONE}/{{group}}", policies.CONFIG_UPDATE, key="config")
+    @route("PATCH", f"{_ONE}/{{group}}/{{option}}", policies.CONFIG_UPDATE, key="config")
     def update(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> View:
         """Change the options in the body. A URL with a group or an option allows only those."""
         _check_names(group, option)

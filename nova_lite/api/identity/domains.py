@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain
-from nova_lite.api.identity.requests import DefaultFlag, Description, Extensible, Flag, NoOptions, String
+from nova_lite.api.identity.requests import Description, Extensible, Flag, NoOptions, String
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -21,20 +22,12 @@ def _no_tags(sent: dict[str, Any], name: str) -> None:
         raise exceptions.ValidationError(detail=requests.NO_TAGS)
 
 
-class _Domain(Extensible):
-    description: Description = ""
-    options: NoOptions = {}
-    tags: Annotated[list[str], requests.checked(_no_tags, maxItems=0)] = []
-
-
-class NewDomain(_Domain, kw_only=True):
+class NewDomain(Extensible, kw_only=True):
     name: String
-    enabled: DefaultFlag = True
-
-
-class ChangedDomain(_Domain):
-    name: String = ""
+    description: Description = ""
     enabled: Flag = True
+    tags: Annotated[list[str], requests.checked(_no_tags, maxItems=0)] = []
+    options: NoOptions = {}
 
 
 class Domains(IdentityResource):
@@ -48,18 +41,14 @@ class Domains(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.domain(requests.domain(self.content, id), req.base_url)
 
-    @route("POST", "/v3/domains", policies.DOMAINS_CREATE, body=NewDomain, key="domain", response="domain", status=201)
+    @route("POST", "/v3/domains", policies.DOMAINS_CREATE, body=NewDomain, key="domain", status=201)
     def create(self, req: ServiceRequest) -> View:
         body, more = requests.read(req, NewDomain), requests.attributes(req)
 
-        def create(content: Content) -> Domain:
-            domain = directory.add_domain(content, body.name, body.description)
-            domain.enabled, domain.extra = body.enabled, more
-            return domain
+        made = self.change(lambda content: add(content, body.name, body.description, body.enabled, more))
+        return views.domain(made, req.base_url)
 
-        return views.domain(self.change(create), req.base_url)
-
-    @route("PATCH", "/v3/domains/{id}", policies.DOMAINS_UPDATE, body=ChangedDomain, key="domain", response="domain")
+    @route("PATCH", "/v3/domains/{id}", policies.DOMAINS_UPDATE, body=changed(NewDomain), key="domain")
     def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.changes(req)
 
@@ -84,3 +73,10 @@ def _domain(content: Content, id: str) -> Domain:
     if id == DOMAIN_ID:
         raise exceptions.Forbidden("The default domain cannot be changed.")
     return requests.require("domain", id, content.find(Domain, id))
+
+
+def add(content: Content, name: str, description: str, enabled: bool, extra: str) -> Domain:
+    """Add a domain, with the attributes of clients."""
+    domain = directory.add_domain(content, name, description)
+    domain.enabled, domain.extra = enabled, extra
+    return domain

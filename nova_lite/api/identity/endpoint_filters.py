@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
@@ -57,12 +58,6 @@ class NewEndpointGroup(Extensible, kw_only=True):
     filters: _Filters
 
 
-class ChangedEndpointGroup(Extensible):
-    name: _Name = ""
-    description: OptionalWords = None
-    filters: _Filters = {}
-
-
 class EndpointGroups(IdentityResource):
     """Endpoint groups."""
 
@@ -71,15 +66,7 @@ class EndpointGroups(IdentityResource):
         shown = [_group_view(group, req.base_url) for group in self.content.endpoint_groups]
         return self.listed(req, shown)
 
-    @route(
-        "POST",
-        _GROUPS,
-        policies.EP_GROUPS_CREATE,
-        body=NewEndpointGroup,
-        key="endpoint_group",
-        response="endpoint_group",
-        status=201,
-    )
+    @route("POST", _GROUPS, policies.EP_GROUPS_CREATE, body=NewEndpointGroup, key="endpoint_group", status=201)
     def create(self, req: ServiceRequest) -> View:
         made = requests.new(req, EndpointGroup, requests.read(req, NewEndpointGroup))
 
@@ -96,24 +83,10 @@ class EndpointGroups(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return _group_view(_group(self.content, id), req.base_url)
 
-    @route(
-        "PATCH",
-        _GROUP,
-        policies.EP_GROUPS_UPDATE,
-        body=ChangedEndpointGroup,
-        key="endpoint_group",
-        response="endpoint_group",
-    )
+    @route("PATCH", _GROUP, policies.EP_GROUPS_UPDATE, body=changed(NewEndpointGroup), key="endpoint_group")
     def update(self, req: ServiceRequest, id: str) -> View:
-        changed = requests.changes(req)
-
-        def update(content: Content) -> EndpointGroup:
-            group = _group(content, id)
-            requests.update(req, group, changed)
-            _check_name(content, group)
-            return group
-
-        return _group_view(self.change(update), req.base_url)
+        group = self.updated(req, lambda content: _group(content, id), _check_name)
+        return _group_view(group, req.base_url)
 
     @route("DELETE", _GROUP, policies.EP_GROUPS_DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:

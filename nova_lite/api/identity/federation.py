@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import uuid
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from nova_lite.api.http.bodies import Body
+from nova_lite.api.http.bodies import Body, changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, mapping_rules, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import FederationMapping, FederationProtocol, IdentityProvider
-from nova_lite.api.identity.requests import Words, checked
+from nova_lite.api.identity.requests import Words, checked, is_number, is_text, or_same, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -31,40 +30,13 @@ PROTOCOL = f"{_PROVIDER}/protocols/{{protocol_id}}"
 _MAPPING = f"{_ROOT}/mappings/{{mapping_id}}"
 
 
-def _wrong(name: str, form: str) -> exceptions.ValidationError:
-    return exceptions.ValidationError(detail=f"{name} must be {form}.")
-
-
-def _text(sent: dict[str, Any], name: str, form: str, longest: int | None = None) -> str | None:
-    value = sent[name]
-    if not isinstance(value, str | None) or (longest is not None and len(value or "") > longest):
-        raise _wrong(name, form)
-    return value
-
-
-def _enabled(sent: dict[str, Any], name: str) -> Any:
-    if not isinstance(sent[name], bool | None):
-        raise _wrong(name, "true or false")
-    return sent[name]
-
-
-def _minutes(sent: dict[str, Any], name: str) -> Any:
-    value = sent[name]
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if value is not None and not (is_number and 0 <= value <= MAX_TTL):
-        raise _wrong(name, f"a number of minutes from 0 to {MAX_TTL}")
-    return value
-
-
-def _remote_ids(sent: dict[str, Any], name: str) -> Any:
-    value = sent[name]
-    if value is not None and not _are_remote_ids(value):
-        raise _wrong(name, f"a list of at most {MAX_REMOTE_IDS} strings of 1 to 255 characters, each once")
-    return value
+def _text(longest: int) -> msgspec.Meta:
+    sentence = f"{{}} must be a string of at most {longest} characters."
+    return checked(valid(lambda value: is_text(value, longest), sentence), maxLength=longest)
 
 
 def _are_remote_ids(value: Any) -> bool:
-    return (
+    return value is None or (
         isinstance(value, list)
         and len(value) <= MAX_REMOTE_IDS
         and all(isinstance(id, str) and 0 < len(id) <= 255 for id in value)
@@ -72,47 +44,39 @@ def _are_remote_ids(value: Any) -> bool:
     )
 
 
-def _version(sent: dict[str, Any], name: str) -> str:
-    if sent[name] not in ("1.0", "2.0"):
-        raise _wrong(name, "1.0 or 2.0")
-    return str(sent[name])
-
-
-def _string(form: str, longest: int | None = None) -> msgspec.Meta:
-    return checked(functools.partial(_text, form=form, longest=longest))
-
-
+_is_flag = valid(lambda value: isinstance(value, bool | None), "{} must be true or false.")
+_are_minutes = valid(
+    lambda value: value is None or is_number(value, 0, MAX_TTL),
+    f"{{}} must be a number of minutes from 0 to {MAX_TTL}.",
+)
+_are_ids = valid(
+    _are_remote_ids, f"{{}} must be a list of at most {MAX_REMOTE_IDS} strings of 1 to 255 characters, each once."
+)
+_is_string = valid(lambda value: isinstance(value, str | None), "{} must be a string.")
+_is_version = valid(lambda value: value in ("1.0", "2.0"), "{} must be 1.0 or 2.0.")
 _Rules: TypeAlias = Annotated[Any, checked(lambda sent, name: mapping_rules.check(sent.get(name)), type="array")]
 
 
 class ChangedProvider(Body):
-    enabled: Annotated[bool, checked(_enabled)] = False
-    description: Annotated[str | None, _string("a string of at most 4096 characters", 4096)] = None
-    authorization_ttl: Annotated[int | None, checked(_minutes, minimum=0, maximum=MAX_TTL)] = None
-    remote_ids: Annotated[list[str], checked(_remote_ids, maxItems=MAX_REMOTE_IDS, uniqueItems=True)] = []
+    enabled: Annotated[bool, checked(or_same(_is_flag))] = False
+    description: Annotated[str | None, _text(4096)] = None
+    authorization_ttl: Annotated[int | None, checked(_are_minutes, minimum=0, maximum=MAX_TTL)] = None
+    remote_ids: Annotated[list[str], checked(or_same(_are_ids), maxItems=MAX_REMOTE_IDS, uniqueItems=True)] = []
 
 
 class NewProvider(ChangedProvider):
-    domain_id: Annotated[str | None, _string("a string")] = None
+    domain_id: Annotated[str | None, checked(_is_string)] = None
 
 
-class ChangedProtocol(Body):
-    mapping_id: Words = ""
-    remote_id_attribute: Annotated[str | None, _string("a string of at most 64 characters", 64)] = None
-
-
-class NewProtocol(ChangedProtocol, kw_only=True):
+class NewProtocol(Body, kw_only=True):
     mapping_id: Words
+    remote_id_attribute: Annotated[str | None, _text(64)] = None
 
 
-class ChangedMapping(Body):
-    rules: _Rules = ()
-    schema_version: Annotated[str, checked(_version, enum=["1.0", "2.0"])] = "1.0"
-    id: Annotated[Any, checked(lambda sent, name: None)] = None
-
-
-class NewMapping(ChangedMapping, kw_only=True):
+class NewMapping(Body, kw_only=True):
     rules: _Rules
+    schema_version: Annotated[str, checked(_is_version, enum=["1.0", "2.0"])] = "1.0"
+    id: Annotated[Any, checked(lambda sent, name: None)] = None
 
 
 class Providers(IdentityResource):
@@ -128,15 +92,7 @@ class Providers(IdentityResource):
         found = provider_of(self.content, idp_id)
         return views.identity_provider(found, req.base_url)
 
-    @route(
-        "PUT",
-        _PROVIDER,
-        policies.PROVIDERS_CREATE,
-        body=NewProvider,
-        key="identity_provider",
-        response="identity_provider",
-        status=201,
-    )
+    @route("PUT", _PROVIDER, policies.PROVIDERS_CREATE, body=NewProvider, key="identity_provider", status=201)
     def create(self, req: ServiceRequest, idp_id: str) -> View:
         """Create the provider, and a domain for its users if none is given."""
         body = requests.read(req, NewProvider)
@@ -157,24 +113,10 @@ class Providers(IdentityResource):
 
         return views.identity_provider(self.change(create), req.base_url)
 
-    @route(
-        "PATCH",
-        _PROVIDER,
-        policies.PROVIDERS_UPDATE,
-        body=ChangedProvider,
-        key="identity_provider",
-        response="identity_provider",
-    )
+    @route("PATCH", _PROVIDER, policies.PROVIDERS_UPDATE, body=ChangedProvider, key="identity_provider")
     def update(self, req: ServiceRequest, idp_id: str) -> View:
-        changed = requests.changes(req)
-
-        def update(content: Content) -> IdentityProvider:
-            found = provider_of(content, idp_id)
-            requests.update(req, found, changed)
-            _check_remote_ids(content, found)
-            return found
-
-        return views.identity_provider(self.change(update), req.base_url)
+        found = self.updated(req, lambda content: provider_of(content, idp_id), _check_remote_ids)
+        return views.identity_provider(found, req.base_url)
 
     @route("DELETE", _PROVIDER, policies.PROVIDERS_DELETE, status=204)
     def delete(self, req: ServiceRequest, idp_id: str) -> None:
@@ -198,9 +140,7 @@ class Protocols(IdentityResource):
         found = protocol_of(self.content, idp_id, protocol_id)
         return views.federation_protocol(found, req.base_url)
 
-    @route(
-        "PUT", PROTOCOL, policies.PROTOCOLS_CREATE, body=NewProtocol, key="protocol", response="protocol", status=201
-    )
+    @route("PUT", PROTOCOL, policies.PROTOCOLS_CREATE, body=NewProtocol, key="protocol", status=201)
     def create(self, req: ServiceRequest, idp_id: str, protocol_id: str) -> View:
         body = requests.read(req, NewProtocol)
         _check_id("protocol", protocol_id)
@@ -216,18 +156,14 @@ class Protocols(IdentityResource):
 
         return views.federation_protocol(self.change(create), req.base_url)
 
-    @route("PATCH", PROTOCOL, policies.PROTOCOLS_UPDATE, body=ChangedProtocol, key="protocol", response="protocol")
+    @route("PATCH", PROTOCOL, policies.PROTOCOLS_UPDATE, body=changed(NewProtocol), key="protocol")
     def update(self, req: ServiceRequest, idp_id: str, protocol_id: str) -> View:
-        changed = requests.changes(req)
+        def check(content: Content, protocol: FederationProtocol) -> None:
+            if "mapping_id" in requests.changes(req):
+                _check_mapping(content, protocol.mapping_id)
 
-        def update(content: Content) -> FederationProtocol:
-            found = protocol_of(content, idp_id, protocol_id)
-            requests.update(req, found, changed)
-            if "mapping_id" in changed:
-                _check_mapping(content, found.mapping_id)
-            return found
-
-        return views.federation_protocol(self.change(update), req.base_url)
+        found = self.updated(req, lambda content: protocol_of(content, idp_id, protocol_id), check)
+        return views.federation_protocol(found, req.base_url)
 
     @route("DELETE", PROTOCOL, policies.PROTOCOLS_DELETE, status=204)
     def delete(self, req: ServiceRequest, idp_id: str, protocol_id: str) -> None:
@@ -249,7 +185,7 @@ class Mappings(IdentityResource):
     def show(self, req: ServiceRequest, mapping_id: str) -> View:
         return views.mapping(_mapping(self.content, mapping_id), req.base_url)
 
-    @route("PUT", _MAPPING, policies.MAPPINGS_CREATE, body=NewMapping, key="mapping", response="mapping", status=201)
+    @route("PUT", _MAPPING, policies.MAPPINGS_CREATE, body=NewMapping, key="mapping", status=201)
     def create(self, req: ServiceRequest, mapping_id: str) -> View:
         _check_id("mapping", mapping_id)
         made = requests.new(req, FederationMapping, requests.read(req, NewMapping), id=mapping_id)
@@ -262,17 +198,10 @@ class Mappings(IdentityResource):
         self.change(create)
         return views.mapping(made, req.base_url)
 
-    @route("PATCH", _MAPPING, policies.MAPPINGS_UPDATE, body=ChangedMapping, key="mapping", response="mapping")
+    @route("PATCH", _MAPPING, policies.MAPPINGS_UPDATE, body=changed(NewMapping), key="mapping")
     def update(self, req: ServiceRequest, mapping_id: str) -> View:
-        changed = requests.changes(req)
-        changed.pop("id", None)
-
-        def update(content: Content) -> FederationMapping:
-            found = _mapping(content, mapping_id)
-            requests.update(req, found, changed)
-            return found
-
-        return views.mapping(self.change(update), req.base_url)
+        found = self.updated(req, lambda content: _mapping(content, mapping_id))
+        return views.mapping(found, req.base_url)
 
     @route("DELETE", _MAPPING, policies.MAPPINGS_DELETE, status=204)
     def delete(self, req: ServiceRequest, mapping_id: str) -> None:

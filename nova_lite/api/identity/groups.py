@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
@@ -16,17 +17,10 @@ from nova_lite.policies import identity as policies
 _MEMBER = "/v3/groups/{group_id}/users/{user_id}"
 
 
-class _Group(Extensible):
+class NewGroup(Extensible, kw_only=True):
+    name: String
     description: Description = ""
     domain_id: Text = None
-
-
-class NewGroup(_Group, kw_only=True):
-    name: String
-
-
-class ChangedGroup(_Group):
-    name: String = ""
 
 
 class Groups(IdentityResource):
@@ -41,7 +35,7 @@ class Groups(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.group(requests.group(self.content, id), req.base_url)
 
-    @route("POST", "/v3/groups", policies.GROUPS_CREATE, body=NewGroup, key="group", response="group", status=201)
+    @route("POST", "/v3/groups", policies.GROUPS_CREATE, body=NewGroup, key="group", status=201)
     def create(self, req: ServiceRequest) -> View:
         body, more = requests.read(req, NewGroup), requests.attributes(req)
 
@@ -54,7 +48,7 @@ class Groups(IdentityResource):
 
         return views.group(self.change(create), req.base_url)
 
-    @route("PATCH", "/v3/groups/{id}", policies.GROUPS_UPDATE, body=ChangedGroup, key="group", response="group")
+    @route("PATCH", "/v3/groups/{id}", policies.GROUPS_UPDATE, body=changed(NewGroup), key="group")
     def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.changes(req)
 

@@ -9,13 +9,13 @@ import functools
 from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body
+from nova_lite.api.http.bodies import Body, changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Limit, RegisteredLimit
-from nova_lite.api.identity.requests import Open, OptionalWords, Words, checked
+from nova_lite.api.identity.requests import Open, OptionalWords, Words, checked, is_number, is_text, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -33,22 +33,6 @@ _MODEL = {
 }
 
 
-def _number(sent: dict[str, Any], name: str) -> int:
-    value = sent.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 2**31:
-        raise exceptions.ValidationError(
-            detail=f"{name} must be an integer from -1, which is no limit, to {2**31 - 1}."
-        )
-    return value
-
-
-def _text(sent: dict[str, Any], name: str) -> str | None:
-    value = sent[name]
-    if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
-        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
-    return value
-
-
 def _items(kind: type[Body], sent: dict[str, Any], name: str) -> list[Any]:
     items = sent.get(name)
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
@@ -56,8 +40,15 @@ def _items(kind: type[Body], sent: dict[str, Any], name: str) -> list[Any]:
     return [bodies.read(kind, item) for item in items]
 
 
-_Number: TypeAlias = Annotated[int, checked(_number, minimum=-1)]
-_Text: TypeAlias = Annotated[str | None, checked(_text, maxLength=MAX_TEXT)]
+_is_limit = valid(
+    lambda value: is_number(value, -1, 2**31 - 1),
+    f"{{}} must be an integer from -1, which is no limit, to {2**31 - 1}.",
+)
+_is_description = valid(
+    lambda value: is_text(value, MAX_TEXT), f"{{}} must be a string of at most {MAX_TEXT} characters."
+)
+_Number: TypeAlias = Annotated[int, checked(_is_limit, minimum=-1)]
+_Text: TypeAlias = Annotated[str | None, checked(_is_description, maxLength=MAX_TEXT)]
 _Resource: TypeAlias = Annotated[str, checked(requests.sized(MAX_TEXT), minLength=1, maxLength=MAX_TEXT)]
 
 
@@ -84,14 +75,6 @@ class NewRegisteredLimits(Open):
 
 class NewLimits(Open):
     limits: Annotated[list[NewLimit], checked(functools.partial(_items, NewLimit))]
-
-
-class ChangedRegisteredLimit(Open):
-    service_id: Words = ""
-    resource_name: _Resource = ""
-    region_id: OptionalWords = None
-    description: _Text = None
-    default_limit: _Number = -1
 
 
 class ChangedLimit(Open):
@@ -150,9 +133,8 @@ class RegisteredLimits(_Limits):
         "PATCH",
         f"{_REGISTERED}/{{id}}",
         policies.REGISTERED_UPDATE,
-        body=ChangedRegisteredLimit,
+        body=changed(NewRegisteredLimit),
         key="registered_limit",
-        response="registered_limit",
     )
     def update(self, req: ServiceRequest, id: str) -> View:
         changed = requests.changes(req)
@@ -229,16 +211,10 @@ class Limits(_Limits):
         req.authorize(policies.LIMITS_SHOW, _owner(item) if item is not None else {"project_id": "", "domain_id": ""})
         return _limit(requests.require("limit", id, self.content.find(Limit, id)), req.base_url)
 
-    @route("PATCH", f"{_LIMITS}/{{id}}", policies.LIMITS_UPDATE, body=ChangedLimit, key="limit", response="limit")
+    @route("PATCH", f"{_LIMITS}/{{id}}", policies.LIMITS_UPDATE, body=ChangedLimit, key="limit")
     def update(self, req: ServiceRequest, id: str) -> View:
-        changed = requests.changes(req)
-
-        def update(content: Content) -> Limit:
-            item = requests.require("limit", id, content.find(Limit, id))
-            requests.update(req, item, changed)
-            return item
-
-        return _limit(self.change(update), req.base_url)
+        found = self.updated(req, lambda content: requests.require("limit", id, content.find(Limit, id)))
+        return _limit(found, req.base_url)
 
     @route("DELETE", f"{_LIMITS}/{{id}}", policies.LIMITS_DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:

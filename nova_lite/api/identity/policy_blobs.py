@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
@@ -32,11 +33,6 @@ class NewPolicy(Extensible):
     blob: _Blob
 
 
-class ChangedPolicy(Extensible):
-    type: _Type = ""
-    blob: _Blob = ""
-
-
 class Policies(IdentityResource):
     """Policies of other services."""
 
@@ -44,7 +40,7 @@ class Policies(IdentityResource):
     def index(self, req: ServiceRequest) -> Response:
         return self.listed(req, [_policy_view(item, req.base_url) for item in self.content.policies])
 
-    @route("POST", _POLICIES, policies.BLOBS_CREATE, body=NewPolicy, key="policy", response="policy", status=201)
+    @route("POST", _POLICIES, policies.BLOBS_CREATE, body=NewPolicy, key="policy", status=201)
     def create(self, req: ServiceRequest) -> View:
         made = requests.new(req, PolicyBlob, requests.read(req, NewPolicy))
 
@@ -60,16 +56,9 @@ class Policies(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return _policy_view(_found(self.content, id), req.base_url)
 
-    @route("PATCH", f"{_POLICIES}/{{id}}", policies.BLOBS_UPDATE, body=ChangedPolicy, key="policy", response="policy")
+    @route("PATCH", f"{_POLICIES}/{{id}}", policies.BLOBS_UPDATE, body=changed(NewPolicy), key="policy")
     def update(self, req: ServiceRequest, id: str) -> View:
-        changed = requests.changes(req)
-
-        def update(content: Content) -> PolicyBlob:
-            found = _found(content, id)
-            requests.update(req, found, changed)
-            return found
-
-        return _policy_view(self.change(update), req.base_url)
+        return _policy_view(self.updated(req, lambda content: _found(content, id)), req.base_url)
 
     @route("DELETE", f"{_POLICIES}/{{id}}", policies.BLOBS_DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:

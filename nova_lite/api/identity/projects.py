@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http import validation
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import directory, listing, requests, views
+from nova_lite.api.identity import directory, domains, listing, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain, Project
-from nova_lite.api.identity.requests import DefaultFlag, Description, Extensible, Flag, NoOptions, Open, String, Text
+from nova_lite.api.identity.requests import Description, Extensible, Flag, NoOptions, Open, String, Text
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -63,25 +64,16 @@ class NewTags(Open):
     tags: Tags
 
 
-class _Project(Extensible):
+class NewProject(Extensible, kw_only=True):
     shown = (*Extensible.shown, "parents", "subtree")
+    name: String
     description: Description = ""
+    enabled: Flag = True
     domain_id: Text = None
     parent_id: Text = None
+    is_domain: Flag = False
     tags: Tags = []
     options: NoOptions = {}
-
-
-class NewProject(_Project, kw_only=True):
-    name: String
-    enabled: DefaultFlag = True
-    is_domain: DefaultFlag = False
-
-
-class ChangedProject(_Project):
-    name: String = ""
-    enabled: Flag = True
-    is_domain: Flag = False
 
 
 class Projects(IdentityResource):
@@ -97,9 +89,7 @@ class Projects(IdentityResource):
             shown = [views.project(project, url) for project in content.projects]
         return self.listed(req, _tagged(req, shown))
 
-    @route(
-        "POST", "/v3/projects", policies.PROJECTS_CREATE, body=NewProject, key="project", response="project", status=201
-    )
+    @route("POST", "/v3/projects", policies.PROJECTS_CREATE, body=NewProject, key="project", status=201)
     def create(self, req: ServiceRequest) -> View:
         body, more = requests.read(req, NewProject), requests.attributes(req)
         if body.is_domain:
@@ -118,13 +108,8 @@ class Projects(IdentityResource):
             raise exceptions.ValidationError(detail=requests.NO_TAGS)
         if body.domain_id is not None or body.parent_id is not None:
             raise exceptions.ValidationError(detail="A project that is a domain is in no domain and no other project.")
-
-        def create(content: Content) -> Domain:
-            domain = directory.add_domain(content, body.name, body.description)
-            domain.enabled, domain.extra = body.enabled, more
-            return domain
-
-        return views.domain_as_project(self.change(create), req.base_url)
+        domain = self.change(lambda content: domains.add(content, body.name, body.description, body.enabled, more))
+        return views.domain_as_project(domain, req.base_url)
 
     @route("GET", "/v3/projects/{id}", policies.PROJECTS_SHOW, target=_PROJECT, response="project")
     def show(self, req: ServiceRequest, id: str) -> View:
@@ -154,9 +139,7 @@ class Projects(IdentityResource):
         has_role = user is not None and bool(content.roles_of(user, project.id))
         return has_role or req.allows(policies.PROJECTS_SHOW, {"project_id": project.id})
 
-    @route(
-        "PATCH", "/v3/projects/{id}", policies.PROJECTS_UPDATE, body=ChangedProject, key="project", response="project"
-    )
+    @route("PATCH", "/v3/projects/{id}", policies.PROJECTS_UPDATE, body=changed(NewProject), key="project")
     def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.changes(req)
 

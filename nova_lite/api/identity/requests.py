@@ -9,13 +9,13 @@ import datetime
 import json
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body, Check
+from nova_lite.api.http.bodies import SAME, Body, Check
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
 from nova_lite.api.identity.content import Content
@@ -132,9 +132,10 @@ class Extensible(Open):
 
 
 class Sent(dict[str, Any]):
-    """The object of a request. ``kind``: its key."""
+    """The object of a request. ``kind``: its key. ``is_change``: of something that is there."""
 
     kind = ""
+    is_change = False
 
 
 def read(req: ServiceRequest, kind: type[B]) -> B:
@@ -145,7 +146,9 @@ def read(req: ServiceRequest, kind: type[B]) -> B:
 def changes(req: ServiceRequest) -> dict[str, Any]:
     """Return the attributes that a request has, by the names of its struct's fields. Raises a 400."""
     kind = _kind(req)
-    return bodies.changes(kind, _sent(req, kind))
+    sent = _sent(req, kind)
+    sent.is_change = True
+    return bodies.changes(kind, sent)
 
 
 def _kind(req: ServiceRequest) -> type[Body]:
@@ -197,8 +200,8 @@ def new(req: ServiceRequest, record: type[R], body: Body, **more: Any) -> R:
 
 
 def update(req: ServiceRequest, record: Any, changed: dict[str, Any]) -> None:
-    """Set the attributes of a record that it has, and those of clients."""
-    for name in changed.keys() & set(record.__struct_fields__):
+    """Set the attributes of a record that it has, but not its id, and those of clients."""
+    for name in changed.keys() & set(record.__struct_fields__) - {"id"}:
         setattr(record, name, changed[name])
     if issubclass(_kind(req), Extensible):
         record.extra = attributes(req, record.extra)
@@ -217,12 +220,12 @@ def _text(sent: Sent, name: str) -> Any:
     return _typed(sent, name, str | None, "string")
 
 
+def _password(sent: Sent, name: str) -> Any:
+    return _typed(sent, name, str if sent.is_change else str | None, "string")
+
+
 def _flag(sent: Sent, name: str) -> Any:
-    return _typed(sent, name, bool, "boolean")
-
-
-def _default_flag(sent: Sent, name: str) -> Any:
-    return _typed(sent, name, bool | None, "boolean")
+    return _typed(sent, name, bool if sent.is_change else bool | None, "boolean")
 
 
 def _typed(sent: Sent, name: str, kind: Any, form: str) -> Any:
@@ -245,22 +248,42 @@ def _no_options(sent: Sent, name: str) -> Any:
 String: TypeAlias = Annotated[str, checked(_string)]
 Text: TypeAlias = Annotated[str | None, checked(_text)]
 Description: TypeAlias = Annotated[str, checked(_text)]
-#: A boolean, and one for which null is the default.
+#: Null is the default of something new, and refused in changes.
+Password: TypeAlias = Annotated[str | None, checked(_password)]
 Flag: TypeAlias = Annotated[bool, checked(_flag)]
-DefaultFlag: TypeAlias = Annotated[bool, checked(_default_flag)]
 NoOptions: TypeAlias = Annotated[dict[str, Any], checked(_no_options, maxProperties=0)]
+
+
+def valid(is_right: Callable[[Any], bool], sentence: str) -> Check:
+    """Return a check by a function. ``sentence``: of the error, with a place for the attribute's name."""
+
+    def check(sent: dict[str, Any], name: str) -> Any:
+        if not is_right(sent.get(name)):
+            raise exceptions.ValidationError(detail=sentence.format(name))
+        return sent.get(name)
+
+    return check
+
+
+def is_text(value: Any, longest: int) -> bool:
+    """Check whether a value is null, or a string of at most ``longest`` characters."""
+    return value is None or (isinstance(value, str) and len(value) <= longest)
+
+
+def is_number(value: Any, least: int, most: int) -> bool:
+    """Check whether a value is an integer within limits."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def sized(longest: int, form: str = "{}") -> Check:
     """Return the check of a string of 1 to ``longest`` characters. ``form``: what the error calls it."""
+    check = valid(lambda text: 0 < len(text) <= longest, f"{form} has 1 to {longest} characters.")
+    return lambda sent, name: check({name: text_field(sent, name)}, name)
 
-    def check(sent: dict[str, Any], name: str) -> str:
-        value = text_field(sent, name)
-        if not 0 < len(value) <= longest:
-            raise exceptions.ValidationError(detail=f"{form.format(name)} has 1 to {longest} characters.")
-        return value
 
-    return check
+def or_same(check: Check) -> Check:
+    """Return the check of an attribute that null does not change."""
+    return lambda sent, name: SAME if sent[name] is None and sent.is_change else check(sent, name)  # type: ignore[attr-defined]
 
 
 def or_null(check: Check) -> Check:
@@ -344,11 +367,8 @@ def _are_rules(rules: Any) -> bool:
 # --- application credentials and trusts
 
 
-def _roles(sent: dict[str, Any], name: str) -> list[dict[str, Any]] | None:
-    items = sent[name]
-    if items is not None and not (isinstance(items, list) and all(isinstance(item, dict) for item in items)):
-        raise exceptions.ValidationError(detail="roles must be a list of objects with an id or a name.")
-    return items
+def _are_roles(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
 
 
 def role_keys(items: list[dict[str, Any]], content: Content) -> list[str]:
@@ -384,5 +404,7 @@ def _expiry(sent: dict[str, Any], name: str) -> float | None:
     return moment.timestamp()
 
 
-Roles: TypeAlias = Annotated[list[dict[str, Any]], checked(_roles)]
+Roles: TypeAlias = Annotated[
+    list[dict[str, Any]], checked(valid(_are_roles, "{} must be a list of objects with an id or a name."))
+]
 Expiry: TypeAlias = Annotated[Any, checked(_expiry, type=["string", "null"])]

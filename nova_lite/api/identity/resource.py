@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from nova_lite.api.http.rest import ServiceApplication, ServiceRequest, ServiceResource
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import authority, listing, views
+from nova_lite.api.identity import authority, listing, requests, views
 from nova_lite.api.identity.authority import Identity
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.content import Content
@@ -33,6 +33,21 @@ class IdentityResource(ServiceResource):
     def change(self, function: Callable[[Content], T]) -> T:
         """Change the records, and return the result of the function."""
         return self.authority.replica.change(function)
+
+    def updated(
+        self, req: ServiceRequest, find: Callable[[Content], T], check: Callable[[Content, T], None] | None = None
+    ) -> T:
+        """Change a record by the attributes of the request. ``check``: raises if other records forbid it."""
+        changed = requests.changes(req)
+
+        def update(content: Content) -> T:
+            item = find(content)
+            requests.update(req, item, changed)
+            if check is not None:
+                check(content, item)
+            return item
+
+        return self.change(update)
 
     def listed(self, req: ServiceRequest, items: Iterable[dict[str, Any]], path: str | None = None) -> Response:
         """Return the items that match the query. ``path``: of the list, if it is not that of the request."""

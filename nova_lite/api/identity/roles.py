@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
@@ -18,18 +19,11 @@ from nova_lite.policies import identity as policies
 _IMPLIED = "/v3/roles/{id}/implies"
 
 
-class _Role(Extensible):
+class NewRole(Extensible, kw_only=True):
+    name: String
     description: Text = None
     domain_id: Text = None
     options: NoOptions = {}
-
-
-class NewRole(_Role, kw_only=True):
-    name: String
-
-
-class ChangedRole(_Role):
-    name: String = ""
 
 
 class Roles(IdentityResource):
@@ -41,7 +35,7 @@ class Roles(IdentityResource):
         roles = [role for role in self.content.all_roles() if role.domain_id == req.GET.get("domain_id")]
         return self.listed(req, (views.role(role, req.base_url) for role in roles))
 
-    @route("POST", "/v3/roles", policies.ROLES_CREATE, body=NewRole, key="role", response="role", status=201)
+    @route("POST", "/v3/roles", policies.ROLES_CREATE, body=NewRole, key="role", status=201)
     def create(self, req: ServiceRequest) -> View:
         body, more = requests.read(req, NewRole), requests.attributes(req)
 
@@ -57,7 +51,7 @@ class Roles(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.role(requests.role(self.content, id), req.base_url)
 
-    @route("PATCH", "/v3/roles/{id}", policies.ROLES_UPDATE, body=ChangedRole, key="role", response="role")
+    @route("PATCH", "/v3/roles/{id}", policies.ROLES_UPDATE, body=changed(NewRole), key="role")
     def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.changes(req)
 

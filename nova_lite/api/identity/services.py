@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import uuid
+from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import catalog, requests, views
@@ -23,13 +25,10 @@ MAX_NAME, MAX_TEXT = 255, 4096
 
 
 _label = requests.sized(MAX_NAME)
-
-
-def _interface(sent: dict[str, Any], name: str) -> str:
-    value = requests.text_field(sent, name)
-    if value not in INTERFACES:
-        raise exceptions.ValidationError(detail=f"The interface of an endpoint is one of {', '.join(INTERFACES)}.")
-    return value
+_is_interface = requests.valid(
+    lambda value: value in INTERFACES, f"The interface of an endpoint is one of {', '.join(INTERFACES)}."
+)
+_is_flag = requests.valid(lambda value: isinstance(value, bool), "{} must be a boolean.")
 
 
 def _url(sent: dict[str, Any], name: str) -> str:
@@ -42,12 +41,6 @@ def _url(sent: dict[str, Any], name: str) -> str:
             f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
         )
     return value
-
-
-def _enabled(sent: dict[str, Any], name: str) -> bool:
-    if not isinstance(sent[name], bool):
-        raise exceptions.ValidationError(detail="enabled must be a boolean.")
-    return bool(sent[name])
 
 
 def _region_id(sent: dict[str, Any], name: str) -> Any:
@@ -64,44 +57,30 @@ def _text(sent: dict[str, Any], name: str, longest: int) -> str | None:
 
 
 _Label: TypeAlias = Annotated[str, checked(_label, minLength=1, maxLength=MAX_NAME)]
-_Interface: TypeAlias = Annotated[str, checked(_interface, enum=INTERFACES)]
+_Interface: TypeAlias = Annotated[
+    str, checked(lambda sent, name: _is_interface({name: _label(sent, name)}, name), enum=INTERFACES)
+]
 _Url: TypeAlias = Annotated[str, checked(_url, maxLength=MAX_NAME)]
 _Region: TypeAlias = Annotated[str | None, checked(or_null(_label))]
 _Name: TypeAlias = Annotated[str, checked(functools.partial(_text, longest=MAX_NAME), maxLength=MAX_NAME)]
 _Description: TypeAlias = Annotated[str, checked(functools.partial(_text, longest=MAX_TEXT), maxLength=MAX_TEXT)]
-_Enabled: TypeAlias = Annotated[bool, checked(_enabled)]
+_Enabled: TypeAlias = Annotated[bool, checked(_is_flag)]
 
 
-class _Service(Extensible):
+class NewService(Extensible, kw_only=True):
+    type: _Label
     name: _Name = ""
     description: _Description = ""
     enabled: _Enabled = True
 
 
-class NewService(_Service, kw_only=True):
-    type: _Label
-
-
-class ChangedService(_Service):
-    type: _Label = ""
-
-
-class _Endpoint(Extensible):
-    enabled: _Enabled = True
-    region: _Region = None
-    region_id: _Region = None
-
-
-class NewEndpoint(_Endpoint, kw_only=True):
+class NewEndpoint(Extensible, kw_only=True):
     service_id: _Label
     interface: _Interface
     url: _Url
-
-
-class ChangedEndpoint(_Endpoint):
-    service_id: _Label = ""
-    interface: _Interface = "public"
-    url: _Url = ""
+    enabled: _Enabled = True
+    region: _Region = None
+    region_id: _Region = None
 
 
 class ChangedRegion(Extensible):
@@ -113,41 +92,49 @@ class NewRegion(ChangedRegion):
     id: Annotated[str | None, checked(or_null(_region_id))] = None
 
 
-class Services(IdentityResource):
+_FORMS: dict[str, Callable[[Any], View]] = {
+    "services": catalog.service,
+    "endpoints": catalog.endpoint,
+    "regions": catalog.region,
+}
+
+
+class _InCatalog(IdentityResource):
+    """Built-in things of the catalog, and those of operators."""
+
+    kinds = ""
+
+    def view(self, req: ServiceRequest, item: CatalogService | CatalogEndpoint | CatalogRegion) -> View:
+        form = requests.attribute_values(item.extra) | _FORMS[self.kinds](item)
+        return views.linked(form, req.base_url, self.kinds)
+
+    def all(self, req: ServiceRequest) -> list[View]:
+        built_in = (views.linked(item, req.base_url, self.kinds) for item in getattr(self.catalog, self.kinds))
+        return [*built_in, *(self.view(req, item) for item in getattr(self.content, self.kinds))]
+
+
+class Services(_InCatalog):
     """Services."""
+
+    kinds = "services"
 
     @route("GET", "/v3/services", policies.SERVICES_LIST, response="services")
     def index(self, req: ServiceRequest) -> Response:
-        return self.listed(req, self._all(req))
+        return self.listed(req, self.all(req))
 
     @route("GET", "/v3/services/{id}", policies.SERVICES_SHOW, response="service")
     def show(self, req: ServiceRequest, id: str) -> View:
-        return requests.found("service", id, self._all(req))
+        return requests.found("service", id, self.all(req))
 
-    def _all(self, req: ServiceRequest) -> list[View]:
-        built_in = (views.linked(item, req.base_url, "services") for item in self.catalog.services)
-        return [*built_in, *(shown_service(item, req.base_url) for item in self.content.services)]
-
-    @route(
-        "POST", "/v3/services", policies.SERVICES_CREATE, body=NewService, key="service", response="service", status=201
-    )
+    @route("POST", "/v3/services", policies.SERVICES_CREATE, body=NewService, key="service", status=201)
     def create(self, req: ServiceRequest) -> View:
         made = requests.new(req, CatalogService, requests.read(req, NewService))
         self.change(lambda content: content.services.append(made))
-        return shown_service(made, req.base_url)
+        return self.view(req, made)
 
-    @route(
-        "PATCH", "/v3/services/{id}", policies.SERVICES_UPDATE, body=ChangedService, key="service", response="service"
-    )
+    @route("PATCH", "/v3/services/{id}", policies.SERVICES_UPDATE, body=changed(NewService), key="service")
     def update(self, req: ServiceRequest, id: str) -> View:
-        changed = requests.changes(req)
-
-        def update(content: Content) -> CatalogService:
-            found = self._service(content, id)
-            requests.update(req, found, changed)
-            return found
-
-        return shown_service(self.change(update), req.base_url)
+        return self.view(req, self.updated(req, lambda content: self._service(content, id)))
 
     @route("DELETE", "/v3/services/{id}", policies.SERVICES_DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:
@@ -165,30 +152,20 @@ class Services(IdentityResource):
         return requests.require("service", id, content.find(CatalogService, id))
 
 
-class Endpoints(IdentityResource):
+class Endpoints(_InCatalog):
     """Endpoints of services."""
+
+    kinds = "endpoints"
 
     @route("GET", "/v3/endpoints", policies.ENDPOINTS_LIST, response="endpoints")
     def index(self, req: ServiceRequest) -> Response:
-        return self.listed(req, self._all(req))
+        return self.listed(req, self.all(req))
 
     @route("GET", "/v3/endpoints/{id}", policies.ENDPOINTS_SHOW, response="endpoint")
     def show(self, req: ServiceRequest, id: str) -> View:
-        return requests.found("endpoint", id, self._all(req))
+        return requests.found("endpoint", id, self.all(req))
 
-    def _all(self, req: ServiceRequest) -> list[View]:
-        built_in = (views.linked(item, req.base_url, "endpoints") for item in self.catalog.endpoints)
-        return [*built_in, *(shown_endpoint(item, req.base_url) for item in self.content.endpoints)]
-
-    @route(
-        "POST",
-        "/v3/endpoints",
-        policies.ENDPOINTS_CREATE,
-        body=NewEndpoint,
-        key="endpoint",
-        response="endpoint",
-        status=201,
-    )
+    @route("POST", "/v3/endpoints", policies.ENDPOINTS_CREATE, body=NewEndpoint, key="endpoint", status=201)
     def create(self, req: ServiceRequest) -> View:
         body = requests.read(req, NewEndpoint)
         made = requests.new(req, CatalogEndpoint, body)
@@ -199,16 +176,9 @@ class Endpoints(IdentityResource):
             content.endpoints.append(made)
 
         self.change(create)
-        return shown_endpoint(made, req.base_url)
+        return self.view(req, made)
 
-    @route(
-        "PATCH",
-        "/v3/endpoints/{id}",
-        policies.ENDPOINTS_UPDATE,
-        body=ChangedEndpoint,
-        key="endpoint",
-        response="endpoint",
-    )
+    @route("PATCH", "/v3/endpoints/{id}", policies.ENDPOINTS_UPDATE, body=changed(NewEndpoint), key="endpoint")
     def update(self, req: ServiceRequest, id: str) -> View:
         changed = requests.changes(req)
 
@@ -220,7 +190,7 @@ class Endpoints(IdentityResource):
                 found.region = self._region_of(content, changed.get("region_id"), changed.get("region"))
             return found
 
-        return shown_endpoint(self.change(update), req.base_url)
+        return self.view(req, self.change(update))
 
     @route("DELETE", "/v3/endpoints/{id}", policies.ENDPOINTS_DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:
@@ -244,25 +214,21 @@ class Endpoints(IdentityResource):
         return name
 
 
-class Regions(IdentityResource):
+class Regions(_InCatalog):
     """Regions of services."""
+
+    kinds = "regions"
 
     @route("GET", "/v3/regions", policies.REGIONS_LIST, response="regions")
     def index(self, req: ServiceRequest) -> Response:
-        return self.listed(req, self._all(req))
+        return self.listed(req, self.all(req))
 
     @route("GET", "/v3/regions/{id}", policies.REGIONS_SHOW, response="region")
     def show(self, req: ServiceRequest, id: str) -> View:
-        return requests.found("region", id, self._all(req))
+        return requests.found("region", id, self.all(req))
 
-    def _all(self, req: ServiceRequest) -> list[View]:
-        built_in = (views.linked(item, req.base_url, "regions") for item in self.catalog.regions)
-        return [*built_in, *(shown_region(item, req.base_url) for item in self.content.regions)]
-
-    @route("POST", "/v3/regions", policies.REGIONS_CREATE, body=NewRegion, key="region", response="region", status=201)
-    @route(
-        "PUT", "/v3/regions/{id}", policies.REGIONS_CREATE, body=NewRegion, key="region", response="region", status=201
-    )
+    @route("POST", "/v3/regions", policies.REGIONS_CREATE, body=NewRegion, key="region", status=201)
+    @route("PUT", "/v3/regions/{id}", policies.REGIONS_CREATE, body=NewRegion, key="region", status=201)
     def create(self, req: ServiceRequest, id: str | None = None) -> View:
         body = requests.read(req, NewRegion)
         if id is not None and body.id not in (None, id):
@@ -277,9 +243,9 @@ class Regions(IdentityResource):
             content.regions.append(made)
 
         self.change(create)
-        return shown_region(made, req.base_url)
+        return self.view(req, made)
 
-    @route("PATCH", "/v3/regions/{id}", policies.REGIONS_UPDATE, body=ChangedRegion, key="region", response="region")
+    @route("PATCH", "/v3/regions/{id}", policies.REGIONS_UPDATE, body=ChangedRegion, key="region")
     def update(self, req: ServiceRequest, id: str) -> View:
         changed = requests.changes(req)
 
@@ -290,7 +256,7 @@ class Regions(IdentityResource):
                 found.parent = self._parent(content, id, changed["parent_region_id"])
             return found
 
-        return shown_region(self.change(update), req.base_url)
+        return self.view(req, self.change(update))
 
     @route("DELETE", "/v3/regions/{id}", policies.REGIONS_DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:
@@ -325,18 +291,6 @@ def _remove_endpoint(content: Content, endpoint: CatalogEndpoint) -> None:
     for project in content.projects:
         if endpoint.id in project.endpoint_ids:
             project.endpoint_ids.remove(endpoint.id)
-
-
-def shown_service(item: CatalogService, base_url: str) -> dict[str, Any]:
-    return views.linked(requests.attribute_values(item.extra) | catalog.service(item), base_url, "services")
-
-
-def shown_endpoint(item: CatalogEndpoint, base_url: str) -> dict[str, Any]:
-    return views.linked(requests.attribute_values(item.extra) | catalog.endpoint(item), base_url, "endpoints")
-
-
-def shown_region(item: CatalogRegion, base_url: str) -> dict[str, Any]:
-    return views.linked(requests.attribute_values(item.extra) | catalog.region(item), base_url, "regions")
 
 
 def _refuse_built_in(kind: str, id: str, built_in: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Role, Trust
-from nova_lite.api.identity.requests import Expiry, Open, Roles, Words, checked
+from nova_lite.api.identity.requests import Expiry, Open, Roles, Words, checked, is_number, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
@@ -26,20 +26,10 @@ MAX_TRUSTS = 1000
 _TRUSTS = "/v3/OS-TRUST/trusts"
 
 
-def _impersonation(sent: dict[str, Any], name: str) -> bool:
-    value = sent.get(name)
-    if not isinstance(value, bool):
-        raise exceptions.ValidationError(detail="Expecting to find impersonation in the trust, as a boolean.")
-    return value
-
-
-def _uses(sent: dict[str, Any], name: str) -> int | None:
-    value = sent[name]
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise exceptions.ValidationError(detail="remaining_uses must be a positive integer or null.")
-    return value
+_is_flag = valid(lambda value: isinstance(value, bool), "Expecting to find {} in the trust, as a boolean.")
+_are_uses = valid(
+    lambda value: value is None or is_number(value, 1, 2**31 - 1), "{} must be a positive integer or null."
+)
 
 
 class TrustParties(Open):
@@ -49,10 +39,10 @@ class TrustParties(Open):
 
 class NewTrust(TrustParties):
     project_id: Words
-    impersonation: Annotated[bool, checked(_impersonation)]
+    impersonation: Annotated[bool, checked(_is_flag)]
     roles: Roles = []
     expires_at: Expiry = None
-    remaining_uses: Annotated[int | None, checked(_uses)] = None
+    remaining_uses: Annotated[int | None, checked(_are_uses)] = None
 
 
 class Trusts(IdentityResource):
@@ -72,16 +62,7 @@ class Trusts(IdentityResource):
         shown = (views.trust(item, req.base_url) for item in self.content.trusts)
         return self.listed(req, shown)
 
-    @route(
-        "POST",
-        _TRUSTS,
-        policies.TRUSTS_CREATE,
-        authorizes=True,
-        body=NewTrust,
-        key="trust",
-        response="trust",
-        status=201,
-    )
+    @route("POST", _TRUSTS, policies.TRUSTS_CREATE, authorizes=True, body=NewTrust, key="trust", status=201)
     def create(self, req: ServiceRequest) -> View:
         parties = requests.read(req, TrustParties)
         trustor, trustee = parties.trustor_user_id, parties.trustee_user_id

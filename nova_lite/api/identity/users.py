@@ -5,37 +5,29 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from nova_lite.api.http.bodies import changed
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import User
-from nova_lite.api.identity.requests import DefaultFlag, Extensible, Flag, Open, String, Text, UserOptions
+from nova_lite.api.identity.requests import Extensible, Flag, Open, Password, String, Text, UserOptions
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 
-class _User(Extensible):
+class NewUser(Extensible, kw_only=True):
     shown = (*Extensible.shown, "original_password", "password_expires_at", "federated")
+    name: String
+    password: Password = None
     default_project_id: Text = None
+    enabled: Flag = True
     email: Text = None
     description: Text = None
     domain_id: Text = None
     options: UserOptions = {}
-
-
-class NewUser(_User, kw_only=True):
-    name: String
-    password: Text = None
-    enabled: DefaultFlag = True
-
-
-class ChangedUser(_User):
-    name: String = ""
-    password: String = ""
-    enabled: Flag = True
 
 
 class NewPassword(Open):
@@ -55,7 +47,7 @@ class Users(IdentityResource):
     def show(self, req: ServiceRequest, id: str) -> View:
         return views.user(requests.user(self.content, id), req.base_url)
 
-    @route("POST", "/v3/users", policies.USERS_CREATE, body=NewUser, key="user", response="user", status=201)
+    @route("POST", "/v3/users", policies.USERS_CREATE, body=NewUser, key="user", status=201)
     def create(self, req: ServiceRequest) -> View:
         body, more = requests.read(req, NewUser), requests.attributes(req)
         password = directory.new_password(body.password, self.authority.hash_cost)
@@ -72,7 +64,7 @@ class Users(IdentityResource):
 
         return views.user(self.change(create), req.base_url)
 
-    @route("PATCH", "/v3/users/{id}", policies.USERS_UPDATE, body=ChangedUser, key="user", response="user")
+    @route("PATCH", "/v3/users/{id}", policies.USERS_UPDATE, body=changed(NewUser), key="user")
     def update(self, req: ServiceRequest, id: str) -> View:
         fields = requests.changes(req)
         password = (

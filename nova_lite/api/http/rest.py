@@ -26,13 +26,16 @@ import webob.exc
 from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, wsgi
 from nova_lite.api.http.bodies import Body
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, plugins
 from nova_lite.base.context import RequestContext
 from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 114688
+
+#: Group of entry points, before the name of an API.
+NAMESPACE = "nova_lite.api.resources"
 
 #: Replaces a rule's name: the route needs no authentication.
 PUBLIC = ""
@@ -139,9 +142,24 @@ class ServiceResource:
                 yield made._replace(resource=cls)
 
 
-class ServiceApplication:
-    """WSGI application. A subclass names its resources, and has the form of its faults."""
+class _Routes:
+    """Attribute of an application's class. Resources of other packages are loaded only when the routes are needed."""
 
+    def __init__(self, own: tuple[ServiceRoute, ...]) -> None:
+        self._own = own
+
+    def __get__(self, app: ServiceApplication | None, kind: type[ServiceApplication]) -> tuple[ServiceRoute, ...]:
+        composed = (made for resource in kind.all_resources() for made in resource.declared_routes())
+        return (*self._own, *composed)
+
+
+class ServiceApplication:
+    """WSGI application. A subclass names its resources, and has the form of its faults.
+
+    ``api``: its name in ``[api] enabled_apis``. Entry points of ``nova_lite.api.resources.<api>`` add resources.
+    """
+
+    api = ""
     resources: ClassVar[tuple[type[ServiceResource], ...]] = ()
     routes: tuple[ServiceRoute, ...] = ()
     #: True if a URL with a slash at its end names nothing, as in Glance and Cinder.
@@ -149,13 +167,19 @@ class ServiceApplication:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        composed = (made for resource in cls.resources for made in resource.declared_routes())
-        cls.routes = (*(made for made in cls.routes if made.resource is None), *composed)
+        own = tuple(made for made in cls.routes if made.resource is None)
+        cls.routes = _Routes(own)  # type: ignore[assignment]
+
+    @classmethod
+    @functools.cache
+    def all_resources(cls) -> tuple[type[ServiceResource], ...]:
+        """Return the application's own resources and the installed resources."""
+        return (*cls.resources, *(plugins.installed(f"{NAMESPACE}.{cls.api}", "resource") if cls.api else ()))
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
         self.conf = services.conf
-        self._made = {kind: kind(self) for kind in self.resources}
+        self._made = {kind: kind(self) for kind in self.all_resources()}
         self._routes: dict[str, dict[str, ServiceRoute]] = {}
         self._mapper = routes.Mapper(controller_scan=None)
         self._mapper.minimization = False

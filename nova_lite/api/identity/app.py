@@ -10,15 +10,12 @@ from nova_lite.api.identity.app_credentials import AccessRules, AppCredentials
 from nova_lite.api.identity.assignments import Assignments, Grants, InheritedGrants
 from nova_lite.api.identity.caller import Caller
 from nova_lite.api.identity.credentials import Credentials, Ec2Credentials
-from nova_lite.api.identity.domain_config import DomainConfigs
 from nova_lite.api.identity.domains import Domains
-from nova_lite.api.identity.endpoint_filters import EndpointGroups, ProjectEndpoints
 from nova_lite.api.identity.faults import fault
 from nova_lite.api.identity.federation import Mappings, Protocols, Providers
 from nova_lite.api.identity.groups import Groups
 from nova_lite.api.identity.limits import Limits, RegisteredLimits
 from nova_lite.api.identity.logins import Logins
-from nova_lite.api.identity.policy_blobs import Policies
 from nova_lite.api.identity.projects import Projects, ProjectTags
 from nova_lite.api.identity.provider_logins import ProviderLogins
 from nova_lite.api.identity.roles import ImpliedRoles, Roles
@@ -34,8 +31,9 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
 
 
 class IdentityApp(rest.ServiceApplication):
-    """WSGI application, mounted at ``/``."""
+    """WSGI application, mounted at ``/``. Parts that only conformance suites ask for are installed resources."""
 
+    api = "identity"
     resources = (
         Versions,
         Logins,
@@ -64,10 +62,6 @@ class IdentityApp(rest.ServiceApplication):
         ProviderLogins,
         RegisteredLimits,
         Limits,
-        Policies,
-        DomainConfigs,
-        EndpointGroups,
-        ProjectEndpoints,
     )
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:

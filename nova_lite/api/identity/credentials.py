@@ -67,7 +67,7 @@ class NewCredential(CredentialOwner, kw_only=True):
 
 
 class ChangedCredential(Open):
-    """Of the attributes only the blob changes. The other ones may be sent as they are."""
+    """A new blob. The other attributes may be sent with their present values."""
 
     user_id: _Sent = None
     type: _Sent = None

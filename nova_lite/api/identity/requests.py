@@ -208,7 +208,7 @@ def update(req: ServiceRequest, record: Any, changed: dict[str, Any]) -> None:
 
 
 def checked(check: Check, **schema: Any) -> msgspec.Meta:
-    """Return the check of a field, and what its JSON schema has besides its type."""
+    """Return the check of a field, and further keys of its JSON schema."""
     return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
 
 
@@ -244,7 +244,7 @@ def _no_options(sent: Sent, name: str) -> Any:
     return None
 
 
-#: A string, one that may be null, and one that is empty if it is null.
+#: A string, a string or null, and a string for which null is empty.
 String: TypeAlias = Annotated[str, checked(_string)]
 Text: TypeAlias = Annotated[str | None, checked(_text)]
 Description: TypeAlias = Annotated[str, checked(_text)]

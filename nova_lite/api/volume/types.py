@@ -3,148 +3,177 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Annotated, Any
 
-from nova_lite.api.http import rest
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+import msgspec
+
+from nova_lite.api.http import bodies
+from nova_lite.api.http.bodies import SAME, Body, checked
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import requests, views
+from nova_lite.api.volume.requests import Metadata, RequiredFlag, Text
+from nova_lite.api.volume.resource import VolumeResource, action
+from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeType
 from nova_lite.policies import volume_service as policies
 
-_ONE = "/types/{id}"
+_ALL, _ONE, _KEY = "/types", "/types/{id}", "volume_type"
 _SPECS = f"{_ONE}/extra_specs"
 _SPEC = f"{_SPECS}/{{key}}"
 _PUBLIC = "os-volume-type-access:is_public"
 
+_name = requests.needed(requests.text, "A volume type needs a name.")
 
-class Types(rest.ServiceApplication):
-    """Handlers of `VolumeApp`."""
 
-    type_routes = (
-        ServiceRoute("GET", "/types", "types", policies.TYPES),
-        ServiceRoute("POST", "/types", "create_type", policies.CHANGE_TYPES),
-        ServiceRoute("GET", _ONE, "type", policies.TYPES),
-        ServiceRoute("PUT", _ONE, "update_type", policies.CHANGE_TYPES),
-        ServiceRoute("DELETE", _ONE, "delete_type", policies.CHANGE_TYPES),
-        ServiceRoute("POST", f"{_ONE}/action", "type_action", policies.CHANGE_TYPES),
-        ServiceRoute("GET", f"{_ONE}/os-volume-type-access", "type_access", policies.TYPE_ACCESS),
-        ServiceRoute("GET", _SPECS, "extra_specs", policies.TYPES),
-        ServiceRoute("POST", _SPECS, "add_extra_specs", policies.CHANGE_TYPES),
-        ServiceRoute("GET", _SPEC, "extra_spec", policies.TYPES),
-        ServiceRoute("PUT", _SPEC, "set_extra_spec", policies.CHANGE_TYPES),
-        ServiceRoute("DELETE", _SPEC, "remove_extra_spec", policies.CHANGE_TYPES),
-    )
+def _changed_name(fields: dict[str, Any], name: str) -> Any:
+    return SAME if fields[name] is None else _name(fields, name)
 
-    def types(self, req: ServiceRequest) -> Response:
+
+def _is_public(fields: dict[str, Any], name: str) -> Any:
+    """Return whether a type is public. The longer name is another one for the same, which the shorter one replaces."""
+    value = None if name == _PUBLIC and "is_public" in fields else fields[name]
+    return SAME if value is None else requests.flag(value, "is_public")
+
+
+class NewVolumeType(Body):
+    name: Annotated[str, checked(_name, maxLength=255)]
+    description: Text = None
+    is_public: RequiredFlag = msgspec.field(default=True, name=_PUBLIC)
+    extra_specs: Metadata = {}
+
+
+class ChangedVolumeType(Body):
+    name: Annotated[str, checked(_changed_name, maxLength=255)] = SAME
+    description: Text = None
+    is_public: Annotated[bool, checked(_is_public)] = SAME
+    access_is_public: Annotated[bool, checked(_is_public)] = msgspec.field(default=SAME, name=_PUBLIC)
+
+
+class Access(Body):
+    project: Text = None
+
+
+class Types(VolumeResource):
+    """Types of volumes."""
+
+    @route("GET", _ALL, policies.TYPES, query=("is_public",), response="volume_types")
+    def index(self, req: ServiceRequest) -> list[View]:
         found = self.conductor.volume_type_list(req.context)
         wanted = req.GET.get("is_public", "none").lower()
         if wanted not in ("none", ""):
             is_public = requests.flag(wanted, "is_public")
             found = [kind for kind in found if kind.is_public is is_public]
-        return Response({"volume_types": [views.volume_type(kind) for kind in found]})
+        return [views.volume_type(kind) for kind in found]
 
-    def type(self, req: ServiceRequest, id: str) -> Response:
-        return Response({"volume_type": views.volume_type(self._type(req, id))})
+    @route("GET", _ONE, policies.TYPES, response=_KEY)
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return views.volume_type(self.find(req, id))
 
-    def _type(self, req: ServiceRequest, reference: str) -> VolumeType:
-        return self.conductor.volume_type_get(req.context, self._reference(req, reference))
+    def find(self, req: ServiceRequest, reference: str) -> VolumeType:
+        return self.conductor.volume_type_get(req.context, self.reference(req, reference))
 
-    def _reference(self, req: ServiceRequest, reference: str) -> str:
+    def reference(self, req: ServiceRequest, reference: str) -> str:
         """Return the name or id of a type. ``default``: that of the caller's project."""
         if reference != "default":
             return reference
         own = self.conductor.volume_default_type_list(req.context, str(req.context.project_id))
         return own.get(str(req.context.project_id), str(self.conf.volume.default_type))
 
-    def create_type(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "volume_type", ("name", "description", "extra_specs", _PUBLIC))
-        name = requests.text(fields, "name")
-        if not name:
-            raise exceptions.ValidationError(detail="A volume type needs a name.")
+    @route("POST", _ALL, policies.CHANGE_TYPES, body=NewVolumeType, key=_KEY, response=_KEY)
+    def create(self, req: ServiceRequest) -> View:
+        body = requests.read(req, NewVolumeType)
         wanted = VolumeType(
             id=str(uuid.uuid4()),
-            name=name,
-            description=requests.text(fields, "description"),
-            is_public=requests.flag(fields.get(_PUBLIC, True), _PUBLIC),
-            extra_specs=requests.metadata(fields.get("extra_specs"), "extra_specs"),
+            name=body.name,
+            description=body.description,
+            is_public=body.is_public,
+            extra_specs=body.extra_specs,
         )
-        return Response({"volume_type": views.created_type(self.conductor.volume_type_create(req.context, wanted))})
+        return views.created_type(self.conductor.volume_type_create(req.context, wanted))
 
-    def update_type(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "volume_type", ("name", "description", "is_public", _PUBLIC))
-        changes: dict[str, Any] = {}
-        if fields.get("name") is not None:
-            changes["name"] = requests.text(fields, "name")
-            if not changes["name"]:
-                raise exceptions.ValidationError(detail="A volume type needs a name.")
-        if "description" in fields:
-            changes["description"] = requests.text(fields, "description")
-        if fields.get("is_public", fields.get(_PUBLIC)) is not None:
-            changes["is_public"] = requests.flag(fields.get("is_public", fields.get(_PUBLIC)), "is_public")
+    @route("PUT", _ONE, policies.CHANGE_TYPES, body=ChangedVolumeType, key=_KEY, response=_KEY)
+    def update(self, req: ServiceRequest, id: str) -> View:
+        changes = bodies.changes(ChangedVolumeType, requests.body(req, bodies.names(ChangedVolumeType)))
+        if "access_is_public" in changes:
+            changes["is_public"] = changes.pop("access_is_public")
         if not changes:
             raise exceptions.ValidationError(
                 detail="Specify volume type name, description, is_public or a combination."
             )
-        return Response({"volume_type": views.changed_type(self._change(req, id, changes))})
+        return views.changed_type(self.change(req, id, changes))
 
-    def _change(self, req: ServiceRequest, reference: str, changes: dict[str, Any]) -> VolumeType:
-        return self.conductor.volume_type_update(req.context, self._type(req, reference).id, changes)
+    def change(self, req: ServiceRequest, reference: str, changes: dict[str, Any]) -> VolumeType:
+        return self.conductor.volume_type_update(req.context, self.find(req, reference).id, changes)
 
-    def delete_type(self, req: ServiceRequest, id: str) -> Response:
-        self.conductor.volume_type_delete(req.context, self._type(req, id).id)
-        return Response(status=202)
+    @route("DELETE", _ONE, policies.CHANGE_TYPES, status=202)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.conductor.volume_type_delete(req.context, self.find(req, id).id)
 
-    def type_action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = requests.action(req, dict.fromkeys(("addProjectAccess", "removeProjectAccess"), ("project",)))
-        changes = {
-            "addProjectAccess": self.conductor.volume_type_project_add,
-            "removeProjectAccess": self.conductor.volume_type_project_remove,
-        }
-        if name not in changes:
-            raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
-        project = requests.text(fields, "project")
-        if not project:
-            raise exceptions.ValidationError(detail=f"{name} needs the id of a project.")
-        changes[name](req.context, self._type(req, id).id, project)
-        return Response(status=202)
+    # --- projects that may use a private type
 
-    def type_access(self, req: ServiceRequest, id: str) -> Response:
-        found = self._type(req, id)
+    @route("GET", f"{_ONE}/os-volume-type-access", policies.TYPE_ACCESS, response="volume_type_access")
+    def access(self, req: ServiceRequest, id: str) -> list[View]:
+        found = self.find(req, id)
         if found.is_public:
             raise exceptions.NotFound("Access list not available for public volume types.")
-        shown = [{"volume_type_id": found.id, "project_id": project} for project in found.projects]
-        return Response({"volume_type_access": shown})
+        return [{"volume_type_id": found.id, "project_id": project} for project in found.projects]
 
-    # --- extra specs
+    @route("POST", f"{_ONE}/action", policies.CHANGE_TYPES, status=202)
+    def act(self, req: ServiceRequest, id: str) -> Response:
+        return super().act(req, id)
 
-    def extra_specs(self, req: ServiceRequest, id: str) -> Response:
-        return Response({"extra_specs": self._type(req, id).extra_specs})
+    @action("addProjectAccess", body=Access)
+    def add_project(self, req: ServiceRequest, id: str, body: Access) -> None:
+        project = _project(body, "addProjectAccess")
+        self.conductor.volume_type_project_add(req.context, self.find(req, id).id, project)
 
-    def extra_spec(self, req: ServiceRequest, id: str, key: str) -> Response:
-        specs = self._type(req, id).extra_specs
-        return Response({key: _spec(specs, key)})
-
-    def add_extra_specs(self, req: ServiceRequest, id: str) -> Response:
-        specs = requests.metadata(requests.body(req, "extra_specs"), "extra_specs")
-        self._change(req, id, {"extra_specs": specs})
-        return Response({"extra_specs": specs})
-
-    def set_extra_spec(self, req: ServiceRequest, id: str, key: str) -> Response:
-        spec = requests.metadata(req.json_object(), "extra_specs")
-        if spec.keys() != {key}:
-            raise exceptions.ValidationError(detail="Request body and URI mismatch")
-        self._change(req, id, {"extra_specs": spec})
-        return Response(spec)
-
-    def remove_extra_spec(self, req: ServiceRequest, id: str, key: str) -> Response:
-        _spec(self._type(req, id).extra_specs, key)
-        self._change(req, id, {"extra_specs": {key: None}})
-        return Response(status=202)
+    @action("removeProjectAccess", body=Access)
+    def remove_project(self, req: ServiceRequest, id: str, body: Access) -> None:
+        project = _project(body, "removeProjectAccess")
+        self.conductor.volume_type_project_remove(req.context, self.find(req, id).id, project)
 
 
-def _spec(specs: dict[str, str], key: str) -> str:
-    if key not in specs:
-        raise exceptions.NotFound(f"There is no extra spec with key {key[:64]}.")
-    return specs[key]
+def _project(body: Access, action: str) -> str:
+    if not body.project:
+        raise exceptions.ValidationError(detail=f"{action} needs the id of a project.")
+    return body.project
+
+
+class ExtraSpecs(VolumeResource):
+    """Extra specs of volume types."""
+
+    def _specs(self, req: ServiceRequest, id: str) -> dict[str, str]:
+        return self.app.part(Types).find(req, id).extra_specs
+
+    def _change(self, req: ServiceRequest, id: str, specs: dict[str, Any]) -> None:
+        self.app.part(Types).change(req, id, {"extra_specs": specs})
+
+    @route("GET", _SPECS, policies.TYPES, response="extra_specs")
+    def index(self, req: ServiceRequest, id: str) -> dict[str, str]:
+        return self._specs(req, id)
+
+    @route("POST", _SPECS, policies.CHANGE_TYPES, key="extra_specs", response="extra_specs")
+    def add(self, req: ServiceRequest, id: str) -> dict[str, str]:
+        specs = requests.items(req)
+        self._change(req, id, specs)
+        return specs
+
+    @route("GET", _SPEC, policies.TYPES)
+    def show(self, req: ServiceRequest, id: str, key: str) -> dict[str, str]:
+        specs = self._specs(req, id)
+        if key not in specs:
+            raise exceptions.NotFound(f"There is no extra spec with key {key[:64]}.")
+        return {key: specs[key]}
+
+    @route("PUT", _SPEC, policies.CHANGE_TYPES)
+    def update(self, req: ServiceRequest, id: str, key: str) -> dict[str, str]:
+        spec = requests.one_item(requests.metadata(req.json_object(), "extra_specs"), key)
+        self._change(req, id, spec)
+        return spec
+
+    @route("DELETE", _SPEC, policies.CHANGE_TYPES, status=202)
+    def delete(self, req: ServiceRequest, id: str, key: str) -> None:
+        self.show(req, id, key)
+        self._change(req, id, {key: None})

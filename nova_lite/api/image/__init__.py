@@ -2,11 +2,10 @@
 
 - `app`: the image API: the part of Glance's v2 API that clients need
 - `data`: data of images: uploads, staged data, and downloads
-- `images`: lists, fields, properties and tags of images
+- `images`: lists, fields, properties, tags and members of images
 - `imports`: imports of image data, which is staged first or loaded from an allowed host
 - `info`: stores, the use of the quota, schemas, and tasks, of which there are none
 - `listing`: filters, sort order and pages of image lists
-- `members`: projects that an image is shared with
 - `metadef_schemas`: JSON schemas of metadata definitions, as Glance has them at ``/v2/schemas/metadefs``
 - `metadefs`: metadata definitions: namespaces with objects, properties, tags
 - `pieces`: staging in pieces, which continues after a lost connection

@@ -14,10 +14,9 @@ from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import ServiceApplication, ServiceRequest
 from nova_lite.api.image import imports
 from nova_lite.api.image.data import ImageData
-from nova_lite.api.image.images import Images
+from nova_lite.api.image.images import Images, Members
 from nova_lite.api.image.imports import Imports
 from nova_lite.api.image.info import Info, Schemas, Tasks
-from nova_lite.api.image.members import Members
 from nova_lite.api.image.metadefs import Metadefs
 from nova_lite.base import directory_users, exceptions
 from nova_lite.image import store

@@ -1,21 +1,21 @@
-"""Images: lists, fields, properties and tags, and the images that admins deactivate."""
+"""Images: lists, fields, properties and tags, and the projects that an image is shared with."""
 
 from __future__ import annotations
 
 import functools
 import uuid
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import webob.exc
 
+from nova_lite.api.http import bodies
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import imports, listing, requests, views
 from nova_lite.api.image.imports import Imports
 from nova_lite.api.image.requests import NewImage
 from nova_lite.api.image.resource import ImageResource
-from nova_lite.api.image.views import View
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.objects import Image
@@ -23,17 +23,19 @@ from nova_lite.policies import image_service as policies
 
 PATCH_TYPES = ("application/openstack-images-v2.1-json-patch", "application/openstack-images-v2.0-json-patch")
 _ONE = "/images/{id}"
+_MEMBERS = f"{_ONE}/members"
+_MEMBER = f"{_MEMBERS}/{{member_id}}"
 
 
 class Images(ImageResource):
     """Images."""
 
     @route("GET", "/images", policies.LIST, query=listing.PARAMETERS)
-    def index(self, req: ServiceRequest) -> View:
+    def index(self, req: ServiceRequest) -> views.View:
         return listing.page(req, functools.partial(self.conductor.image_list, req.context), self.conf.api.max_limit)
 
     @route("GET", _ONE, policies.SHOW)
-    def show(self, req: ServiceRequest, id: str) -> View:
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         return views.show(self.conductor.image_get(req.context, id))
 
     @route("POST", "/images", policies.CREATE, body=NewImage, status=201)
@@ -60,7 +62,7 @@ class Images(ImageResource):
         return Image(status="queued", properties=properties, **fields)
 
     @route("PATCH", _ONE, policies.UPDATE, authorizes=True)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         image = self.changeable(req, id)
         if req.content_type not in PATCH_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type must be {PATCH_TYPES[0]}.")
@@ -116,3 +118,42 @@ class Images(ImageResource):
         rule = {"public": policies.PUBLICIZE, "community": policies.COMMUNITIZE}.get(visibility)
         if rule is not None:
             req.authorize(rule, {"project_id": owner})
+
+
+class NewMember(bodies.Body):
+    member: Annotated[str, bodies.checked(requests.member_id, maxLength=255)]
+
+
+class MemberStatus(bodies.Body):
+    status: Annotated[str, requests.one_of(listing.MEMBER_STATUSES)]
+
+
+class Members(ImageResource):
+    """Projects that an image is shared with."""
+
+    @route("GET", _MEMBERS, policies.MEMBERS)
+    def index(self, req: ServiceRequest, id: str) -> views.View:
+        found = self.conductor.image_member_list(req.context, id)
+        return {"members": [views.member(item) for item in found], "schema": "/v2/schemas/members"}
+
+    @route("GET", _MEMBER, policies.MEMBERS)
+    def show(self, req: ServiceRequest, id: str, member_id: str) -> views.View:
+        for found in self.conductor.image_member_list(req.context, id):
+            if found.member_id == member_id:
+                return views.member(found)
+        raise exceptions.NotFound(f"{member_id[:64]} not found in the member list of the image {id}.")
+
+    @route("POST", _MEMBERS, policies.ADD_MEMBER, authorizes=True, body=NewMember)
+    def create(self, req: ServiceRequest, id: str) -> views.View:
+        image = self.changeable(req, id)
+        member_id = bodies.read(NewMember, req.json_object()).member
+        return views.member(self.conductor.image_member_add(req.context, image.id, member_id))
+
+    @route("PUT", _MEMBER, policies.UPDATE_MEMBER, body=MemberStatus)
+    def update(self, req: ServiceRequest, id: str, member_id: str) -> views.View:
+        status = bodies.read(MemberStatus, req.json_object()).status
+        return views.member(self.conductor.image_member_update(req.context, id, member_id, status))
+
+    @route("DELETE", _MEMBER, policies.REMOVE_MEMBER, authorizes=True, status=204)
+    def delete(self, req: ServiceRequest, id: str, member_id: str) -> None:
+        self.conductor.image_member_delete(req.context, self.changeable(req, id).id, member_id)

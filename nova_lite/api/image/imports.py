@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import webob
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body, checked
 from nova_lite.api.http.rest import ServiceApplication, ServiceRequest, route
 from nova_lite.api.image import uploads
 from nova_lite.api.image.resource import ImageResource
@@ -82,9 +81,9 @@ def _stores(fields: dict[str, Any], name: str) -> list[str]:
     return [STORE]
 
 
-class NewImport(Body):
-    method: Annotated[dict[str, Any], checked(_method)]
-    stores: Annotated[list[str], checked(_stores)] = []
+class NewImport(bodies.Body):
+    method: Annotated[dict[str, Any], bodies.checked(_method)]
+    stores: Annotated[list[str], bodies.checked(_stores)] = []
 
 
 class Imports(ImageResource):

@@ -9,7 +9,6 @@ from webob.static import BLOCK_SIZE
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.image import imports, views
 from nova_lite.api.image.resource import ImageResource
-from nova_lite.api.image.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import ImageQuery
 from nova_lite.policies import image_service as policies
@@ -22,17 +21,17 @@ class Info(ImageResource):
     """Stores and quota."""
 
     @route("GET", "/info/stores", policies.SCHEMAS, response="stores")
-    def stores(self, req: ServiceRequest) -> list[View]:
+    def stores(self, req: ServiceRequest) -> list[views.View]:
         """List the stores of data: the one directory."""
         return [_STORE]
 
     @route("GET", "/info/stores/detail", policies.STORES, response="stores")
-    def stores_detail(self, req: ServiceRequest) -> list[View]:
+    def stores_detail(self, req: ServiceRequest) -> list[views.View]:
         properties = {"data_dir": self.store_path, "chunk_size": BLOCK_SIZE, "thin_provisioning": False}
         return [_STORE | {"type": "file", "weight": 0, "properties": properties}]
 
     @route("GET", "/info/usage", policies.LIST, response="usage")
-    def usage(self, req: ServiceRequest) -> View:
+    def usage(self, req: ServiceRequest) -> views.View:
         """Show what the caller's project uses of its quota, with Glance's names. Sizes are in MiB."""
         options, project_id = self.conf.image, req.context.project_id
         query = ImageQuery(filters={"owner": [project_id]} if project_id else {"id": []})
@@ -52,11 +51,11 @@ class Tasks(ImageResource):
     """Tasks: none. An import shows in the status of its image."""
 
     @route("GET", "/tasks", policies.TASKS)
-    def index(self, req: ServiceRequest) -> View:
+    def index(self, req: ServiceRequest) -> views.View:
         return {"tasks": [], "first": "/v2/tasks", "schema": "/v2/schemas/tasks"}
 
     @route("GET", "/images/{id}/tasks", policies.SHOW, response="tasks")
-    def of_image(self, req: ServiceRequest, id: str) -> list[View]:
+    def of_image(self, req: ServiceRequest, id: str) -> list[views.View]:
         self.conductor.image_get(req.context, id)
         return []
 
@@ -79,5 +78,5 @@ class Schemas(ImageResource):
                 yield made._replace(path=made.path + name)
 
     @route("GET", "/schemas/", policies.SCHEMAS)
-    def show(self, req: ServiceRequest) -> View:
+    def show(self, req: ServiceRequest) -> views.View:
         return views.SCHEMAS[req.service_route.path.rpartition("/")[2]]

@@ -14,7 +14,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from nova_lite.api.http import bodies, validation
-from nova_lite.api.http.bodies import SAME, Body, checked
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import metadef_schemas
@@ -237,7 +236,7 @@ def _number(text: str) -> int:
 
 
 def _checked_text(most: int) -> msgspec.Meta:
-    return checked(lambda body, name: _text(name, body[name], most), maxLength=most)
+    return bodies.checked(lambda body, name: _text(name, body[name], most), maxLength=most)
 
 
 def _new_name(body: dict[str, Any], name: str) -> str:
@@ -256,13 +255,13 @@ def _protected(body: dict[str, Any], name: str) -> bool:
     return bool(body[name])
 
 
-class ChangedNamespace(Body):
-    namespace: Annotated[str, checked(_new_name, maxLength=_NAME)] = SAME
+class ChangedNamespace(bodies.Body):
+    namespace: Annotated[str, bodies.checked(_new_name, maxLength=_NAME)] = bodies.SAME
     display_name: Annotated[str | None, _checked_text(_NAME)] = None
     description: Annotated[str | None, _checked_text(_TEXT)] = None
     owner: Annotated[str | None, _checked_text(255)] = None
-    visibility: Annotated[str, checked(_visibility, enum=["public", "private"])] = "private"
-    protected: Annotated[bool, checked(_protected)] = False
+    visibility: Annotated[str, bodies.checked(_visibility, enum=["public", "private"])] = "private"
+    protected: Annotated[bool, bodies.checked(_protected)] = False
 
 
 def _new_objects(body: dict[str, Any], name: str) -> dict[str, Any]:
@@ -282,10 +281,10 @@ def _new_associations(body: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class NewNamespace(ChangedNamespace):
-    objects: Annotated[dict[str, Any], checked(_new_objects)] = {}
-    properties: Annotated[dict[str, Any], checked(_new_properties)] = {}
-    tags: Annotated[dict[str, Any], checked(_new_tags)] = {}
-    resource_types: Annotated[dict[str, Any], checked(_new_associations)] = msgspec.field(
+    objects: Annotated[dict[str, Any], bodies.checked(_new_objects)] = {}
+    properties: Annotated[dict[str, Any], bodies.checked(_new_properties)] = {}
+    tags: Annotated[dict[str, Any], bodies.checked(_new_tags)] = {}
+    resource_types: Annotated[dict[str, Any], bodies.checked(_new_associations)] = msgspec.field(
         default_factory=dict, name="resource_type_associations"
     )
 

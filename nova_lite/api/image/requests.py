@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from nova_lite.api.http import bodies, validation
-from nova_lite.api.http.bodies import Body, checked
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
 from nova_lite.base import exceptions
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
@@ -120,7 +119,7 @@ def one_of(allowed: tuple[str, ...], default: str | None = None) -> msgspec.Meta
             raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be one of {known}.")
         return str(value)
 
-    return checked(value_of, enum=list(allowed))
+    return bodies.checked(value_of, enum=list(allowed))
 
 
 def _number(sent: dict[str, Any], name: str) -> int:
@@ -172,21 +171,21 @@ def _tags(sent: dict[str, Any], name: str) -> list[str]:
     return tags(sent[name])
 
 
-_Flag: TypeAlias = Annotated[bool, checked(_flag)]
-_Number: TypeAlias = Annotated[int, checked(_number, minimum=0, maximum=MAX_INT)]
+_Flag: TypeAlias = Annotated[bool, bodies.checked(_flag)]
+_Number: TypeAlias = Annotated[int, bodies.checked(_number, minimum=0, maximum=MAX_INT)]
 
 
-class NewImage(Body):
+class NewImage(bodies.Body):
     """Fields of an image. All other keys of a request are properties."""
 
-    id: Annotated[str, checked(_id, format="uuid")] = ""
-    name: Annotated[str, checked(_text_or_none, maxLength=255)] = ""
+    id: Annotated[str, bodies.checked(_id, format="uuid")] = ""
+    name: Annotated[str, bodies.checked(_text_or_none, maxLength=255)] = ""
     visibility: Annotated[str, one_of(VISIBILITIES)] = "shared"
     protected: _Flag = False
     hidden: _Flag = msgspec.field(default=False, name="os_hidden")
-    owner: Annotated[str | None, checked(_text_or_none, maxLength=255)] = None
+    owner: Annotated[str | None, bodies.checked(_text_or_none, maxLength=255)] = None
     min_disk: _Number = 0
     min_ram: _Number = 0
     disk_format: Annotated[str, one_of(DISK_FORMATS, "")] = ""
     container_format: Annotated[str, one_of(CONTAINER_FORMATS, "")] = ""
-    tags: Annotated[list[str], checked(_tags, maxItems=MAX_TAGS)] = []
+    tags: Annotated[list[str], bodies.checked(_tags, maxItems=MAX_TAGS)] = []

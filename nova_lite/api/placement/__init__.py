@@ -1,10 +1,7 @@
 """The Placement API: inventories, usages and allocations of the compute hosts, to read.
 
 - `app`: the application
-- `allocations`: allocations of servers, usages of projects, candidates
-- `names`: resource classes and traits
-- `providers`: resource providers, which are the hosts
-- `resource`: base of the resources
+- `resources`: resource providers, allocations, names of resource classes and traits
 - `queries`: parameters of requests
 - `matching`: comparison of resource providers with what a request asks for
 - `versions`: the document of versions, and the microversion of a request

@@ -11,9 +11,7 @@ from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.rest import ServiceApplication, ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.placement import versions
-from nova_lite.api.placement.allocations import Allocations
-from nova_lite.api.placement.names import ResourceClasses, Traits
-from nova_lite.api.placement.providers import Providers
+from nova_lite.api.placement.resources import Allocations, Providers, ResourceClasses, Traits
 from nova_lite.api.placement.versions import Change
 
 READ_ONLY = (

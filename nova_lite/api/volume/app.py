@@ -17,15 +17,12 @@ from nova_lite.api.volume.absent import AbsentResources
 from nova_lite.api.volume.attachments import Attachments
 from nova_lite.api.volume.backends import Hosts, Pools, Services
 from nova_lite.api.volume.backups import Backups
-from nova_lite.api.volume.default_types import DefaultTypes
-from nova_lite.api.volume.encryption import TypeEncryption
-from nova_lite.api.volume.info import Info
+from nova_lite.api.volume.info import Info, Quotas
 from nova_lite.api.volume.metadata import SnapshotMetadata, VolumeMetadata
 from nova_lite.api.volume.qos import Qos
-from nova_lite.api.volume.quotas import Quotas
 from nova_lite.api.volume.snapshots import Snapshots
 from nova_lite.api.volume.transfers import Transfers
-from nova_lite.api.volume.types import ExtraSpecs, Types
+from nova_lite.api.volume.types import DefaultTypes, ExtraSpecs, TypeEncryption, Types
 from nova_lite.api.volume.volume_actions import VolumeActions
 from nova_lite.api.volume.volumes import Volumes
 from nova_lite.base import exceptions

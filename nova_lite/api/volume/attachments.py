@@ -6,18 +6,16 @@ nothing. Attachments of servers that have the volume are ended by the compute AP
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from nova_lite.api.http.bodies import Body, checked
+from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.api.volume.requests import Anything, Id
 from nova_lite.api.volume.resource import VolumeResource
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import Volume, VolumeAttachment, VolumeFilters
 from nova_lite.policies import volume_service as policies
@@ -29,7 +27,7 @@ Mode: TypeAlias = Annotated[str, requests.choice("The mode of an attachment is r
 
 
 class NewAttachment(Body):
-    volume_uuid: Annotated[str, checked(requests.needed(requests.an_id, "'volume_uuid' must be specified"))]
+    volume_uuid: Annotated[str, requests.needed(requests.an_id, "'volume_uuid' must be specified")]
     instance_uuid: Id = None
     mode: Mode = "rw"
     connector: Anything = None
@@ -43,15 +41,15 @@ class Attachments(VolumeResource):
     """Attachments of volumes."""
 
     @route("GET", _ALL, policies.ATTACHMENTS, query=_QUERY, response="attachments")
-    def index(self, req: ServiceRequest) -> list[View]:
+    def index(self, req: ServiceRequest) -> list[views.View]:
         return [views.attachment(volume, whole=False) for volume in self._attached(req)]
 
     @route("GET", f"{_ALL}/detail", policies.ATTACHMENTS, query=_QUERY, response="attachments")
-    def detail(self, req: ServiceRequest) -> list[View]:
+    def detail(self, req: ServiceRequest) -> list[views.View]:
         return [views.attachment(volume, whole=True) for volume in self._attached(req)]
 
     @route("GET", _ONE, policies.ATTACHMENTS, response=_KEY)
-    def show(self, req: ServiceRequest, id: str) -> View:
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         return views.attachment(self._with_attachment(req, id), whole=True)
 
     def _attached(self, req: ServiceRequest) -> list[Volume]:
@@ -83,25 +81,25 @@ class Attachments(VolumeResource):
         raise _not_found(id)
 
     @route("POST", _ALL, policies.CREATE_ATTACHMENT, body=NewAttachment, key=_KEY, response=_KEY)
-    def create(self, req: ServiceRequest) -> View:
+    def create(self, req: ServiceRequest) -> views.View:
         """Reserve a volume, or attach it if the connector of a host is known."""
         versions.require(req, versions.ATTACHMENTS)
         body = requests.read(req, NewAttachment)
-        wanted = VolumeAttachment(id=str(uuid.uuid4()), instance_uuid=body.instance_uuid, mode=body.mode)
+        wanted = requests.new(VolumeAttachment, body)
         if body.connector:
             wanted = _connected(wanted, body.connector)
         made = self.conductor.volume_attachment_set(req.context, body.volume_uuid, wanted, None)
         return views.attachment(made, whole=True)
 
     @route("PUT", _ONE, policies.UPDATE_ATTACHMENT, body=Connection, key=_KEY, response=_KEY)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         volume, known = self._own(req, id)
         changed = _connected(known, requests.read(req, Connection).connector)
         made = self.conductor.volume_attachment_set(req.context, volume.id, changed, known.id)
         return views.attachment(made, whole=True)
 
     @route("DELETE", _ONE, policies.DELETE_ATTACHMENT, response="attachments")
-    def delete(self, req: ServiceRequest, id: str) -> list[View]:
+    def delete(self, req: ServiceRequest, id: str) -> list[views.View]:
         volume, known = self._own(req, id)
         self.conductor.volume_attachment_set(req.context, volume.id, None, known.id)
         return []

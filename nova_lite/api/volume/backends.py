@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.volume import requests, versions, views
 from nova_lite.api.volume.requests import Text
 from nova_lite.api.volume.resource import VolumeResource
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.base.version import VERSION
 from nova_lite.objects import Service, VolumeFilters
@@ -31,7 +29,7 @@ BACKENDS = {
 CHANGES = ("enable", "disable", "disable-log-reason", "freeze", "thaw", "failover_host", "failover")
 
 
-class ServiceChange(Body):
+class ServiceChange(bodies.Body):
     host: Text = None
     binary: Text = None
     disabled_reason: Text = None
@@ -62,7 +60,7 @@ class Services(_OfHosts):
                 yield made._replace(path=made.path + name)
 
     @route("GET", "/os-services", policies.SERVICES, query=("host", "binary"), response="services")
-    def index(self, req: ServiceRequest) -> list[View]:
+    def index(self, req: ServiceRequest) -> list[views.View]:
         """List the hosts that do the work on volumes."""
         services, minor = self.services(req), versions.minor_of(req)
         shown = [views.service(service, binary, minor) for binary in views.BINARIES for service in services]
@@ -91,12 +89,12 @@ class Hosts(_OfHosts):
     """Hosts that do the work on volumes."""
 
     @route("GET", "/os-hosts", policies.HOSTS, query=("zone",), response="hosts")
-    def index(self, req: ServiceRequest) -> list[View]:
+    def index(self, req: ServiceRequest) -> list[views.View]:
         shown = [_host(service) for service in self.services(req)]
         return [view for view in shown if req.GET.get("zone") in (None, view["zone"])]
 
     @route("GET", "/os-hosts/{name}", policies.HOSTS, response="host")
-    def show(self, req: ServiceRequest, name: str) -> list[View]:
+    def show(self, req: ServiceRequest, name: str) -> list[views.View]:
         """Show the volumes that the host serves: all."""
         self.service(req, name)
         whole: dict[str, Any] = {"filters": VolumeFilters(), "limit": None, "marker": None, "offset": 0}
@@ -124,12 +122,12 @@ class Pools(_OfHosts):
     """Pools and capabilities of the hosts' backends."""
 
     @route("GET", "/scheduler-stats/get_pools", policies.POOLS, query=("detail",), response="pools")
-    def index(self, req: ServiceRequest) -> list[View]:
+    def index(self, req: ServiceRequest) -> list[views.View]:
         detail = requests.flag(req.GET.get("detail", False), "detail")
         return [_pool(service, self.conf.volume.backend, detail) for service in self.services(req) if service.up]
 
     @route("GET", "/capabilities/{name}", policies.CAPABILITIES)
-    def show(self, req: ServiceRequest, name: str) -> View:
+    def show(self, req: ServiceRequest, name: str) -> views.View:
         service, backend = self.service(req, name), self.conf.volume.backend
         protocol, description = _described(backend)
         return {
@@ -147,7 +145,7 @@ class Pools(_OfHosts):
         }
 
 
-def _host(service: Service) -> View:
+def _host(service: Service) -> views.View:
     return {
         "host_name": service.host,
         "service": views.BINARY,
@@ -163,8 +161,8 @@ def _described(backend: str) -> tuple[str, str]:
     return BACKENDS.get(backend, (backend, backend))
 
 
-def _pool(service: Service, backend: str, detail: bool) -> View:
-    view: View = {"name": f"{service.host}@{backend}#{backend}"}
+def _pool(service: Service, backend: str, detail: bool) -> views.View:
+    view: views.View = {"name": f"{service.host}@{backend}#{backend}"}
     if detail:
         view["capabilities"] = {
             "pool_name": backend,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import uuid
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +15,6 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.api.volume.requests import Described, Flag, Id, Name, Text, VolumeId
 from nova_lite.api.volume.resource import VolumeResource, action
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import BackedUpVolume, VolumeBackup
 from nova_lite.policies import volume_service as policies
@@ -66,10 +64,10 @@ _no_increment = requests.refused(requests.is_set, "This cloud makes full backups
 
 
 class NewBackup(Described, kw_only=True):
-    container: Annotated[str | None, checked(_no_container)] = None
+    container: Annotated[str | None, _no_container] = None
     availability_zone: Text = None
     volume_id: VolumeId
-    incremental: Annotated[bool, checked(_no_increment)] = False
+    incremental: Annotated[bool, _no_increment] = False
     snapshot_id: Id = None
     force: Flag = False
 
@@ -103,25 +101,18 @@ class Backups(VolumeResource):
         return self.listed(req, self.conductor.backup_list, lambda backup: views.backup(req, backup, minor))
 
     @route("GET", _ONE, policies.BACKUP_SHOW, response=_KEY)
-    def show(self, req: ServiceRequest, id: str) -> View:
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         return views.backup(req, self.conductor.backup_get(req.context, id), versions.minor_of(req))
 
     @route("POST", _ALL, policies.BACKUP_CREATE, body=NewBackup, key=_KEY, response=_KEY, status=202)
-    def create(self, req: ServiceRequest) -> View:
+    def create(self, req: ServiceRequest) -> views.View:
         body = requests.read(req, NewBackup)
         requests.zone(body.availability_zone, self.conf)
-        wanted = VolumeBackup(
-            id=str(uuid.uuid4()),
-            volume_id=body.volume_id,
-            snapshot_id=body.snapshot_id,
-            name=body.name,
-            description=body.description,
-            metadata=body.metadata,
-        )
+        wanted = requests.new(VolumeBackup, body)
         return views.backup_summary(req, self.conductor.backup_create(req.context, wanted, body.force))
 
     @route("PUT", _ONE, policies.BACKUP_UPDATE, body=Described, key=_KEY, response=_KEY)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         changes = requests.changes(req, Described)
         return views.backup_summary(req, self.conductor.backup_update(req.context, id, changes))
 
@@ -150,7 +141,7 @@ class Backups(VolumeResource):
         response="restore",
         status=202,
     )
-    def restore(self, req: ServiceRequest, id: str) -> View:
+    def restore(self, req: ServiceRequest, id: str) -> views.View:
         body = requests.read(req, Restoration)
         volume = self.conductor.backup_restore(req.context, id, body.volume_id, body.name)
         return {"backup_id": id, "volume_id": volume.id, "volume_name": volume.name}
@@ -158,7 +149,7 @@ class Backups(VolumeResource):
     # --- records
 
     @route("GET", f"{_ONE}/export_record", policies.BACKUP_EXPORT, response="backup-record")
-    def export_record(self, req: ServiceRequest, id: str) -> View:
+    def export_record(self, req: ServiceRequest, id: str) -> views.View:
         """Return the record of a backup, with which it can be imported after its row is lost."""
         found = self.conductor.backup_get(req.context, id)
         if found.status != "available":
@@ -175,6 +166,6 @@ class Backups(VolumeResource):
         response=_KEY,
         status=201,
     )
-    def import_record(self, req: ServiceRequest) -> View:
+    def import_record(self, req: ServiceRequest) -> views.View:
         record = requests.read(req, Record)
         return views.backup_summary(req, self.conductor.backup_import(req.context, record.backup_url))

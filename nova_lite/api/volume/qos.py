@@ -6,13 +6,11 @@ import uuid
 from typing import Annotated, Any
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, views
 from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.api.volume.types import Types
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeQosSpecs
 from nova_lite.policies import volume_service as policies
@@ -30,15 +28,15 @@ def _keys(fields: dict[str, Any], name: str) -> list[str]:
     return keys
 
 
-class SpecKeys(Body):
-    keys: Annotated[list[str], checked(_keys, minItems=1)]
+class SpecKeys(bodies.Body):
+    keys: Annotated[list[str], bodies.checked(_keys, minItems=1)]
 
 
 class Qos(VolumeResource):
     """Quality of service of volume types."""
 
     @route("GET", _ALL, policies.QOS, query=listing.PAGE, response=_KEY)
-    def index(self, req: ServiceRequest) -> list[View]:
+    def index(self, req: ServiceRequest) -> list[views.View]:
         found = listing.page_of(req, self.conductor.volume_qos_list(req.context), self.conf.api.max_limit)
         return [views.qos(item) for item in found]
 
@@ -63,7 +61,7 @@ class Qos(VolumeResource):
         return Response({_KEY: views.qos(shown), "links": views.links(req, shown.id, "qos-specs")})
 
     @route("PUT", _ONE, policies.CHANGE_QOS, key=_KEY, response=_KEY)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         """Set some of the specs. The response repeats the request."""
         fields = requests.items(req)
         changes: dict[str, Any] = {"specs": {key: value for key, value in fields.items() if key != "consumer"}}
@@ -89,7 +87,7 @@ class Qos(VolumeResource):
     # --- types with the specs
 
     @route("GET", f"{_ONE}/associations", policies.QOS, response="qos_associations")
-    def associations(self, req: ServiceRequest, id: str) -> list[View]:
+    def associations(self, req: ServiceRequest, id: str) -> list[views.View]:
         types = self.conductor.volume_qos_get(req.context, id).types
         return [{"association_type": "volume_type", "name": name, "id": key} for key, name in types.items()]
 

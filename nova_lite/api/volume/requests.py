@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Collection
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -25,11 +26,18 @@ _OLDER = {"display_name": "name", "display_description": "description"}
 WRONG_STATUS = "Invalid status: it must be one of {}."
 
 B = TypeVar("B", bound=Body)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def read(req: ServiceRequest, kind: type[B], beside: Collection[str] = ()) -> B:
     """Return the object of a request. Raises a 400. ``beside``: keys that may be beside it."""
     return structs.read(kind, body(req, structs.names(kind), beside))
+
+
+def new(kind: type[T], body: Body, **more: Any) -> T:
+    """Return a new object with an id, and the fields that it has in common with the body."""
+    common = {name: getattr(body, name) for name in kind.__struct_fields__ if hasattr(body, name)}
+    return kind(**{"id": str(uuid.uuid4()), **common, **more})
 
 
 def changes(req: ServiceRequest, kind: type[Described]) -> dict[str, Any]:
@@ -182,8 +190,8 @@ def flag(value: Any, name: str) -> bool:
 # --- checks of fields, and types of fields
 
 
-def needed(check: Check, sentence: str) -> Check:
-    """Return the check of a field that must have a value."""
+def needed(check: Check, sentence: str, **schema: Any) -> msgspec.Meta:
+    """Return what the type of a field says that must have a value."""
 
     def value_of(fields: dict[str, Any], name: str) -> Any:
         value = check(fields, name)
@@ -191,17 +199,17 @@ def needed(check: Check, sentence: str) -> Check:
             raise exceptions.ValidationError(detail=sentence)
         return value
 
-    return value_of
+    return checked(value_of, **schema)
 
 
-def refused(check: Check, sentence: str) -> Check:
-    """Return the check of a field that must have no value."""
+def refused(check: Check, sentence: str) -> msgspec.Meta:
+    """Return what the type of a field says that must have no value."""
 
     def nothing_of(fields: dict[str, Any], name: str) -> None:
         if check(fields, name):
             raise exceptions.ValidationError(detail=sentence)
 
-    return nothing_of
+    return checked(nothing_of)
 
 
 def as_sent(fields: dict[str, Any], name: str) -> Any:
@@ -209,7 +217,7 @@ def as_sent(fields: dict[str, Any], name: str) -> Any:
 
 
 def choice(sentence: str, *allowed: str | None, check: Check = as_sent) -> msgspec.Meta:
-    """Return the check of a field with one of few values. ``None``, ``""``: of a field that may have none."""
+    """Return what the type of a field says that has one of few values. ``None``, ``""``: it may have none."""
 
     def value_of(fields: dict[str, Any], name: str) -> Any:
         value = check(fields, name)
@@ -221,7 +229,7 @@ def choice(sentence: str, *allowed: str | None, check: Check = as_sent) -> msgsp
 
 
 def state(*states: str) -> msgspec.Meta:
-    """Return the check of a status that an admin sets."""
+    """Return what the type of a status says that an admin sets."""
     return choice(WRONG_STATUS.format(", ".join(states)), *states)
 
 
@@ -249,7 +257,7 @@ _UUID: dict[str, Any] = {"format": "uuid"}
 Text: TypeAlias = Annotated[str | None, checked(text, **_TEXT)]
 Name: TypeAlias = Annotated[str, checked(text, **_TEXT)]
 Id: TypeAlias = Annotated[str | None, checked(an_id, **_UUID)]
-VolumeId: TypeAlias = Annotated[str, checked(needed(an_id, "'volume_id' must be specified"), **_UUID)]
+VolumeId: TypeAlias = Annotated[str, needed(an_id, "'volume_id' must be specified", **_UUID)]
 Size: TypeAlias = Annotated[int, checked(_size, minimum=1, maximum=MAX_GB)]
 Flag: TypeAlias = Annotated[bool, checked(is_set)]
 #: A flag without a default, which null does not have either.

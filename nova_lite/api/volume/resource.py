@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from nova_lite.api.audit import notes
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests
@@ -29,7 +28,7 @@ class Action(NamedTuple):
 
     handler: str
     policy: str | None
-    body: type[Body] | None
+    body: type[bodies.Body] | None
     response: str | None
     status: int
 
@@ -38,7 +37,7 @@ def action(
     name: str,
     policy: str | None = None,
     *,
-    body: type[Body] | None = None,
+    body: type[bodies.Body] | None = None,
     response: str | None = None,
     status: int = 202,
 ) -> Callable[[H], H]:

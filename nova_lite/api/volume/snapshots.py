@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from typing import Annotated, Any
 
 from nova_lite.api.http.bodies import Body, checked
@@ -12,7 +11,6 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.api.volume.requests import Named
 from nova_lite.api.volume.resource import VolumeResource, action
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeSnapshot
 from nova_lite.policies import volume_service as policies
@@ -75,20 +73,13 @@ class Snapshots(VolumeResource):
         return self.listed(req, self.conductor.snapshot_list, lambda snapshot: views.snapshot(snapshot, True, minor))
 
     @route("GET", _ONE, policies.SNAPSHOT_SHOW, response=_KEY)
-    def show(self, req: ServiceRequest, id: str) -> View:
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         return views.snapshot(self.conductor.snapshot_get(req.context, id), True, versions.minor_of(req))
 
     @route("POST", _ALL, policies.SNAPSHOT_CREATE, body=NewSnapshot, key=_KEY, response=_KEY, status=202)
-    def create(self, req: ServiceRequest) -> View:
+    def create(self, req: ServiceRequest) -> views.View:
         body, minor = requests.read(req, NewSnapshot), versions.minor_of(req)
-        snapshot = VolumeSnapshot(
-            id=str(uuid.uuid4()),
-            volume_id=body.volume_id,
-            project_id="",
-            name=body.name,
-            description=body.description,
-            metadata=body.metadata,
-        )
+        snapshot = requests.new(VolumeSnapshot, body, project_id="")
         force = body.force
         if minor >= versions.SNAPSHOTS_IN_USE:
             if force is False:
@@ -101,7 +92,7 @@ class Snapshots(VolumeResource):
         return views.snapshot(created, False, minor)
 
     @route("PUT", _ONE, policies.SNAPSHOT_UPDATE, body=Named, key=_KEY, response=_KEY)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         changed = self.conductor.snapshot_update(req.context, id, requests.changes(req, Named))
         return views.snapshot(changed, False, versions.minor_of(req))
 

@@ -1,20 +1,21 @@
-"""Types of volumes, their extra specs, and the projects that may use private ones."""
+"""Types of volumes: extra specs, encryption, projects that may use private ones, and defaults of projects.
+
+Volumes of a type with encryption are encrypted (`nova_lite.db.volume.volume_keys`).
+"""
 
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import SAME, Body, checked
+from nova_lite.api.http import bodies, wsgi
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import requests, views
-from nova_lite.api.volume.requests import Metadata, RequiredFlag, Text
+from nova_lite.api.volume import requests, versions, views
+from nova_lite.api.volume.requests import Metadata, Name, RequiredFlag, Text
 from nova_lite.api.volume.resource import VolumeResource, action
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeType
 from nova_lite.policies import volume_service as policies
@@ -22,36 +23,37 @@ from nova_lite.policies import volume_service as policies
 _ALL, _ONE, _KEY = "/types", "/types/{id}", "volume_type"
 _SPECS = f"{_ONE}/extra_specs"
 _SPEC = f"{_SPECS}/{{key}}"
+_ENCRYPTION = f"{_ONE}/encryption"
+_ENCRYPTION_ITEM = f"{_ENCRYPTION}/{{key}}"
+_LOCATIONS = ("front-end", "back-end")
+_DEFAULTS, _DEFAULT = "/default-types", "/default-types/{project_id}"
+_WRONG = "volume_type must be the id or name of a volume type."
 _PUBLIC = "os-volume-type-access:is_public"
 
-_name = requests.needed(requests.text, "A volume type needs a name.")
-
-
-def _changed_name(fields: dict[str, Any], name: str) -> Any:
-    return SAME if fields[name] is None else _name(fields, name)
+_NAMELESS = "A volume type needs a name."
 
 
 def _is_public(fields: dict[str, Any], name: str) -> Any:
     """Return whether a type is public. The longer name is another one for the same, which the shorter one replaces."""
     value = None if name == _PUBLIC and "is_public" in fields else fields[name]
-    return SAME if value is None else requests.flag(value, "is_public")
+    return bodies.SAME if value is None else requests.flag(value, "is_public")
 
 
-class NewVolumeType(Body):
-    name: Annotated[str, checked(_name, maxLength=255)]
+class NewVolumeType(bodies.Body):
+    name: Annotated[str, requests.needed(requests.text, _NAMELESS, maxLength=255)]
     description: Text = None
     is_public: RequiredFlag = msgspec.field(default=True, name=_PUBLIC)
     extra_specs: Metadata = {}
 
 
-class ChangedVolumeType(Body):
-    name: Annotated[str, checked(_changed_name, maxLength=255)] = SAME
+class ChangedVolumeType(bodies.Body):
+    name: Name = bodies.SAME
     description: Text = None
-    is_public: Annotated[bool, checked(_is_public)] = SAME
-    access_is_public: Annotated[bool, checked(_is_public)] = msgspec.field(default=SAME, name=_PUBLIC)
+    is_public: Annotated[bool, bodies.checked(_is_public)] = bodies.SAME
+    access_is_public: Annotated[bool, bodies.checked(_is_public)] = msgspec.field(default=bodies.SAME, name=_PUBLIC)
 
 
-class Access(Body):
+class Access(bodies.Body):
     project: Text = None
 
 
@@ -59,7 +61,7 @@ class Types(VolumeResource):
     """Types of volumes."""
 
     @route("GET", _ALL, policies.TYPES, query=("is_public",), response="volume_types")
-    def index(self, req: ServiceRequest) -> list[View]:
+    def index(self, req: ServiceRequest) -> list[views.View]:
         found = self.conductor.volume_type_list(req.context)
         wanted = req.GET.get("is_public", "none").lower()
         if wanted not in ("none", ""):
@@ -68,7 +70,7 @@ class Types(VolumeResource):
         return [views.volume_type(kind) for kind in found]
 
     @route("GET", _ONE, policies.TYPES, response=_KEY)
-    def show(self, req: ServiceRequest, id: str) -> View:
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         return views.volume_type(self.find(req, id))
 
     def find(self, req: ServiceRequest, reference: str) -> VolumeType:
@@ -82,20 +84,15 @@ class Types(VolumeResource):
         return own.get(str(req.context.project_id), str(self.conf.volume.default_type))
 
     @route("POST", _ALL, policies.CHANGE_TYPES, body=NewVolumeType, key=_KEY, response=_KEY)
-    def create(self, req: ServiceRequest) -> View:
-        body = requests.read(req, NewVolumeType)
-        wanted = VolumeType(
-            id=str(uuid.uuid4()),
-            name=body.name,
-            description=body.description,
-            is_public=body.is_public,
-            extra_specs=body.extra_specs,
-        )
+    def create(self, req: ServiceRequest) -> views.View:
+        wanted = requests.new(VolumeType, requests.read(req, NewVolumeType))
         return views.created_type(self.conductor.volume_type_create(req.context, wanted))
 
     @route("PUT", _ONE, policies.CHANGE_TYPES, body=ChangedVolumeType, key=_KEY, response=_KEY)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         changes = bodies.changes(ChangedVolumeType, requests.body(req, bodies.names(ChangedVolumeType)))
+        if changes.get("name") == "":
+            raise exceptions.ValidationError(detail=_NAMELESS)
         if "access_is_public" in changes:
             changes["is_public"] = changes.pop("access_is_public")
         if not changes:
@@ -114,7 +111,7 @@ class Types(VolumeResource):
     # --- projects that may use a private type
 
     @route("GET", f"{_ONE}/os-volume-type-access", policies.TYPE_ACCESS, response="volume_type_access")
-    def access(self, req: ServiceRequest, id: str) -> list[View]:
+    def access(self, req: ServiceRequest, id: str) -> list[views.View]:
         found = self.find(req, id)
         if found.is_public:
             raise exceptions.NotFound("Access list not available for public volume types.")
@@ -177,3 +174,138 @@ class ExtraSpecs(VolumeResource):
     def delete(self, req: ServiceRequest, id: str, key: str) -> None:
         self.show(req, id, key)
         self._change(req, id, {key: None})
+
+
+def _filled_text(fields: dict[str, Any], name: str) -> Any:
+    return requests.text(fields, name) or bodies.SAME
+
+
+def _key_size(fields: dict[str, Any], name: str) -> Any:
+    size = fields[name] or bodies.SAME
+    if size is not bodies.SAME and (
+        isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= requests.MAX_LIMIT
+    ):
+        raise exceptions.ValidationError(detail="key_size must be a number of bits.")
+    return size
+
+
+def _location(fields: dict[str, Any], name: str) -> Any:
+    location = fields[name] or bodies.SAME
+    if location not in (bodies.SAME, *_LOCATIONS):
+        raise exceptions.ValidationError(detail=f"control_location must be {' or '.join(_LOCATIONS)}.")
+    return location
+
+
+_FilledText: TypeAlias = Annotated[str, bodies.checked(_filled_text, maxLength=255)]
+
+
+class Encryption(bodies.Body):
+    """Fields of a type's encryption. Clients send empty values for the others."""
+
+    provider: _FilledText = bodies.SAME
+    cipher: _FilledText = bodies.SAME
+    key_size: Annotated[int, bodies.checked(_key_size, minimum=1)] = bodies.SAME
+    control_location: Annotated[str, bodies.checked(_location, enum=list(_LOCATIONS))] = bodies.SAME
+
+
+class TypeEncryption(VolumeResource):
+    """Encryption of volume types."""
+
+    @route("GET", _ENCRYPTION, policies.ENCRYPTION)
+    def index(self, req: ServiceRequest, id: str) -> views.View:
+        """Show the encryption of a type. Empty for none."""
+        return views.encryption(self.app.part(Types).find(req, id))
+
+    @route("GET", _ENCRYPTION_ITEM, policies.ENCRYPTION)
+    def show(self, req: ServiceRequest, id: str, key: str) -> views.View:
+        known = self.index(req, id)
+        if key not in known:
+            raise exceptions.NotFound(f"Volume type {id[:64]} has no encryption spec {key[:64]}.")
+        return {key: known[key]}
+
+    @route("POST", _ENCRYPTION, policies.CHANGE_ENCRYPTION, body=Encryption, key="encryption", response="encryption")
+    def create(self, req: ServiceRequest, id: str) -> views.View:
+        kind = self.app.part(Types).find(req, id)
+        fields = {"key_size": None, "cipher": None, **_encryption(req)}
+        missing = [name for name in ("provider", "control_location") if name not in fields]
+        if missing:
+            raise exceptions.ValidationError(detail=f"The encryption of a volume type needs {' and '.join(missing)}.")
+        wanted = {"volume_type_id": kind.id, "encryption_id": str(uuid.uuid4()), **fields}
+        self.conductor.volume_type_encryption_set(req.context, kind.id, wanted, True)
+        return wanted
+
+    @route(
+        "PUT", _ENCRYPTION_ITEM, policies.CHANGE_ENCRYPTION, body=Encryption, key="encryption", response="encryption"
+    )
+    def update(self, req: ServiceRequest, id: str, key: str) -> views.View:
+        kind, changes = self._with_encryption(req, id, key), _encryption(req)
+        changed = {**(kind.encryption or {}), **changes}
+        self.conductor.volume_type_encryption_set(req.context, kind.id, changed, False)
+        return changes
+
+    @route("DELETE", _ENCRYPTION_ITEM, policies.CHANGE_ENCRYPTION, status=202)
+    def delete(self, req: ServiceRequest, id: str, key: str) -> None:
+        kind = self._with_encryption(req, id, key)
+        self.conductor.volume_type_encryption_set(req.context, kind.id, None, False)
+
+    def _with_encryption(self, req: ServiceRequest, id: str, encryption_id: str) -> VolumeType:
+        kind = self.app.part(Types).find(req, id)
+        known = kind.encryption or {}
+        if encryption_id not in (known.get("encryption_id"), "provider"):
+            raise exceptions.NotFound(f"Volume type {id[:64]} has no encryption {encryption_id[:64]}.")
+        return kind
+
+
+def _encryption(req: ServiceRequest) -> views.View:
+    return bodies.changes(Encryption, requests.body(req, bodies.names(Encryption)))
+
+
+class DefaultType(bodies.Body):
+    volume_type: Annotated[str, requests.needed(requests.text, _WRONG, maxLength=255)]
+
+
+class DefaultTypes(VolumeResource):
+    """Types of new volumes by project."""
+
+    @route("GET", _DEFAULTS, policies.DEFAULT_TYPES, response="default_types")
+    def index(self, req: ServiceRequest) -> list[views.View]:
+        """List the projects that have a default type of their own."""
+        versions.require(req, versions.DEFAULT_TYPES)
+        found = self.conductor.volume_default_type_list(req.context, None)
+        return [{"project_id": project, "volume_type_id": type_id} for project, type_id in found.items()]
+
+    @route("GET", _DEFAULT, policies.DEFAULT_TYPES, response="default_type")
+    def show(self, req: ServiceRequest, project_id: str) -> views.View:
+        versions.require(req, versions.DEFAULT_TYPES)
+        found = self.conductor.volume_default_type_list(req.context, project_id)
+        if project_id not in found:
+            _require_project(req, project_id)
+            raise exceptions.NotFound(f"Project {project_id[:64]} has no default volume type of its own.")
+        return {"project_id": project_id, "volume_type_id": found[project_id]}
+
+    @route("PUT", _DEFAULT, policies.DEFAULT_TYPES, body=DefaultType, key="default_type", response="default_type")
+    def update(self, req: ServiceRequest, project_id: str) -> views.View:
+        versions.require(req, versions.DEFAULT_TYPES)
+        reference = requests.read(req, DefaultType).volume_type
+        if len(project_id) > 255:
+            raise exceptions.ValidationError(detail=_WRONG)
+        _require_project(req, project_id)
+        kind = self.app.part(Types).find(req, reference)
+        if not kind.is_public and project_id not in kind.projects:
+            raise exceptions.ValidationError(detail=f"Project {project_id} has no access to volume type {kind.name}.")
+        self.conductor.volume_default_type_set(req.context, project_id, kind.id)
+        return {"project_id": project_id, "volume_type_id": kind.id}
+
+    @route("DELETE", _DEFAULT, policies.DEFAULT_TYPES, status=204)
+    def delete(self, req: ServiceRequest, project_id: str) -> None:
+        versions.require(req, versions.DEFAULT_TYPES)
+        if not self.conductor.volume_default_type_list(req.context, project_id):
+            _require_project(req, project_id)
+        self.conductor.volume_default_type_set(req.context, project_id, None)
+
+
+def _require_project(req: ServiceRequest, project_id: str) -> None:
+    """Raise `NotFound` for a project that does not exist, where this cloud's identity service knows all."""
+    has_project = req.environ.get(wsgi.HAS_PROJECT)
+    if has_project is not None and not has_project(project_id):
+        raise exceptions.NotFound(f"There is no project {project_id[:64]}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +16,6 @@ from nova_lite.api.volume.metadata import find_item
 from nova_lite.api.volume.requests import Anything, Flag, Id, RequiredFlag, Text
 from nova_lite.api.volume.resource import VolumeResource, action
 from nova_lite.api.volume.snapshots import STATES
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeAttachment
 from nova_lite.policies import volume_service as policies
@@ -27,6 +25,14 @@ _NOT_COPIED = {
     "checksum", "container_format", "disk_format", "image_id", "image_name", "min_disk", "min_ram", "name", "size",
     "kernel_id", "ramdisk_id",
 }  # fmt: skip
+
+
+_READ_ONLY = "This cloud has no read-only volumes. Use a snapshot to keep data."
+_TO_HOST = (
+    "This cloud connects no volume to a host_name. Give os-attach the instance_uuid of a server, or attach the volume "
+    "with the compute API."
+)
+_STATES = (*STATES, "error_extending", "in-use", "attaching", "detaching", "maintenance", "reserved")
 
 
 def _new_size(fields: dict[str, Any], name: str) -> int:
@@ -51,10 +57,7 @@ class Extension(Body):
 class VolumeStatus(Body, kw_only=True):
     attach_status: Annotated[str | None, checked(_derived)] = None
     migration_status: Annotated[str | None, checked(_derived)] = None
-    status: Annotated[
-        str,
-        requests.state(*STATES, "error_extending", "in-use", "attaching", "detaching", "maintenance", "reserved"),
-    ]
+    status: Annotated[str, requests.state(*_STATES)]
 
 
 class Bootable(Body):
@@ -62,7 +65,7 @@ class Bootable(Body):
 
 
 class NewType(Body):
-    new_type: Annotated[str, checked(requests.needed(requests.text, "new_type must be specified"))]
+    new_type: Annotated[str, requests.needed(requests.text, "new_type must be specified")]
     migration_policy: Anything = None
 
 
@@ -76,7 +79,7 @@ _VISIBILITY = _choice("visibility must be private, shared, community or public."
 
 
 class ImageOfVolume(Body):
-    image_name: Annotated[str, checked(requests.needed(requests.text, "image_name must be specified"))]
+    image_name: Annotated[str, requests.needed(requests.text, "image_name must be specified")]
     force: Anything = None
     disk_format: Annotated[str, _FORMAT] = "raw"
     container_format: Annotated[str, _CONTAINER] = "bare"
@@ -89,29 +92,15 @@ class ImageMetadata(Body):
 
 
 class ImageMetadataKey(Body):
-    key: Annotated[str, checked(requests.needed(requests.text, "The key of an item is needed."))]
+    key: Annotated[str, requests.needed(requests.text, "The key of an item is needed.")]
 
 
 class ReadOnly(Body):
-    readonly: Annotated[
-        bool,
-        checked(
-            requests.refused(requests.is_true, "This cloud has no read-only volumes. Use a snapshot to keep data.")
-        ),
-    ]
+    readonly: Annotated[bool, requests.refused(requests.is_true, _READ_ONLY)]
 
 
 class Attachment(Body):
-    host_name: Annotated[
-        str | None,
-        checked(
-            requests.refused(
-                requests.text,
-                "This cloud connects no volume to a host_name. Give os-attach the instance_uuid of a server, or attach "
-                "the volume with the compute API.",
-            )
-        ),
-    ] = None
+    host_name: Annotated[str | None, requests.refused(requests.text, _TO_HOST)] = None
     instance_uuid: Id = None
     mountpoint: Text = None
     mode: attachments.Mode = "rw"
@@ -154,7 +143,7 @@ class VolumeActions(VolumeResource):
             raise exceptions.ValidationError(detail=error.message) from error
 
     @action("os-volume_upload_image", policies.UPLOAD_IMAGE, body=ImageOfVolume, response="os-volume_upload_image")
-    def upload_image(self, req: ServiceRequest, id: str, body: ImageOfVolume) -> View:
+    def upload_image(self, req: ServiceRequest, id: str, body: ImageOfVolume) -> views.View:
         image = _image_of(body, self.conductor.volume_get(req.context, id))
         if image.visibility == "public":
             req.authorize(policies.UPLOAD_PUBLIC)
@@ -214,13 +203,7 @@ class VolumeActions(VolumeResource):
         """Record that a server has the volume, as a client of Cinder does that connects it."""
         if body.instance_uuid is None or not body.mountpoint:
             raise exceptions.ValidationError(detail="os-attach needs the instance_uuid of a server, and a mountpoint.")
-        wanted = VolumeAttachment(
-            id=str(uuid.uuid4()),
-            instance_uuid=body.instance_uuid,
-            device=body.mountpoint,
-            mode=body.mode,
-            status="attached",
-        )
+        wanted = requests.new(VolumeAttachment, body, device=body.mountpoint, status="attached")
         self.conductor.volume_attachment_set(req.context, id, wanted, None)
 
     @action("os-detach", body=Detachment)
@@ -253,13 +236,11 @@ def _image_of(body: ImageOfVolume, volume: Volume) -> Image:
         raise exceptions.ValidationError(
             detail=f"An image cannot have a property {taken[0]}: remove it from the volume's image metadata first."
         )
-    return Image(
-        id=str(uuid.uuid4()),
+    return requests.new(
+        Image,
+        body,
         name=body.image_name,
         status="queued",
-        disk_format=body.disk_format,
-        visibility=body.visibility,
-        protected=body.protected,
         min_disk=volume.size,
         min_ram=0 if volume.image is None else volume.image.min_ram,
         properties=image_properties(properties),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.api.volume.requests import Id, Name, Named, Size, Text
 from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.api.volume.types import Types
-from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume
 from nova_lite.policies import volume_service as policies
@@ -20,8 +18,8 @@ from nova_lite.policies import volume_service as policies
 _ALL, _ONE, _KEY = "/volumes", "/volumes/{id}", "volume"
 _HINTS = "OS-SCH-HNT:scheduler_hints"
 
-_no_group = checked(requests.refused(requests.an_id, "This cloud has no groups of volumes."))
-_one_server = checked(requests.refused(requests.is_set, "This cloud does not attach a volume to several servers."))
+_no_group = requests.refused(requests.an_id, "This cloud has no groups of volumes.")
+_one_server = requests.refused(requests.is_set, "This cloud does not attach a volume to several servers.")
 
 
 class NewVolume(Named):
@@ -53,31 +51,31 @@ class Volumes(VolumeResource):
         return response
 
     @route("GET", f"{_ALL}/summary", policies.LIST, query=listing.PARAMETERS, response="volume-summary")
-    def summary(self, req: ServiceRequest) -> View:
+    def summary(self, req: ServiceRequest) -> views.View:
         minor = versions.require(req, versions.SUMMARY)
         query = listing.query_of(req, self.conf.api.max_limit)
         volumes = self.conductor.volume_list(req.context, **{**query, "limit": None, "marker": None, "offset": 0})
         return views.volume_summary(volumes, minor)
 
     @route("GET", _ONE, policies.SHOW, response=_KEY)
-    def show(self, req: ServiceRequest, id: str) -> View:
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         volume = self.conductor.volume_get(req.context, id)
         return self._add_type_ids(req, [views.volume(req, volume, versions.minor_of(req))])[0]
 
     @route("GET", f"{_ONE}/encryption", policies.VOLUME_ENCRYPTION)
-    def encryption(self, req: ServiceRequest, id: str) -> View:
+    def encryption(self, req: ServiceRequest, id: str) -> views.View:
         """Show the encryption of a volume. A plain volume has a key id of null, and nothing else."""
         return views.volume_encryption(self.conductor.volume_encryption_get(req.context, id))
 
     @route("GET", f"{_ONE}/encryption/{{field}}", policies.VOLUME_ENCRYPTION)
-    def encryption_item(self, req: ServiceRequest, id: str, field: str) -> View:
+    def encryption_item(self, req: ServiceRequest, id: str, field: str) -> views.View:
         shown = self.encryption(req, id)
         if field not in shown:
             raise exceptions.NotFound(f"Volume {id[:64]} has no encryption metadata {field[:64]}.")
         return {field: shown[field]}
 
     @route("POST", _ALL, policies.CREATE, body=NewVolume, key=_KEY, response=_KEY, status=202)
-    def create(self, req: ServiceRequest) -> View:
+    def create(self, req: ServiceRequest) -> views.View:
         is_strict = versions.minor_of(req) >= versions.STRICT_VOLUMES
         sent = requests.body(req, bodies.names(NewVolume) if is_strict else None, (_HINTS,))
         body = bodies.read(NewVolume, sent)
@@ -88,26 +86,22 @@ class Volumes(VolumeResource):
                 detail="A volume is made from an image, a snapshot, a volume or a backup, not several."
             )
         if body.backup_id is not None:
-            return self._create_from_backup(req, body.backup_id, body, sent)
+            return self._restored(req, body.backup_id, body, sent)
         images = {} if image_ref is None else self.app.services.images.describe(req.context, [image_ref])
         if not body.size and body.snapshot_id is None and body.source_volid is None:
             raise exceptions.ValidationError(detail="Invalid input received: size is required.")
-        volume = Volume(
+        volume = requests.new(
+            Volume,
+            body,
             id="",
             project_id="",
-            name=body.name,
-            description=body.description,
-            size=body.size,
             availability_zone=requests.zone(body.availability_zone, self.conf),
             volume_type=self.app.part(Types).reference(req, body.volume_type),
-            metadata=body.metadata,
             image=None if image_ref is None else _named(image_ref),
-            snapshot_id=body.snapshot_id,
-            source_volid=body.source_volid,
         )
         return self._changed(req, self.conductor.volume_create(req.context, volume, images))
 
-    def _create_from_backup(self, req: ServiceRequest, backup_id: str, body: NewVolume, sent: dict[str, Any]) -> View:
+    def _restored(self, req: ServiceRequest, backup_id: str, body: NewVolume, sent: views.View) -> views.View:
         """Restore a backup into a new volume, of the size of the backup, and of the type of the backup's volume."""
         if versions.minor_of(req) < versions.FROM_BACKUP:
             raise exceptions.ValidationError(detail="A volume is made from a backup from version 3.47 on.")
@@ -122,7 +116,7 @@ class Volumes(VolumeResource):
         return self._changed(req, made)
 
     @route("PUT", _ONE, policies.UPDATE, body=Named, key=_KEY, response=_KEY)
-    def update(self, req: ServiceRequest, id: str) -> View:
+    def update(self, req: ServiceRequest, id: str) -> views.View:
         return self._changed(req, self.conductor.volume_update(req.context, id, requests.changes(req, Named)))
 
     @route("DELETE", _ONE, policies.DELETE, query=("cascade",), status=202)
@@ -130,10 +124,10 @@ class Volumes(VolumeResource):
         cascade = requests.flag(req.GET.get("cascade", False), "cascade")
         self.conductor.volume_delete(req.context, id, **({"cascade": True} if cascade else {}))
 
-    def _changed(self, req: ServiceRequest, volume: Volume) -> View:
+    def _changed(self, req: ServiceRequest, volume: Volume) -> views.View:
         return self._add_type_ids(req, [views.changed(req, volume, versions.minor_of(req))])[0]
 
-    def _add_type_ids(self, req: ServiceRequest, shown: list[View]) -> list[View]:
+    def _add_type_ids(self, req: ServiceRequest, shown: list[views.View]) -> list[views.View]:
         """Add the ids of volume types to views of volumes, in versions that have them."""
         if versions.minor_of(req) >= versions.TYPE_IDS and shown:
             ids = {kind.name: kind.id for kind in self.conductor.volume_type_list(req.context)}

@@ -126,6 +126,7 @@ def _time(moment: datetime.datetime | None) -> str | None:
 
 #: Name and value of a part.
 Part: TypeAlias = tuple[str, dict[str, Any]]
+Changes: TypeAlias = Mapping[str, dict[str, Any] | None]
 
 _SENT_PARTS = ("objects", "properties", "tags", "resource_type_associations")
 #: Fields of responses, which clients send back with an update.
@@ -284,9 +285,7 @@ class NewNamespace(ChangedNamespace):
     objects: Annotated[dict[str, Any], bodies.checked(_new_objects)] = {}
     properties: Annotated[dict[str, Any], bodies.checked(_new_properties)] = {}
     tags: Annotated[dict[str, Any], bodies.checked(_new_tags)] = {}
-    resource_types: Annotated[dict[str, Any], bodies.checked(_new_associations)] = msgspec.field(
-        default_factory=dict, name="resource_type_associations"
-    )
+    resource_type_associations: Annotated[dict[str, Any], bodies.checked(_new_associations)] = {}
 
 
 def _fields(kind: type[ChangedNamespace], body: dict[str, Any]) -> dict[str, Any]:
@@ -374,6 +373,7 @@ class Metadefs(ServiceResource):
         fields = _fields(NewNamespace, req.json_object())
         if "namespace" not in fields:
             raise exceptions.ValidationError(detail="'namespace' is a required property")
+        fields["resource_types"] = fields.pop("resource_type_associations", {})
         wanted = MetadefNamespace(id=str(uuid.uuid4()), **{"owner": req.context.project_id, **fields})
         made = self.conductor.metadef_create(req.context, wanted)
         return Response(_namespace(made), 201, {"Location": f"{req.base_url}{_path(made.namespace)}"})
@@ -461,13 +461,7 @@ class Metadefs(ServiceResource):
         self._change(req, namespace, _kind(req), {}, [], True)
 
     def _change(
-        self,
-        req: ServiceRequest,
-        namespace: str,
-        kind: str,
-        changes: Mapping[str, dict[str, Any] | None],
-        new: list[str],
-        replace: bool = False,
+        self, req: ServiceRequest, namespace: str, kind: str, changes: Changes, new: list[str], replace: bool = False
     ) -> MetadefNamespace:
         return self.conductor.metadef_parts_change(req.context, namespace, kind, dict(changes), new, replace)
 

@@ -44,26 +44,9 @@ class VolumeApp(ServiceApplication):
 
     strict_slashes = True
     resources = (
-        Volumes,
-        VolumeActions,
-        VolumeMetadata,
-        Attachments,
-        Snapshots,
-        SnapshotMetadata,
-        Backups,
-        Transfers,
-        Types,
-        ExtraSpecs,
-        TypeEncryption,
-        DefaultTypes,
-        Qos,
-        Quotas,
-        Services,
-        Hosts,
-        Pools,
-        Info,
-        AbsentResources,
-    )
+        Volumes, VolumeActions, VolumeMetadata, Attachments, Snapshots, SnapshotMetadata, Backups, Transfers,
+        Types, ExtraSpecs, TypeEncryption, DefaultTypes, Qos, Quotas, Services, Hosts, Pools, Info, AbsentResources,
+    )  # fmt: skip
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         super().__init__(services)

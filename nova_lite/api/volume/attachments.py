@@ -14,7 +14,6 @@ from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
-from nova_lite.api.volume.requests import Anything, Id
 from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.base import exceptions
 from nova_lite.objects import Volume, VolumeAttachment, VolumeFilters
@@ -28,13 +27,13 @@ Mode: TypeAlias = Annotated[str, requests.choice("The mode of an attachment is r
 
 class NewAttachment(Body):
     volume_uuid: Annotated[str, requests.needed(requests.an_id, "'volume_uuid' must be specified")]
-    instance_uuid: Id = None
+    instance_uuid: requests.Id = None
     mode: Mode = "rw"
-    connector: Anything = None
+    connector: requests.Anything = None
 
 
 class Connection(Body):
-    connector: Anything
+    connector: requests.Anything
 
 
 class Attachments(VolumeResource):

@@ -12,7 +12,6 @@ from typing import Any
 from nova_lite.api.http import bodies
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.volume import requests, versions, views
-from nova_lite.api.volume.requests import Text
 from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.base import exceptions
 from nova_lite.base.version import VERSION
@@ -30,9 +29,9 @@ CHANGES = ("enable", "disable", "disable-log-reason", "freeze", "thaw", "failove
 
 
 class ServiceChange(bodies.Body):
-    host: Text = None
-    binary: Text = None
-    disabled_reason: Text = None
+    host: requests.Text = None
+    binary: requests.Text = None
+    disabled_reason: requests.Text = None
 
 
 class _OfHosts(VolumeResource):

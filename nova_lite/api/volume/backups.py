@@ -13,13 +13,13 @@ from nova_lite.api.http.bodies import Body, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
-from nova_lite.api.volume.requests import Described, Flag, Id, Name, Text, VolumeId
 from nova_lite.api.volume.resource import VolumeResource, action
 from nova_lite.base import exceptions
 from nova_lite.objects import BackedUpVolume, VolumeBackup
 from nova_lite.policies import volume_service as policies
 
 _ALL, _ONE, _KEY = "/backups", "/backups/{id}", "backup"
+_RESTORE, _IMPORT = f"{_ONE}/restore", f"{_ALL}/import_record"
 
 #: Ids in an exported record. The key itself stays in the database.
 _RECORD_IDS = ("id", "volume_id", "data_id", "snapshot_id", "encryption_key_id")
@@ -63,13 +63,13 @@ _no_container = requests.refused(requests.text, "This cloud keeps all backups in
 _no_increment = requests.refused(requests.is_set, "This cloud makes full backups only: leave out incremental.")
 
 
-class NewBackup(Described, kw_only=True):
+class NewBackup(requests.Described, kw_only=True):
     container: Annotated[str | None, _no_container] = None
-    availability_zone: Text = None
-    volume_id: VolumeId
+    availability_zone: requests.Text = None
+    volume_id: requests.VolumeId
     incremental: Annotated[bool, _no_increment] = False
-    snapshot_id: Id = None
-    force: Flag = False
+    snapshot_id: requests.Id = None
+    force: requests.Flag = False
 
 
 class BackupStatus(Body):
@@ -77,8 +77,8 @@ class BackupStatus(Body):
 
 
 class Restoration(Body):
-    volume_id: Id = None
-    name: Name = ""
+    volume_id: requests.Id = None
+    name: requests.Name = ""
 
 
 class Record(Body):
@@ -111,9 +111,9 @@ class Backups(VolumeResource):
         wanted = requests.new(VolumeBackup, body)
         return views.backup_summary(req, self.conductor.backup_create(req.context, wanted, body.force))
 
-    @route("PUT", _ONE, policies.BACKUP_UPDATE, body=Described, key=_KEY, response=_KEY)
+    @route("PUT", _ONE, policies.BACKUP_UPDATE, body=requests.Described, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
-        changes = requests.changes(req, Described)
+        changes = requests.changes(req, requests.Described)
         return views.backup_summary(req, self.conductor.backup_update(req.context, id, changes))
 
     @route("DELETE", _ONE, policies.BACKUP_DELETE, status=202)
@@ -132,15 +132,7 @@ class Backups(VolumeResource):
     def reset_status(self, req: ServiceRequest, id: str, body: BackupStatus) -> None:
         self.conductor.backup_update(req.context, id, {"status": body.status})
 
-    @route(
-        "POST",
-        f"{_ONE}/restore",
-        policies.BACKUP_RESTORE,
-        body=Restoration,
-        key="restore",
-        response="restore",
-        status=202,
-    )
+    @route("POST", _RESTORE, policies.BACKUP_RESTORE, body=Restoration, key="restore", response="restore", status=202)
     def restore(self, req: ServiceRequest, id: str) -> views.View:
         body = requests.read(req, Restoration)
         volume = self.conductor.backup_restore(req.context, id, body.volume_id, body.name)
@@ -157,15 +149,7 @@ class Backups(VolumeResource):
         record = msgspec.to_builtins(msgspec.structs.replace(found, project_id="", user_id="", fail_reason=None))
         return {"backup_service": SERVICE, "backup_url": base64.b64encode(msgspec.json.encode(record)).decode()}
 
-    @route(
-        "POST",
-        f"{_ALL}/import_record",
-        policies.BACKUP_IMPORT,
-        body=Record,
-        key="backup-record",
-        response=_KEY,
-        status=201,
-    )
+    @route("POST", _IMPORT, policies.BACKUP_IMPORT, body=Record, key="backup-record", response=_KEY, status=201)
     def import_record(self, req: ServiceRequest) -> views.View:
         record = requests.read(req, Record)
         return views.backup_summary(req, self.conductor.backup_import(req.context, record.backup_url))

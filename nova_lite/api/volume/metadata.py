@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
-from nova_lite.api.volume import requests
+from nova_lite.api.volume import requests, views
 from nova_lite.api.volume.resource import VolumeResource
-from nova_lite.base import exceptions
 from nova_lite.objects import Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
 
@@ -16,10 +15,8 @@ _ALL = "/volumes/{id}/metadata"
 _ONE = f"{_ALL}/{{key}}"
 
 
-def find_item(metadata: dict[str, str], key: str) -> str:
-    if key not in metadata:
-        raise exceptions.NotFound(f"There is no metadata with key {key[:64]}.")
-    return metadata[key]
+def item(metadata: dict[str, str], key: str) -> dict[str, Any]:
+    return views.item(metadata, key, f"There is no metadata with key {key[:64]}.")
 
 
 class VolumeMetadata(VolumeResource):
@@ -45,17 +42,17 @@ class VolumeMetadata(VolumeResource):
 
     @route("GET", _ONE, policies.METADATA, response="meta")
     def show(self, req: ServiceRequest, id: str, key: str) -> dict[str, str]:
-        return {key: find_item(self._get(req, id), key)}
+        return item(self._get(req, id), key)
 
     @route("PUT", _ONE, policies.CHANGE_METADATA, key="meta", response="meta")
     def update(self, req: ServiceRequest, id: str, key: str) -> dict[str, str]:
-        item = requests.one_item(requests.metadata(requests.body(req)), key)
-        self._set(req, id, item)
-        return item
+        wanted = requests.one_item(requests.metadata(requests.body(req)), key)
+        self._set(req, id, wanted)
+        return wanted
 
     @route("DELETE", _ONE, policies.CHANGE_METADATA)
     def delete(self, req: ServiceRequest, id: str, key: str) -> None:
-        find_item(self._get(req, id), key)
+        item(self._get(req, id), key)
         self._set(req, id, {key: None})
 
 

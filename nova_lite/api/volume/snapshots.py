@@ -9,7 +9,6 @@ from nova_lite.api.http.bodies import Body, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
-from nova_lite.api.volume.requests import Named
 from nova_lite.api.volume.resource import VolumeResource, action
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeSnapshot
@@ -46,7 +45,7 @@ def _progress(fields: dict[str, Any], name: str) -> str | None:
     return progress
 
 
-class NewSnapshot(Named, kw_only=True):
+class NewSnapshot(requests.Named, kw_only=True):
     volume_id: Annotated[str, checked(_volume_id, format="uuid")]
     force: Annotated[bool | None, checked(_force)] = None
 
@@ -91,9 +90,9 @@ class Snapshots(VolumeResource):
         created = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
         return views.snapshot(created, False, minor)
 
-    @route("PUT", _ONE, policies.SNAPSHOT_UPDATE, body=Named, key=_KEY, response=_KEY)
+    @route("PUT", _ONE, policies.SNAPSHOT_UPDATE, body=requests.Named, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
-        changed = self.conductor.snapshot_update(req.context, id, requests.changes(req, Named))
+        changed = self.conductor.snapshot_update(req.context, id, requests.changes(req, requests.Named))
         return views.snapshot(changed, False, versions.minor_of(req))
 
     @route("DELETE", _ONE, policies.SNAPSHOT_DELETE, status=202)

@@ -9,7 +9,6 @@ from typing import Annotated
 from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.volume import listing, requests, versions, views
-from nova_lite.api.volume.requests import Name, VolumeId
 from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.objects import VolumeTransfer
 from nova_lite.objects.volume import transfer_digest
@@ -23,9 +22,9 @@ _WHOLE = "The snapshots of a volume move with it: delete them first, or offer it
 
 
 class NewTransfer(Body):
-    volume_id: VolumeId
+    volume_id: requests.VolumeId
     no_snapshots: Annotated[bool, requests.refused(requests.is_set, _WHOLE)] = False
-    name: Name = ""
+    name: requests.Name = ""
 
 
 class Acceptance(Body):

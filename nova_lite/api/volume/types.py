@@ -14,7 +14,6 @@ from nova_lite.api.http import bodies, wsgi
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import requests, versions, views
-from nova_lite.api.volume.requests import Metadata, Name, RequiredFlag, Text
 from nova_lite.api.volume.resource import VolumeResource, action
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeType
@@ -41,20 +40,20 @@ def _is_public(fields: dict[str, Any], name: str) -> Any:
 
 class NewVolumeType(bodies.Body):
     name: Annotated[str, requests.needed(requests.text, _NAMELESS, maxLength=255)]
-    description: Text = None
-    is_public: RequiredFlag = msgspec.field(default=True, name=_PUBLIC)
-    extra_specs: Metadata = {}
+    description: requests.Text = None
+    is_public: requests.RequiredFlag = msgspec.field(default=True, name=_PUBLIC)
+    extra_specs: requests.Metadata = {}
 
 
 class ChangedVolumeType(bodies.Body):
-    name: Name = bodies.SAME
-    description: Text = None
+    name: requests.Name = bodies.SAME
+    description: requests.Text = None
     is_public: Annotated[bool, bodies.checked(_is_public)] = bodies.SAME
     access_is_public: Annotated[bool, bodies.checked(_is_public)] = msgspec.field(default=bodies.SAME, name=_PUBLIC)
 
 
 class Access(bodies.Body):
-    project: Text = None
+    project: requests.Text = None
 
 
 class Types(VolumeResource):
@@ -159,10 +158,7 @@ class ExtraSpecs(VolumeResource):
 
     @route("GET", _SPEC, policies.TYPES)
     def show(self, req: ServiceRequest, id: str, key: str) -> dict[str, str]:
-        specs = self._specs(req, id)
-        if key not in specs:
-            raise exceptions.NotFound(f"There is no extra spec with key {key[:64]}.")
-        return {key: specs[key]}
+        return views.item(self._specs(req, id), key, f"There is no extra spec with key {key[:64]}.")
 
     @route("PUT", _SPEC, policies.CHANGE_TYPES)
     def update(self, req: ServiceRequest, id: str, key: str) -> dict[str, str]:
@@ -218,10 +214,8 @@ class TypeEncryption(VolumeResource):
 
     @route("GET", _ENCRYPTION_ITEM, policies.ENCRYPTION)
     def show(self, req: ServiceRequest, id: str, key: str) -> views.View:
-        known = self.index(req, id)
-        if key not in known:
-            raise exceptions.NotFound(f"Volume type {id[:64]} has no encryption spec {key[:64]}.")
-        return {key: known[key]}
+        missing = f"Volume type {id[:64]} has no encryption spec {key[:64]}."
+        return views.item(self.index(req, id), key, missing)
 
     @route("POST", _ENCRYPTION, policies.CHANGE_ENCRYPTION, body=Encryption, key="encryption", response="encryption")
     def create(self, req: ServiceRequest, id: str) -> views.View:

@@ -10,6 +10,7 @@ import msgspec
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
+from nova_lite.base import exceptions
 from nova_lite.objects import (
     Image,
     Service,
@@ -37,6 +38,13 @@ RESOURCE_FILTERS = (
     {"resource": "backup", "filters": ["name", "status", "volume_id"]},
     {"resource": "snapshot", "filters": ["name", "status", "volume_id", "metadata"]},
 )
+
+
+def item(found: View, key: str, missing: str) -> View:
+    """Return one item of an object. Raises a 404 with the sentence ``missing``."""
+    if key not in found:
+        raise exceptions.NotFound(missing)
+    return {key: found[key]}
 
 
 def volume_type(shown: VolumeType) -> View:

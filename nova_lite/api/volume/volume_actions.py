@@ -11,9 +11,7 @@ from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image.requests import properties as image_properties
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
-from nova_lite.api.volume import attachments, requests, versions, views
-from nova_lite.api.volume.metadata import find_item
-from nova_lite.api.volume.requests import Anything, Flag, Id, RequiredFlag, Text
+from nova_lite.api.volume import attachments, metadata, requests, versions, views
 from nova_lite.api.volume.resource import VolumeResource, action
 from nova_lite.api.volume.snapshots import STATES
 from nova_lite.base import exceptions
@@ -61,12 +59,12 @@ class VolumeStatus(Body, kw_only=True):
 
 
 class Bootable(Body):
-    bootable: RequiredFlag
+    bootable: requests.RequiredFlag
 
 
 class NewType(Body):
     new_type: Annotated[str, requests.needed(requests.text, "new_type must be specified")]
-    migration_policy: Anything = None
+    migration_policy: requests.Anything = None
 
 
 def _choice(sentence: str, *allowed: str) -> msgspec.Meta:
@@ -80,11 +78,11 @@ _VISIBILITY = _choice("visibility must be private, shared, community or public."
 
 class ImageOfVolume(Body):
     image_name: Annotated[str, requests.needed(requests.text, "image_name must be specified")]
-    force: Anything = None
+    force: requests.Anything = None
     disk_format: Annotated[str, _FORMAT] = "raw"
     container_format: Annotated[str, _CONTAINER] = "bare"
     visibility: Annotated[str, _VISIBILITY] = "private"
-    protected: Flag = False
+    protected: requests.Flag = False
 
 
 class ImageMetadata(Body):
@@ -101,17 +99,17 @@ class ReadOnly(Body):
 
 class Attachment(Body):
     host_name: Annotated[str | None, requests.refused(requests.text, _TO_HOST)] = None
-    instance_uuid: Id = None
-    mountpoint: Text = None
+    instance_uuid: requests.Id = None
+    mountpoint: requests.Text = None
     mode: attachments.Mode = "rw"
 
 
 class Detachment(Body):
-    attachment_id: Anything = None
+    attachment_id: requests.Anything = None
 
 
 class ForcedDetachment(Detachment):
-    connector: Anything = None
+    connector: requests.Anything = None
 
 
 class VolumeActions(VolumeResource):
@@ -170,7 +168,7 @@ class VolumeActions(VolumeResource):
 
     @action("os-unset_image_metadata", policies.IMAGE_METADATA, body=ImageMetadataKey, status=200)
     def unset_image_metadata(self, req: ServiceRequest, id: str, body: ImageMetadataKey) -> None:
-        find_item(self.conductor.volume_get(req.context, id).shown_image_metadata(), body.key)
+        metadata.item(self.conductor.volume_get(req.context, id).shown_image_metadata(), body.key)
         self._merge_image_metadata(req, id, {body.key: None})
 
     def _merge_image_metadata(self, req: ServiceRequest, id: str, items: dict[str, str | None]) -> dict[str, str]:

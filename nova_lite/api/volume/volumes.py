@@ -8,7 +8,6 @@ from nova_lite.api.http import bodies
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
-from nova_lite.api.volume.requests import Id, Name, Named, Size, Text
 from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.api.volume.types import Types
 from nova_lite.base import exceptions
@@ -22,18 +21,18 @@ _no_group = requests.refused(requests.an_id, "This cloud has no groups of volume
 _one_server = requests.refused(requests.is_set, "This cloud does not attach a volume to several servers.")
 
 
-class NewVolume(Named):
+class NewVolume(requests.Named):
     consistencygroup_id: Annotated[str | None, _no_group] = None
     group_id: Annotated[str | None, _no_group] = None
-    backup_id: Id = None
-    imageRef: Id = None
-    image_id: Id = None
-    snapshot_id: Id = None
-    source_volid: Id = None
+    backup_id: requests.Id = None
+    imageRef: requests.Id = None
+    image_id: requests.Id = None
+    snapshot_id: requests.Id = None
+    source_volid: requests.Id = None
     multiattach: Annotated[bool, _one_server] = False
-    size: Size = 0
-    volume_type: Name = ""
-    availability_zone: Text = None
+    size: requests.Size = 0
+    volume_type: requests.Name = ""
+    availability_zone: requests.Text = None
 
 
 class Volumes(VolumeResource):
@@ -69,10 +68,8 @@ class Volumes(VolumeResource):
 
     @route("GET", f"{_ONE}/encryption/{{field}}", policies.VOLUME_ENCRYPTION)
     def encryption_item(self, req: ServiceRequest, id: str, field: str) -> views.View:
-        shown = self.encryption(req, id)
-        if field not in shown:
-            raise exceptions.NotFound(f"Volume {id[:64]} has no encryption metadata {field[:64]}.")
-        return {field: shown[field]}
+        missing = f"Volume {id[:64]} has no encryption metadata {field[:64]}."
+        return views.item(self.encryption(req, id), field, missing)
 
     @route("POST", _ALL, policies.CREATE, body=NewVolume, key=_KEY, response=_KEY, status=202)
     def create(self, req: ServiceRequest) -> views.View:
@@ -109,15 +106,15 @@ class Volumes(VolumeResource):
         if body.size not in (0, self.conductor.backup_get(req.context, backup_id).size):
             raise exceptions.ValidationError(detail="The volume has the size of the backup; extend it afterwards.")
         requests.zone(body.availability_zone, self.conf)
-        given = requests.given(Named, {name: value for name, value in sent.items() if value is not None})
+        given = requests.given(requests.Named, {name: value for name, value in sent.items() if value is not None})
         made = self.conductor.backup_restore(req.context, backup_id, None, given.pop("name", ""))
         if given:
             made = self.conductor.volume_update(req.context, made.id, given)
         return self._changed(req, made)
 
-    @route("PUT", _ONE, policies.UPDATE, body=Named, key=_KEY, response=_KEY)
+    @route("PUT", _ONE, policies.UPDATE, body=requests.Named, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
-        return self._changed(req, self.conductor.volume_update(req.context, id, requests.changes(req, Named)))
+        return self._changed(req, self.conductor.volume_update(req.context, id, requests.changes(req, requests.Named)))
 
     @route("DELETE", _ONE, policies.DELETE, query=("cascade",), status=202)
     def delete(self, req: ServiceRequest, id: str) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 
 from nova_lite.api.compute.servers.routes import Servers
 from nova_lite.api.http import wsgi
-from nova_lite.api.image.app import ImageApp
+from nova_lite.api.image.images import Images
 from nova_lite.api.network.networks import NetworkResource
 from nova_lite.api.network.ports import PortResource
-from nova_lite.api.volume.app import VolumeApp
+from nova_lite.api.volume.volumes import Volumes
 
 #: Service and route, whose handler asks for any project's.
 FORGETS: dict[tuple[str, str], tuple[type, str]] = {
     ("compute", "/servers/{id}"): (Servers, "show"),
     ("compute", "/os-volumes_boot/{id}"): (Servers, "show"),
-    ("image", "/images/{id}"): (ImageApp, "show"),
-    ("volume", "/volumes/{id}"): (VolumeApp, "show"),
+    ("image", "/images/{id}"): (Images, "show"),
+    ("volume", "/volumes/{id}"): (Volumes, "show"),
     ("network", "/ports/{id}"): (PortResource, "port"),
     ("network", "/ports/{id}/tags"): (PortResource, "port"),
     ("network", "/ports/{id}/tags/{tag}"): (PortResource, "port"),

@@ -41,6 +41,11 @@ class _Field(NamedTuple):
     required: bool
 
 
+def checked(check: Check, **schema: Any) -> msgspec.Meta:
+    """Return what a field's type says about its check. ``schema``: more about its JSON schema than the type says."""
+    return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
+
+
 def read(kind: type[B], sent: dict[str, Any]) -> B:
     """Return the object of a request. A missing attribute has its default, and so has a null.
 

@@ -213,7 +213,7 @@ class ServiceApplication:
             result = self._handle(req)
             response = wsgi.to_response(result) if isinstance(result, wsgi.Response) else result
         except Exception as error:
-            response = self._fault_of(req, error)
+            response = self.fault_of(req, error)
         return response(environ, start_response)
 
     def _handle(self, req: ServiceRequest) -> wsgi.Response | webob.Response:
@@ -247,7 +247,8 @@ class ServiceApplication:
             notes.made(req.environ, result.body)
         return result
 
-    def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
+    def fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
+        """Return the fault of any error of a handler."""
         if isinstance(error, wsgi.UnknownUrl):
             return self.fault(req, 404, "The resource could not be found.")
         if isinstance(error, exceptions.NovaLiteException) and error.code != 500:

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect
 
+#: Default of an attribute that `changes` leaves out if it is null.
+SAME: Any = msgspec.UNSET
+
 Check = Callable[[dict[str, Any], str], Any]
 
 
@@ -50,10 +53,14 @@ def read(kind: type[B], sent: dict[str, Any]) -> B:
 
 
 def changes(kind: type[Body], sent: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that a request has, by the names of the struct's fields. Null means the default."""
+    """Return the attributes that a request has, by the names of the struct's fields. Null means the default.
+
+    An attribute whose check or default is `SAME` changes nothing.
+    """
     values = {field.name: field.check(sent, field.sent) for field in _fields(kind) if field.sent in sent}
     defaults = kind() if None in values.values() else None
-    return {name: getattr(defaults, name) if value is None else value for name, value in values.items()}
+    changed = {name: getattr(defaults, name) if value is None else value for name, value in values.items()}
+    return {name: value for name, value in changed.items() if value is not SAME}
 
 
 def names(kind: type[Body]) -> frozenset[str]:

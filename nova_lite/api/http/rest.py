@@ -7,8 +7,9 @@ above a handler names its URL, policy rule, body and response. The rule is enfor
         @route("PUT", "/address-groups/{id}", policies.UPDATE, body=ChangedGroup, key="address_group")
         def update(self, req: ServiceRequest, id: str) -> Response: ...
 
-A handler takes a `ServiceRequest` and the variables of the URL. It returns a `wsgi.Response`, or a complete
-`webob.Response`. A request that no rule has authorized gets no response. Bodies: `nova_lite.api.http.bodies`.
+A handler takes a `ServiceRequest` and the variables of the URL. It returns the value that its route's ``response``
+names, a `wsgi.Response`, or a complete `webob.Response`. A request that no rule has authorized gets no response.
+Bodies: `nova_lite.api.http.bodies`.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ def route(
 
 class ServiceRequest(wsgi.Request):
     """A request to a `ServiceApplication`. It may be unauthenticated, and has no microversion."""
+
+    service_route: ServiceRoute
 
     @property
     def context(self) -> RequestContext:
@@ -201,6 +204,7 @@ class ServiceApplication:
             allowed = ", ".join(sorted(by_method))
             explanation = f"{req.method} is not supported here by this cloud; {allowed} may be used."
             raise webob.exc.HTTPMethodNotAllowed(explanation=explanation, headers={"Allow": allowed})
+        req.service_route = route
         notes.route(req.environ, route.path, variables)
         if route.policy != PUBLIC and wsgi.CONTEXT not in req.environ:
             raise exceptions.Unauthorized()
@@ -209,7 +213,9 @@ class ServiceApplication:
         declared = wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes)
         req.authorize_and_validate(declared, variables)
         owner: Any = self if route.resource is None else self._made[route.resource]
-        result: wsgi.Response | webob.Response = getattr(owner, route.handler)(req, **variables)
+        result = getattr(owner, route.handler)(req, **variables)
+        if not isinstance(result, wsgi.Response | webob.Response):
+            result = wsgi.Response(result if route.response is None else {route.response: result}, route.status)
         if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
         if req.method == "POST" and isinstance(result, wsgi.Response):

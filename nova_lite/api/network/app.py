@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import ServiceRoute
-from nova_lite.api.network.address_groups import AddressGroupResource
+from nova_lite.api.network.address_groups import AddressGroups
 from nova_lite.api.network.agents import AgentResource
 from nova_lite.api.network.availability import AvailabilityResource
 from nova_lite.api.network.extensions import ExtensionResource
@@ -72,12 +72,12 @@ class NetworkApp(
     QuotaResource,
     AgentResource,
     SubnetPoolResource,
-    AddressGroupResource,
     RbacPolicyResource,
     ExtensionResource,
 ):
     """WSGI application, mounted at ``/v2.0``."""
 
+    resources = (AddressGroups,)
     routes = (
         ServiceRoute("GET", "/networks", "networks", policies.NETWORK_GET),
         ServiceRoute("POST", "/networks", "create_network", policies.NETWORK_CREATE),
@@ -137,9 +137,6 @@ class NetworkApp(
         ServiceRoute("PUT", "/subnetpools/{id}/add_prefixes", "add_prefixes", policies.POOL_ADD),
         ServiceRoute("PUT", "/subnetpools/{id}/remove_prefixes", "remove_prefixes", policies.POOL_REMOVE),
         *_object_routes("/address-scopes", ("address_scopes", "address_scope"), policies.SCOPE),
-        *_object_routes("/address-groups", ("address_groups", "address_group"), policies.ADDRESS_GROUP),
-        ServiceRoute("PUT", "/address-groups/{id}/add_addresses", "add_addresses", policies.ADDRESS_GROUP[2]),
-        ServiceRoute("PUT", "/address-groups/{id}/remove_addresses", "remove_addresses", policies.ADDRESS_GROUP[2]),
         *_object_routes("/rbac-policies", ("rbac_policies", "rbac_policy"), policies.RBAC),
         ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS_GET),
         ServiceRoute("GET", "/extensions/{alias}", "extension", policies.EXTENSIONS_GET),

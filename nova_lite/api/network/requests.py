@@ -1,12 +1,21 @@
-"""Validation of requests about networks, ports, routers, security groups and floating addresses."""
+"""Validation of requests about networks, ports, routers, security groups and floating addresses.
+
+The types at the end are those of the fields of bodies. Each names its check.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
+import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
+from nova_lite.api.http import bodies as structs
 from nova_lite.api.http import validation
+from nova_lite.api.http.bodies import Body, Check
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions, ip
 from nova_lite.objects.instance import version_of
@@ -57,8 +66,29 @@ _WHY = {
 }
 
 
+#: Number of prefixes of a subnet pool, and of an address group: each of these is a rule of the hosts.
+MAX_PREFIXES = 1000
+
+B = TypeVar("B", bound=Body)
+T = TypeVar("T", bound=msgspec.Struct)
+
 #: Number of resources that one request may create.
 MAX_BULK = 200
+
+
+def read(req: ServiceRequest, kind: type[B]) -> B:
+    """Return the object of a request. Raises a 400."""
+    return structs.read(kind, _object(req, kind))
+
+
+def changes(req: ServiceRequest, kind: type[Body]) -> dict[str, Any]:
+    """Return the attributes that a request has, by the names of the struct's fields. Raises a 400."""
+    return structs.changes(kind, _object(req, kind))
+
+
+def _object(req: ServiceRequest, kind: type[Body]) -> dict[str, Any]:
+    key, sent = req.service_route.key, req.json_object()
+    return sent if key is None else _checked(sent.get(key), key, structs.names(kind), ())
 
 
 def body(req: ServiceRequest, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
@@ -196,14 +226,14 @@ def address(value: Any, name: str) -> str:
         ) from error
 
 
-def prefixes(fields: dict[str, Any], name: str, most: int, required: bool = False) -> list[str]:
+def prefixes(fields: dict[str, Any], name: str, required: bool = False) -> list[str]:
     """Return a list of prefixes without host bits and duplicates. Raises a 400."""
     value = fields.get(name)
     if value is None and not required:
         return []
-    if not isinstance(value, list) or len(value) > most or (required and not value):
+    if not isinstance(value, list) or len(value) > MAX_PREFIXES or (required and not value):
         raise exceptions.ValidationError(
-            detail=f"Invalid input for {name}. It must be a list of up to {most} prefixes such as 10.1.0.0/16."
+            detail=f"Invalid input for {name}. It must be a list of up to {MAX_PREFIXES} prefixes such as 10.1.0.0/16."
         )
     return list(dict.fromkeys(_ip_subnet(item, name) for item in value))
 
@@ -338,6 +368,27 @@ def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
     return requested or own
 
 
+class HasProject(Protocol):
+    @property
+    def project_id(self) -> str: ...
+    @property
+    def tenant_id(self) -> str: ...
+
+
+def new(req: ServiceRequest, kind: type[T], body: HasProject, **more: Any) -> T:
+    """Return a new object with an id, its project, and the attributes that it has in common with the body."""
+    common = {name: getattr(body, name) for name in kind.__struct_fields__ if hasattr(body, name)}
+    return kind(**{**common, "id": str(uuid.uuid4()), "project_id": project_of(req, body), **more})
+
+
+def project_of(req: ServiceRequest, body: HasProject) -> str:
+    """Return the project of a new resource: the caller's, or another one if an admin names it. Raises a 403."""
+    requested, own = body.project_id or body.tenant_id, req.context.project_id or ""
+    if requested and requested != own and not req.context.is_admin:
+        raise exceptions.Forbidden("Only an admin may create resources of another project.")
+    return requested or own
+
+
 #: IP version, and id of the network or segment, of subnets by their ids.
 Subnets: TypeAlias = Mapping[str, tuple[int, str]]
 
@@ -398,3 +449,35 @@ def fixed_addresses(fields: dict[str, Any], known: Subnets, others: Callable[[],
             "the server a port on each."
         )
     return FixedAddresses(found.get(4, NO_ADDRESS), found.get(6, NO_ADDRESS), next(iter(links), None))
+
+
+def checked(check: Check, **schema: Any) -> msgspec.Meta:
+    """Return what a field's type says about its check, and more than its type about its JSON schema."""
+    return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
+
+
+Text: TypeAlias = Annotated[str, checked(text, maxLength=255)]
+_PREFIXES: dict[str, Any] = {"maxItems": MAX_PREFIXES}
+Prefixes: TypeAlias = Annotated[list[str], checked(prefixes, **_PREFIXES)]
+RequiredPrefixes: TypeAlias = Annotated[
+    list[str], checked(functools.partial(prefixes, required=True), minItems=1, **_PREFIXES)
+]
+
+
+class Named(Body):
+    """Attributes of most resources, which can be changed."""
+
+    name: Text = ""
+    description: Text = ""
+
+
+class Owned(Body):
+    """Attributes of new resources: only an admin names another project."""
+
+    project_id: Text = ""
+    tenant_id: Text = ""
+
+
+class NamedAndOwned(Owned):
+    name: Text = ""
+    description: Text = ""

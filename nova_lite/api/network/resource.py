@@ -15,6 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import NetworkResources
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Callable[..., Any])
 
 
 class Resource(rest.ServiceApplication):
@@ -55,3 +56,22 @@ class Resource(rest.ServiceApplication):
     def listed(self, req: ServiceRequest, key: str, source: listing.Source[Any]) -> Response:
         """Return the response to a list request: filtered, sorted, and one page of it."""
         return listing.listed(req, key, source, views.ATTRIBUTES[key], self.conf.api.max_limit)
+
+
+class NetworkResource(rest.ServiceResource):
+    """Handlers of one kind of resource."""
+
+    def listed(self, req: ServiceRequest, source: listing.Source[Any]) -> Response:
+        """Return the response to a list request: filtered, sorted, and one page of it."""
+        key = req.service_route.response or ""
+        return listing.listed(req, key, source, views.ATTRIBUTES[key], self.conf.api.max_limit)
+
+
+def lists(path: str, policy: str, key: str) -> Callable[[H], H]:
+    """Declare the URL of a list, which may be filtered by each attribute of its resources."""
+    return rest.route("GET", path, policy, query=listing.parameters(views.ATTRIBUTES[key]), response=key)
+
+
+def shows(path: str, policy: str, key: str) -> Callable[[H], H]:
+    """Declare the URL of one resource."""
+    return rest.route("GET", path, policy, query=("fields",), response=key)

@@ -29,8 +29,6 @@ _SCOPE = ("name", "shared")
 _NEW_SCOPE = (*_SCOPE, "ip_version", "project_id", "tenant_id")
 #: Shortest length of a subnet's prefix unless the pool says something else, and the longest one, by IP version.
 _SHORTEST, _LONGEST = {4: 8, 6: 64}, {4: 32, 6: 128}
-#: Number of prefixes of a pool.
-_MOST = 1000
 
 
 class SubnetPoolResource(ObjectResource):
@@ -169,7 +167,7 @@ class SubnetPoolResource(ObjectResource):
 
 
 def _prefixes(fields: dict[str, Any], required: bool = False) -> list[str]:
-    return requests.prefixes(fields, "prefixes", _MOST, required)
+    return requests.prefixes(fields, "prefixes", required)
 
 
 def _length(fields: dict[str, Any], name: str) -> int | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import ServiceRoute
 from nova_lite.api.network.address_groups import AddressGroups
-from nova_lite.api.network.agents import AgentResource
+from nova_lite.api.network.agents import Agents, AvailabilityZones
 from nova_lite.api.network.availability import AvailabilityResource
-from nova_lite.api.network.extensions import ExtensionResource
+from nova_lite.api.network.extensions import Extensions
 from nova_lite.api.network.floating_ips import FloatingIpResource
 from nova_lite.api.network.ports import PortResource
-from nova_lite.api.network.quotas import QuotaResource
-from nova_lite.api.network.rbac_policies import RbacPolicyResource
+from nova_lite.api.network.quotas import Quotas
+from nova_lite.api.network.rbac_policies import RbacPolicies
 from nova_lite.api.network.routers import RouterResource
 from nova_lite.api.network.security_groups import SecurityGroupResource
 from nova_lite.api.network.subnet_pools import SubnetPoolResource
@@ -22,8 +22,7 @@ from nova_lite.policies import network_service as policies
 #: Backends whose networks are rows of the conductor's database.
 _BACKENDS = ("local", "fake")
 
-_GROUPS, _RULES, _QUOTA = "/security-groups", "/security-group-rules", "/quotas/{project_id}"
-_OF_PROJECT = {"project_id": "project_id"}
+_GROUPS, _RULES = "/security-groups", "/security-group-rules"
 
 
 def _tag_routes(kind: str) -> list[ServiceRoute]:
@@ -69,15 +68,11 @@ class NetworkApp(
     FloatingIpResource,
     RouterResource,
     TagResource,
-    QuotaResource,
-    AgentResource,
     SubnetPoolResource,
-    RbacPolicyResource,
-    ExtensionResource,
 ):
     """WSGI application, mounted at ``/v2.0``."""
 
-    resources = (AddressGroups,)
+    resources = (AddressGroups, Quotas, Agents, AvailabilityZones, RbacPolicies, Extensions)
     routes = (
         ServiceRoute("GET", "/networks", "networks", policies.NETWORK_GET),
         ServiceRoute("POST", "/networks", "create_network", policies.NETWORK_CREATE),
@@ -118,18 +113,6 @@ class NetworkApp(
         ServiceRoute("PUT", "/routers/{id}/add_router_interface", "add_router_interface", policies.ROUTER_ADD),
         ServiceRoute("PUT", "/routers/{id}/remove_router_interface", "remove_router_interface", policies.ROUTER_REMOVE),
         *(route for kind in PATHS for route in _tag_routes(kind)),
-        ServiceRoute("GET", "/quotas", "quotas", policies.QUOTA_LIST),
-        ServiceRoute("GET", "/quotas/tenant", "own_quota", policies.QUOTA_LIST),
-        ServiceRoute("GET", "/quotas/project", "own_quota", policies.QUOTA_LIST),
-        ServiceRoute("GET", _QUOTA, "quota", policies.QUOTA_GET, target=_OF_PROJECT),
-        ServiceRoute("GET", f"{_QUOTA}/details", "quota_details", policies.QUOTA_GET, target=_OF_PROJECT),
-        ServiceRoute("GET", f"{_QUOTA}/details.json", "quota_details", policies.QUOTA_GET, target=_OF_PROJECT),
-        ServiceRoute("GET", f"{_QUOTA}/default", "quota_default", policies.QUOTA_GET, target=_OF_PROJECT),
-        ServiceRoute("PUT", _QUOTA, "update_quota", policies.QUOTA_UPDATE),
-        ServiceRoute("DELETE", _QUOTA, "delete_quota", policies.QUOTA_UPDATE),
-        ServiceRoute("GET", "/agents", "agents", policies.AGENT_LIST),
-        ServiceRoute("GET", "/agents/{id}", "agent", policies.AGENT_GET),
-        ServiceRoute("GET", "/availability_zones", "availability_zones", policies.ZONES_GET),
         ServiceRoute("GET", "/service-providers", "service_providers", policies.PROVIDERS_GET),
         ServiceRoute("GET", "/network-ip-availabilities", "ip_availabilities", policies.IP_AVAILABILITY_GET),
         ServiceRoute("GET", "/network-ip-availabilities/{id}", "ip_availability", policies.IP_AVAILABILITY_GET),
@@ -137,7 +120,4 @@ class NetworkApp(
         ServiceRoute("PUT", "/subnetpools/{id}/add_prefixes", "add_prefixes", policies.POOL_ADD),
         ServiceRoute("PUT", "/subnetpools/{id}/remove_prefixes", "remove_prefixes", policies.POOL_REMOVE),
         *_object_routes("/address-scopes", ("address_scopes", "address_scope"), policies.SCOPE),
-        *_object_routes("/rbac-policies", ("rbac_policies", "rbac_policy"), policies.RBAC),
-        ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS_GET),
-        ServiceRoute("GET", "/extensions/{alias}", "extension", policies.EXTENSIONS_GET),
     )

@@ -2,75 +2,86 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.rest import ServiceRequest
+from nova_lite.api.http.bodies import Body
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.objects import ObjectResource
+from nova_lite.api.network import requests, views
+from nova_lite.api.network.objects import Kind, NetworkObjects
+from nova_lite.api.network.requests import Owned, RequiredId, Text
+from nova_lite.api.network.resource import lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import RbacPolicy
 from nova_lite.objects.network_api_resources import EVERYBODY, EXTERNAL, SHARED
 from nova_lite.policies import network_service as policies
 
+_GET, _CREATE, _UPDATE, _DELETE = policies.RBAC
+_PATH, _KEY = "/rbac-policies", "rbac_policy"
 _TYPES = ("network", "subnetpool", "address_scope", "address_group")
-_CHANGES = ("target_tenant", "target_project_id")
-_NEW = ("object_type", "object_id", "action", "project_id", "tenant_id", *_CHANGES)
 
 
-class RbacPolicyResource(ObjectResource):
-    """Handlers of ``/rbac-policies``."""
+def _type(fields: dict[str, Any], name: str) -> str:
+    found = requests.text(fields, name)
+    if found not in _TYPES:
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be one of {', '.join(_TYPES)}.")
+    return found
 
-    def rbac_policies(self, req: ServiceRequest) -> Response:
-        return self.listed_objects(req, "rbac_policies", views.rbac_policy)
 
-    def rbac_policy(self, req: ServiceRequest, id: str) -> Response:
-        return listing.shown(req, "rbac_policy", views.rbac_policy(self._policy(req, id)))
+Type: TypeAlias = Annotated[str, requests.checked(_type, enum=_TYPES)]
 
-    def _policy(self, req: ServiceRequest, id: str) -> RbacPolicy:
-        missing = exceptions.RbacPolicyNotFound(policy_id=id[:64])
-        return self.find_object(req, ("rbac_policies", id), RbacPolicy, missing)
 
-    def create_rbac_policy(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "rbac_policy", _NEW, ())
-        kind, action = requests.text(fields, "object_type"), requests.text(fields, "action")
-        if kind not in _TYPES:
+class NewRbacPolicy(Owned, kw_only=True):
+    object_type: Type
+    object_id: RequiredId
+    action: Text = ""
+    target_tenant: Text = ""
+    target_project_id: Text = ""
+
+
+class ChangedRbacPolicy(Body):
+    target_tenant: Text = ""
+    target_project_id: Text = ""
+
+
+class RbacPolicies(NetworkObjects[RbacPolicy]):
+    """RBAC policies."""
+
+    kind = Kind("rbac_policies", RbacPolicy, views.rbac_policy, lambda id: exceptions.RbacPolicyNotFound(policy_id=id))
+
+    @lists(_PATH, _GET, "rbac_policies")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed_objects(req)
+
+    @shows(f"{_PATH}/{{id}}", _GET, _KEY)
+    def show(self, req: ServiceRequest, id: str) -> views.View:
+        return self.shown(req, id)
+
+    @route("POST", _PATH, _CREATE, body=NewRbacPolicy, key=_KEY, response=_KEY, status=201)
+    def create(self, req: ServiceRequest) -> views.View:
+        body = requests.read(req, NewRbacPolicy)
+        actions = (SHARED, EXTERNAL) if body.object_type == "network" else (SHARED,)
+        if body.action not in actions:
             raise exceptions.ValidationError(
-                detail=f"Invalid input for object_type. It must be one of {', '.join(_TYPES)}."
+                detail=f"Invalid input for action. It must be {' or '.join(actions)} for a {body.object_type}."
             )
-        actions = (SHARED, EXTERNAL) if kind == "network" else (SHARED,)
-        if action is None or action not in actions:
-            raise exceptions.ValidationError(
-                detail=f"Invalid input for action. It must be {' or '.join(actions)} for a {kind}."
-            )
-        policy = RbacPolicy(
-            id=str(uuid.uuid4()),
-            project_id=requests.project(req, fields),
-            object_type=kind,
-            object_id=requests.required_id(fields, "object_id"),
-            target=_target(req, fields, policies.RBAC_CREATE_EVERYBODY),
-            action=action,
-        )
-        created = self.conductor.network_object_create(req.context, policy)
-        return Response({"rbac_policy": views.rbac_policy(created)}, 201)
+        target = _target(req, body.target_tenant or body.target_project_id, policies.RBAC_CREATE_EVERYBODY)
+        return self.created(req, requests.new(req, RbacPolicy, body, target=target))
 
-    def update_rbac_policy(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "rbac_policy", _CHANGES, ())
-        policy = self._policy(req, id)
-        changes: dict[str, Any] = {}
-        if fields:
-            changes["target"] = _target(req, fields, policies.RBAC_UPDATE_EVERYBODY)
-        updated = self.conductor.network_object_update(req.context, "rbac_policies", policy.id, changes)
-        return Response({"rbac_policy": views.rbac_policy(updated)})
+    @route("PUT", f"{_PATH}/{{id}}", _UPDATE, body=ChangedRbacPolicy, key=_KEY, response=_KEY)
+    def update(self, req: ServiceRequest, id: str) -> views.View:
+        sent = requests.changes(req, ChangedRbacPolicy)
+        if not sent:
+            return self.changed(req, id, {})
+        target = sent.get("target_tenant") or sent.get("target_project_id")
+        return self.changed(req, id, {"target": _target(req, target, policies.RBAC_UPDATE_EVERYBODY)})
 
-    def delete_rbac_policy(self, req: ServiceRequest, id: str) -> Response:
-        self.conductor.network_object_delete(req.context, "rbac_policies", self._policy(req, id).id)
-        return Response(status=204)
+    @route("DELETE", f"{_PATH}/{{id}}", _DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.deleted(req, id)
 
 
-def _target(req: ServiceRequest, fields: dict[str, Any], rule: str) -> str:
-    target = requests.text(fields, "target_tenant") or requests.text(fields, "target_project_id")
+def _target(req: ServiceRequest, target: str | None, rule: str) -> str:
     if not target:
         raise exceptions.ValidationError(
             detail="Invalid input for target_tenant. It must be the id of a project, or '*' for all projects."

@@ -183,9 +183,9 @@ def ids(fields: dict[str, Any], name: str) -> list[str] | None:
     return value
 
 
-def tags(fields: dict[str, Any], required: bool = False) -> list[str]:
+def tags(fields: dict[str, Any], name: str = "tags", required: bool = False) -> list[str]:
     """Return the tags of a request, in order. Raises a 400."""
-    found = fields.get("tags")
+    found = fields.get(name)
     if found is None and not required:
         return []
     if not isinstance(found, list):
@@ -279,10 +279,13 @@ def number(fields: dict[str, Any], name: str, lowest: int, highest: int) -> int 
 
 
 def flag(fields: dict[str, Any], name: str, default: bool = False) -> bool:
+    found = a_flag(fields, name)
+    return default if found is None else found
+
+
+def a_flag(fields: dict[str, Any], name: str) -> bool | None:
     value = fields.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
+    if value is not None and not isinstance(value, bool):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be true or false.")
     return value
 
@@ -456,7 +459,20 @@ def checked(check: Check, **schema: Any) -> msgspec.Meta:
     return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
 
 
+def within(lowest: int, highest: int, check: Callable[..., Any] = number) -> msgspec.Meta:
+    """Return the same of a number within limits."""
+    found = functools.partial(check, lowest=lowest, highest=highest)
+    return checked(found, minimum=lowest, maximum=highest)
+
+
 Text: TypeAlias = Annotated[str, checked(text, maxLength=255)]
+OptionalText: TypeAlias = Annotated[str | None, checked(text, maxLength=255)]
+Id: TypeAlias = Annotated[str | None, checked(an_id, format="uuid")]
+RequiredId: TypeAlias = Annotated[str, checked(required_id, format="uuid")]
+Flag: TypeAlias = Annotated[bool, checked(a_flag)]
+Tags: TypeAlias = Annotated[list[str], checked(tags, maxItems=MAX_TAGS)]
+#: Attribute that is accepted in any form, and changes nothing.
+Ignored: TypeAlias = Annotated[Any, checked(lambda fields, name: None)]
 _PREFIXES: dict[str, Any] = {"maxItems": MAX_PREFIXES}
 Prefixes: TypeAlias = Annotated[list[str], checked(prefixes, **_PREFIXES)]
 RequiredPrefixes: TypeAlias = Annotated[

@@ -1,6 +1,7 @@
 """HTTP half of the network service. `nova_lite.network` lists the parts of the other daemons.
 
 - `address_groups`: prefixes that rules of security groups name together
+- `address_scopes`: sets of subnet pools whose prefixes do not overlap
 - `agents`: agents and availability zones
 - `app`: the network API: the part of Neutron's v2.0 API that clients use, on the built-in backend
 - `availability`: numbers of addresses of networks that are in use, and providers of routers
@@ -8,7 +9,7 @@
 - `faults`: errors in Neutron's form, with Neutron's names and status codes
 - `floating_ips`: floating addresses
 - `listing`: lists in Neutron's form: filtered by any attribute, sorted, in pages, with the requested fields
-- `networks`: networks and subnets
+- `networks`: networks of servers, and pools of floating addresses, which are external networks
 - `objects`: base class of the resources that only the network API knows
 - `ports`: of servers, and of users, who assign them to servers through the compute API
 - `quotas`: quotas of projects
@@ -17,7 +18,8 @@
 - `resource`: base class of the network API's resources
 - `routers`: their gateways and interfaces
 - `security_groups`: security groups and their rules
-- `subnet_pools`: subnet pools and address scopes
+- `subnet_pools`: prefixes from which subnets get theirs
+- `subnets`: subnets of networks and of pools of floating addresses
 - `tags`: tags of resources: ``/tags`` below each of them
 - `versions`: versions of the API, and their document
 - `views`: responses of the network API in Neutron's form

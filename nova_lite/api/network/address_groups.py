@@ -49,11 +49,11 @@ class AddressGroups(NetworkObjects[AddressGroup]):
 
     @route("POST", _PATH, _CREATE, body=NewAddressGroup, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> views.View:
-        return self.created(req, requests.new(req, AddressGroup, requests.read(req, NewAddressGroup)))
+        return self.make(req, requests.new(req, AddressGroup, requests.read(req, NewAddressGroup)))
 
     @route("PUT", f"{_PATH}/{{id}}", _UPDATE, body=ChangedAddressGroup, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
-        return self.changed(req, id, requests.changes(req, ChangedAddressGroup))
+        return self.changed(req, self.find(req, id), requests.changes(req, ChangedAddressGroup))
 
     @route("DELETE", f"{_PATH}/{{id}}", _DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:
@@ -62,10 +62,11 @@ class AddressGroups(NetworkObjects[AddressGroup]):
     @route("PUT", f"{_PATH}/{{id}}/add_addresses", _UPDATE, body=GroupAddresses, response=_KEY)
     def add(self, req: ServiceRequest, id: str) -> views.View:
         addresses = requests.read(req, GroupAddresses).addresses
-        if len({*self.find(req, id).addresses, *addresses}) > MAX_PREFIXES:
+        group = self.find(req, id)
+        if len({*group.addresses, *addresses}) > MAX_PREFIXES:
             raise exceptions.ValidationError(detail=f"An address group has at most {MAX_PREFIXES} addresses.")
-        return self.changed(req, id, {"add": addresses})
+        return self.changed(req, group, {"add": addresses})
 
     @route("PUT", f"{_PATH}/{{id}}/remove_addresses", _UPDATE, body=GroupAddresses, response=_KEY)
     def remove(self, req: ServiceRequest, id: str) -> views.View:
-        return self.changed(req, id, {"remove": requests.read(req, GroupAddresses).addresses})
+        return self.changed(req, self.find(req, id), {"remove": requests.read(req, GroupAddresses).addresses})

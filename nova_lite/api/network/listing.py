@@ -46,11 +46,6 @@ _TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
 }
 
 
-def shown(req: ServiceRequest, key: str, view: View) -> Response:
-    """Return the response for one resource, with the requested fields."""
-    return Response({key: cut(req, view)})
-
-
 def parameters(attributes: set[str]) -> tuple[str, ...]:
     """Return the names of the query parameters of a list."""
     return *_PAGING, *sorted(attributes), *_TAGS, *_since(attributes)

@@ -8,29 +8,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, views
-from nova_lite.api.network.resource import NetworkResource, Resource
+from nova_lite.api.network.resource import NetworkResource
 from nova_lite.base import exceptions
 from nova_lite.objects import NetworkObject
 
 T = TypeVar("T", bound=NetworkObject)
-
-
-class ObjectResource(Resource):
-    """Lists and finds resources of `nova_lite.objects.network_api_resources`."""
-
-    def listed_objects(self, req: ServiceRequest, kind: str, view: Callable[[Any], views.View]) -> Response:
-        shown = [view(item) for item in self.conductor.network_object_list(req.context, kind)]
-        return self.listed(req, kind, listing.constant(shown))
-
-    def find_object(
-        self, req: ServiceRequest, which: tuple[str, str], kind: type[T], missing: exceptions.NotFound
-    ) -> T:
-        """Return the resource ``which``, a kind and an id, that the caller may see. Raises ``missing``."""
-        name, object_id = which
-        for item in self.conductor.network_object_list(req.context, name, [object_id]):
-            if item.id == object_id and isinstance(item, kind):
-                return item
-        raise missing
 
 
 class Kind(NamedTuple, Generic[T]):
@@ -63,11 +45,10 @@ class NetworkObjects(NetworkResource, Generic[T]):
     def shown(self, req: ServiceRequest, id: str) -> views.View:
         return listing.cut(req, self.kind.view(self.find(req, id)))
 
-    def created(self, req: ServiceRequest, item: T) -> views.View:
+    def make(self, req: ServiceRequest, item: T) -> views.View:
         return self.kind.view(self.conductor.network_object_create(req.context, item))
 
-    def changed(self, req: ServiceRequest, id: str, changes: dict[str, Any]) -> views.View:
-        found = self.find(req, id)
+    def changed(self, req: ServiceRequest, found: T, changes: dict[str, Any]) -> views.View:
         return self.kind.view(self.conductor.network_object_update(req.context, self.kind.name, found.id, changes))
 
     def deleted(self, req: ServiceRequest, id: str) -> None:

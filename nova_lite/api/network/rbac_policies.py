@@ -66,15 +66,15 @@ class RbacPolicies(NetworkObjects[RbacPolicy]):
                 detail=f"Invalid input for action. It must be {' or '.join(actions)} for a {body.object_type}."
             )
         target = _target(req, body.target_tenant or body.target_project_id, policies.RBAC_CREATE_EVERYBODY)
-        return self.created(req, requests.new(req, RbacPolicy, body, target=target))
+        return self.make(req, requests.new(req, RbacPolicy, body, target=target))
 
     @route("PUT", f"{_PATH}/{{id}}", _UPDATE, body=ChangedRbacPolicy, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
         sent = requests.changes(req, ChangedRbacPolicy)
-        if not sent:
-            return self.changed(req, id, {})
+        policy = self.find(req, id)
         target = sent.get("target_tenant") or sent.get("target_project_id")
-        return self.changed(req, id, {"target": _target(req, target, policies.RBAC_UPDATE_EVERYBODY)})
+        changes = {"target": _target(req, target, policies.RBAC_UPDATE_EVERYBODY)} if sent else {}
+        return self.changed(req, policy, changes)
 
     @route("DELETE", f"{_PATH}/{{id}}", _DELETE, status=204)
     def delete(self, req: ServiceRequest, id: str) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import functools
 import re
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from nova_lite.api.http import bodies as structs
-from nova_lite.api.http import validation
-from nova_lite.api.http.bodies import Body, Check
+from nova_lite.api.http import bodies, validation
+from nova_lite.api.http.bodies import SAME, Body, Check
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions, ip
 from nova_lite.objects.instance import version_of
@@ -36,36 +35,6 @@ _NO_MAC_ADDRESS = "00:00:00:00:00:00"
 #: libvirt, and the host's ends of guests' interfaces.
 _OF_HOSTS = ("fa:16:3f:", "52:54:00:", "fe:")
 
-#: Attributes that this service accepts only with their default, besides null. The values are the allowed ones.
-_ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
-    "availability_zone_hints": ([],),
-    "extra_dhcp_opts": ([],),
-    "binding:profile": ({},),
-    "binding:vnic_type": ("normal",),
-    "dns_name": ("",),
-    "dns_domain": ("",),
-    "qos_policy_id": (),
-    "is_default": (False,),
-    "vlan_transparent": (False,),
-    "ha": (False,),
-    "distributed": (False,),
-    "flavor_id": (),
-    "service_type_id": (),
-    "service_types": ([],),
-    "segment_id": (),
-    "stateful": (True,),
-    "propagate_uplink_status": (False,),
-    "numa_affinity_policy": (),
-}
-
-#: Reasons to refuse other values.
-_WHY = {
-    "ha": "The hosts of the guests route: the loss of one does not stop the others",
-    "distributed": "Each host is the router of its own guests, whatever the request says: leave it out",
-    "stateful": "Security groups of this cloud are always stateful",
-}
-
-
 #: Number of prefixes of a subnet pool, and of an address group: each of these is a rule of the hosts.
 MAX_PREFIXES = 1000
 
@@ -78,38 +47,24 @@ MAX_BULK = 200
 
 def read(req: ServiceRequest, kind: type[B]) -> B:
     """Return the object of a request. Raises a 400."""
-    return structs.read(kind, _object(req, kind))
+    return bodies.read(kind, _object(req, kind))
 
 
 def changes(req: ServiceRequest, kind: type[Body]) -> dict[str, Any]:
     """Return the attributes that a request has, by the names of the struct's fields. Raises a 400."""
-    return structs.changes(kind, _object(req, kind))
+    return bodies.changes(kind, _object(req, kind))
 
 
-def _object(req: ServiceRequest, kind: type[Body]) -> dict[str, Any]:
-    key, sent = req.service_route.key, req.json_object()
-    return sent if key is None else _checked(sent.get(key), key, structs.names(kind), ())
-
-
-def body(req: ServiceRequest, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
-    """Return the object under ``key`` in the body. Raises a 400.
-
-    It may have the attributes ``known`` with any value, and the attributes ``only_default`` with their default.
-    """
-    return _checked(req.json_object().get(key), key, known, only_default)
-
-
-def bodies(
-    req: ServiceRequest, key: str, known: Collection[str], only_default: Collection[str]
-) -> tuple[list[dict[str, Any]], bool]:
+def bulk(req: ServiceRequest, kind: type[B]) -> tuple[list[B], bool]:
     """Return the objects of a request to create resources, and whether it is about several at once. Raises a 400.
 
-    It has one object under ``key``, or a list of objects under the plural. Each object of the list may itself be under
-    ``key``.
+    It has one object under the route's key, or a list of objects under the plural. Each object of the list may itself
+    be under the key.
     """
-    sent, plural = req.json_object(), f"{key}s"
+    sent, key = req.json_object(), req.service_route.key or ""
+    plural = f"{key}s"
     if plural not in sent or key in sent:
-        return [body(req, key, known, only_default)], False
+        return [read(req, kind)], False
     items = sent[plural]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise exceptions.ValidationError(detail=f"Invalid input for {plural}. It must be a list of objects.")
@@ -118,24 +73,34 @@ def bodies(
             detail=f"Invalid input for {plural}. One request creates at least one of them, and at most {MAX_BULK}."
         )
     objects = [item[key] if item.keys() == {key} else item for item in items]
-    return [_checked(item, key, known, only_default) for item in objects], True
+    return [bodies.read(kind, _known(item, key, kind)) for item in objects], True
 
 
-def _checked(fields: Any, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
+def _object(req: ServiceRequest, kind: type[Body]) -> dict[str, Any]:
+    key, sent = req.service_route.key, req.json_object()
+    return sent if key is None else _known(sent.get(key), key, kind)
+
+
+def _known(fields: Any, key: str, kind: type[Body]) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise exceptions.ValidationError(detail=f"Unable to find '{key}' in request body")
-    for name, value in fields.items():
-        if name in only_default:
-            if value is not None and not _is_default(name, value):
-                reason = _WHY.get(name, "This cloud's networks do not support it")
-                raise exceptions.ValidationError(detail=f"Invalid input for {name}. {reason}.")
-        elif name not in known:
-            raise exceptions.ValidationError(detail=f"Unrecognized attribute(s) '{name[:64]}'")
+    require_known(fields, kind)
     return fields
 
 
-def _is_default(name: str, value: Any) -> bool:
-    return any(value == default and type(value) is type(default) for default in _ONLY_DEFAULT[name])
+def require_known(fields: dict[str, Any], kind: type[Body]) -> None:
+    """Check that a body has this kind's attributes only. Raises a 400."""
+    known = bodies.names(kind)
+    for name in fields:
+        if name not in known:
+            raise exceptions.ValidationError(detail=f"Unrecognized attribute(s) '{name[:64]}'")
+
+
+def take_same(changes: dict[str, Any], now: Mapping[str, Any], why: str) -> None:
+    """Take attributes that no request changes out of ``changes``. Raises a 400 with ``why`` if one would change."""
+    for name in changes.keys() & now.keys():
+        if changes.pop(name) != now[name]:
+            raise exceptions.ValidationError(detail=why.format(name=name))
 
 
 def text(fields: dict[str, Any], name: str) -> str | None:
@@ -148,11 +113,6 @@ def text(fields: dict[str, Any], name: str) -> str | None:
             detail=f"Invalid input for {name}. It must be a text of at most 255 printable characters."
         )
     return value
-
-
-def texts(fields: dict[str, Any], *names: str) -> dict[str, str]:
-    """Return the named fields that are in the request. Null becomes an empty text."""
-    return {name: text(fields, name) or "" for name in names if name in fields}
 
 
 def an_id(fields: dict[str, Any], name: str) -> str | None:
@@ -247,18 +207,18 @@ def _ip_subnet(value: Any, name: str) -> str:
         ) from error
 
 
-def mac_address(fields: dict[str, Any]) -> str:
-    """Return a MAC address in lower case, or an empty text if the request has none."""
-    value = fields.get("mac_address")
+def mac_address(fields: dict[str, Any], name: str) -> str | None:
+    """Return a MAC address in lower case, or None if the request has none."""
+    value = fields.get(name)
     if value is None:
-        return ""
+        return None
     if not isinstance(value, str) or not _MAC_ADDRESS.fullmatch(value) or int(value[:2], 16) & 1:
         raise exceptions.ValidationError(
-            detail="Invalid input for mac_address. It must be six pairs of hexadecimal digits, and not a group address."
+            detail=f"Invalid input for {name}. It must be six pairs of hexadecimal digits, and not a group address."
         )
     if value.lower() == _NO_MAC_ADDRESS or value.lower().startswith(_OF_HOSTS):
         raise exceptions.ValidationError(
-            detail=f"Invalid input for mac_address. {value} belongs to no interface of a server: use one that begins "
+            detail=f"Invalid input for {name}. {value} belongs to no interface of a server: use one that begins "
             "with fa:16:3e."
         )
     return value.lower()
@@ -278,53 +238,45 @@ def number(fields: dict[str, Any], name: str, lowest: int, highest: int) -> int 
     return value
 
 
-def flag(fields: dict[str, Any], name: str, default: bool = False) -> bool:
-    found = a_flag(fields, name)
-    return default if found is None else found
-
-
-def a_flag(fields: dict[str, Any], name: str) -> bool | None:
+def flag(fields: dict[str, Any], name: str) -> bool | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be true or false.")
     return value
 
 
-def state_up(fields: dict[str, Any]) -> bool:
-    """Return ``admin_state_up``, which is true unless the request says something else."""
-    value = fields.get("admin_state_up", True)
+def state_up(fields: dict[str, Any], name: str) -> bool:
+    """Return ``admin_state_up``, which cannot be null."""
+    value = fields[name]
     if not isinstance(value, bool):
         raise exceptions.ValidationError(
-            detail=f"Invalid input for admin_state_up. '{str(value)[:64]}' is not a boolean: use true or false."
+            detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a boolean: use true or false."
         )
     return value
 
 
-def address_pairs(fields: dict[str, Any]) -> list[dict[str, str]] | None:
-    """Return the pairs of ``allowed_address_pairs``, or None if the request has none. Raises a 400."""
-    value = fields.get("allowed_address_pairs")
+def address_pairs(fields: dict[str, Any], name: str) -> list[dict[str, str]] | None:
+    """Return pairs of an address and a MAC address, or None if the request has none. Raises a 400."""
+    value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise exceptions.ValidationError(
-            detail="Invalid input for allowed_address_pairs. Reason: Allowed address pairs must be a list."
+            detail=f"Invalid input for {name}. Reason: Allowed address pairs must be a list."
         )
     found = []
     for item in value:
         if unknown := sorted(item.keys() - {"ip_address", "mac_address"}):
             raise exceptions.ValidationError(
-                detail=f"Invalid input for allowed_address_pairs. Unrecognized attribute(s) '{unknown[0][:64]}'"
+                detail=f"Invalid input for {name}. Unrecognized attribute(s) '{unknown[0][:64]}'"
             )
         if "ip_address" not in item:
             raise exceptions.ValidationError(detail="AllowedAddressPair must contain ip_address")
-        pair = {"ip_address": _address_or_prefix(item["ip_address"])}
-        found.append(pair | ({"mac_address": mac_address(item)} if item.get("mac_address") is not None else {}))
+        wanted, mac = item["ip_address"], mac_address(item, "mac_address")
+        has_prefix = isinstance(wanted, str) and "/" in wanted
+        pair = {"ip_address": _prefix(wanted, name) if has_prefix else address(wanted, name)}
+        found.append(pair if mac is None else pair | {"mac_address": mac})
     return found
-
-
-def _address_or_prefix(value: Any) -> str:
-    name = "allowed_address_pairs"
-    return _prefix(value, name) if isinstance(value, str) and "/" in value else address(value, name)
 
 
 def routes(fields: dict[str, Any], name: str) -> list[dict[str, str]] | None:
@@ -362,15 +314,6 @@ def _prefix(value: Any, name: str) -> str:
     return str(network)
 
 
-def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
-    """Return the project of a new resource: the caller's, or another one if an admin names it. Raises a 403."""
-    requested = text(fields, "project_id") or text(fields, "tenant_id")
-    own = req.context.project_id or ""
-    if requested and requested != own and not req.context.is_admin:
-        raise exceptions.Forbidden("Only an admin may create resources of another project.")
-    return requested or own
-
-
 class HasProject(Protocol):
     @property
     def project_id(self) -> str: ...
@@ -380,8 +323,13 @@ class HasProject(Protocol):
 
 def new(req: ServiceRequest, kind: type[T], body: HasProject, **more: Any) -> T:
     """Return a new object with an id, its project, and the attributes that it has in common with the body."""
-    common = {name: getattr(body, name) for name in kind.__struct_fields__ if hasattr(body, name)}
-    return kind(**{**common, "id": str(uuid.uuid4()), "project_id": project_of(req, body), **more})
+    return kind(**{**common(kind, body), "id": str(uuid.uuid4()), "project_id": project_of(req, body), **more})
+
+
+def common(kind: type[msgspec.Struct], body: Any) -> dict[str, Any]:
+    """Return the attributes of a body that objects of this kind have as well."""
+    found = {name: getattr(body, name, SAME) for name in kind.__struct_fields__}
+    return {name: value for name, value in found.items() if value is not SAME}
 
 
 def project_of(req: ServiceRequest, body: HasProject) -> str:
@@ -407,28 +355,38 @@ class FixedAddresses(NamedTuple):
     link_id: str | None
 
 
-def fixed_addresses(fields: dict[str, Any], known: Subnets, others: Callable[[], Subnets]) -> FixedAddresses | None:
-    """Return what ``fixed_ips`` requests, or None without ``fixed_ips``.
+def fixed_ips(fields: dict[str, Any], name: str) -> list[dict[str, str | None]] | None:
+    """Return objects with ``subnet_id`` and ``ip_address``, which may be None. Raises a 400."""
+    items = fields.get(name)
+    if items is None:
+        return None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be a list of objects.")
+    if any(item.keys() - {"subnet_id", "ip_address"} for item in items):
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. Allowed are subnet_id and ip_address.")
+    return [
+        {
+            "subnet_id": an_id(item, "subnet_id"),
+            "ip_address": None if item.get("ip_address") is None else address(item["ip_address"], name),
+        }
+        for item in items
+    ]
+
+
+def fixed_addresses(
+    items: list[dict[str, str | None]], known: Subnets, others: Callable[[], Subnets]
+) -> FixedAddresses:
+    """Return what ``fixed_ips`` requests. Raises a 400.
 
     ``known``: subnets of the port. ``others``: returns its network's subnets. An item without a subnet is about one of
     the address's version, or about IPv4.
     """
-    items = fields.get("fixed_ips")
-    if items is None:
-        return None
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It must be a list of objects.")
     found: dict[int, str] = {}
     links: set[str] = set()
-    if any(isinstance(item.get("subnet_id"), str) and item["subnet_id"] not in known for item in items):
+    if any(item["subnet_id"] and item["subnet_id"] not in known for item in items):
         known = {**known, **others()}
     for item in items:
-        if item.keys() - {"subnet_id", "ip_address"}:
-            raise exceptions.ValidationError(
-                detail="Invalid input for fixed_ips. Allowed are subnet_id and ip_address."
-            )
-        wanted = address(item["ip_address"], "fixed_ips") if item.get("ip_address") is not None else ""
-        subnet_id = an_id(item, "subnet_id")
+        wanted, subnet_id = item["ip_address"] or "", item["subnet_id"]
         if subnet_id is None:
             version = version_of(wanted)
         elif subnet_id in known:
@@ -459,6 +417,17 @@ def checked(check: Check, **schema: Any) -> msgspec.Meta:
     return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
 
 
+def only(*allowed: Any, why: str = "This cloud's networks do not support it") -> msgspec.Meta:
+    """Return the same of an attribute that is accepted with its default only, besides null."""
+
+    def check(fields: dict[str, Any], name: str) -> None:
+        value = fields[name]
+        if value is not None and not any(value == item and type(value) is type(item) for item in allowed):
+            raise exceptions.ValidationError(detail=f"Invalid input for {name}. {why}.")
+
+    return checked(check, enum=[None, *allowed])
+
+
 def within(lowest: int, highest: int, check: Callable[..., Any] = number) -> msgspec.Meta:
     """Return the same of a number within limits."""
     found = functools.partial(check, lowest=lowest, highest=highest)
@@ -469,10 +438,20 @@ Text: TypeAlias = Annotated[str, checked(text, maxLength=255)]
 OptionalText: TypeAlias = Annotated[str | None, checked(text, maxLength=255)]
 Id: TypeAlias = Annotated[str | None, checked(an_id, format="uuid")]
 RequiredId: TypeAlias = Annotated[str, checked(required_id, format="uuid")]
-Flag: TypeAlias = Annotated[bool, checked(a_flag)]
+Flag: TypeAlias = Annotated[bool, checked(flag)]
+OptionalFlag: TypeAlias = Annotated[bool | None, checked(flag)]
 Tags: TypeAlias = Annotated[list[str], checked(tags, maxItems=MAX_TAGS)]
+RequiredTags: TypeAlias = Annotated[list[str], checked(functools.partial(tags, required=True), maxItems=MAX_TAGS)]
+StateUp: TypeAlias = Annotated[bool, checked(state_up)]
+Routes: TypeAlias = Annotated[list[dict[str, str]], checked(routes)]
 #: Attribute that is accepted in any form, and changes nothing.
 Ignored: TypeAlias = Annotated[Any, checked(lambda fields, name: None)]
+#: Attribute that no request changes: handlers compare it with the present value.
+Present: TypeAlias = Annotated[Any, checked(lambda fields, name: fields[name])]
+OnlyNull: TypeAlias = Annotated[Any, only()]
+OnlyFalse: TypeAlias = Annotated[Any, only(False)]
+OnlyEmptyText: TypeAlias = Annotated[Any, only("")]
+OnlyEmptyList: TypeAlias = Annotated[Any, only([])]
 _PREFIXES: dict[str, Any] = {"maxItems": MAX_PREFIXES}
 Prefixes: TypeAlias = Annotated[list[str], checked(prefixes, **_PREFIXES)]
 RequiredPrefixes: TypeAlias = Annotated[

@@ -6,57 +6,48 @@ from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
-from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import requests, views
-from nova_lite.api.network.objects import Kind, NetworkObjects
-from nova_lite.api.network.requests import Flag, Owned, Text
-from nova_lite.api.network.resource import lists, shows
+from nova_lite.api.network import fields, requests, views
+from nova_lite.api.network.objects import NetworkObjects
 from nova_lite.base import exceptions
-from nova_lite.objects import AddressScope
+from nova_lite.objects import AddressScope, NetworkObject
 from nova_lite.policies import network_service as policies
 
-_GET, _CREATE, _UPDATE, _DELETE = policies.SCOPE
+_, _CREATE, _UPDATE, _ = policies.SCOPE
 _PATH, _KEY = "/address-scopes", "address_scope"
 
 
-def _version(fields: dict[str, Any], name: str) -> int:
-    version = requests.number(fields, name, 4, 6)
-    if version not in (4, 6):
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be 4 or 6.")
+def _version(value: Any, name: str) -> int:
+    version = 5 if value is None else fields.number(value, name, 4, 6)
+    if version == 5:
+        raise fields.invalid(name, "It must be 4 or 6.")
     return version
 
 
-Version: TypeAlias = Annotated[int, requests.checked(_version, enum=(4, 6))]
+Version: TypeAlias = Annotated[int, fields.checked(_version, null=True, enum=(4, 6))]
 
 
-class NewAddressScope(Owned, kw_only=True):
-    name: Text = ""
-    shared: Flag = False
+class NewAddressScope(fields.Owned, kw_only=True):
+    name: fields.Text = ""
+    shared: fields.Flag = False
     ip_version: Version
 
 
 class ChangedAddressScope(Body):
-    name: Text = ""
-    shared: Flag = False
+    name: fields.Text = ""
+    shared: fields.Flag = False
 
 
 class AddressScopes(NetworkObjects[AddressScope]):
     """Address scopes."""
 
-    kind = Kind(
-        "address_scopes",
-        AddressScope,
-        views.address_scope,
-        lambda id: exceptions.AddressScopeNotFound(address_scope_id=id),
-    )
+    path, kind, key = _PATH, "address_scopes", _KEY
+    record, rules = AddressScope, policies.SCOPE
 
-    @lists(_PATH, _GET, "address_scopes")
-    def index(self, req: ServiceRequest) -> Response:
-        return self.listed_objects(req)
+    def view(self, found: NetworkObject) -> views.View:
+        return views.address_scope(found)
 
-    @shows(f"{_PATH}/{{id}}", _GET, _KEY)
-    def show(self, req: ServiceRequest, id: str) -> views.View:
-        return self.shown(req, id)
+    def missing(self, id: str) -> exceptions.NotFound:
+        return exceptions.AddressScopeNotFound(address_scope_id=id)
 
     @route("POST", _PATH, _CREATE, body=NewAddressScope, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> views.View:
@@ -76,7 +67,3 @@ class AddressScopes(NetworkObjects[AddressScope]):
                     detail=f"Unable to update address scope {id} : Shared address scope can't be unshared."
                 )
         return self.changed(req, scope, changes)
-
-    @route("DELETE", f"{_PATH}/{{id}}", _DELETE, status=204)
-    def delete(self, req: ServiceRequest, id: str) -> None:
-        self.deleted(req, id)

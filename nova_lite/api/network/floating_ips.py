@@ -10,8 +10,7 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.requests import Id, OnlyEmptyText, OnlyNull, OptionalText, Owned, RequiredId, Tags, Text
+from nova_lite.api.network import fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import FloatingIp, ListQuery
@@ -29,33 +28,33 @@ _CONDUCTOR_FILTERS = {
 }
 
 
-def _address(fields: dict[str, Any], name: str) -> str | None:
-    return requests.address(fields[name], name) if fields[name] else None
+def _address(value: Any, name: str) -> str | None:
+    return fields.address(value, name) if value else None
 
 
-Address: TypeAlias = Annotated[str | None, requests.checked(_address)]
+Address: TypeAlias = Annotated[str | None, fields.checked(_address)]
 
 
-class NewFloatingIp(Owned, kw_only=True):
-    pool_id: RequiredId = field(name="floating_network_id")
+class _FloatingIp(Body):
+    port_id: fields.Id = None
+    fixed_address: Address = field(default=None, name="fixed_ip_address")
+    dns_name: fields.OnlyEmptyText = SAME
+    dns_domain: fields.OnlyEmptyText = SAME
+    qos_policy_id: fields.OnlyNull = SAME
+
+
+class NewFloatingIp(_FloatingIp, kw_only=True):
+    pool_id: fields.RequiredId = field(name="floating_network_id")
     address: Address = field(default="", name="floating_ip_address")
-    port_id: Id = None
-    fixed_address: Address = field(default=None, name="fixed_ip_address")
-    description: OptionalText = None
-    subnet_id: Id = None
-    tags: Tags = []
-    dns_name: OnlyEmptyText = SAME
-    dns_domain: OnlyEmptyText = SAME
-    qos_policy_id: OnlyNull = SAME
+    description: fields.OptionalText = None
+    subnet_id: fields.Id = None
+    project_id: fields.Text = ""
+    tenant_id: fields.Text = ""
+    tags: fields.Tags = []
 
 
-class ChangedFloatingIp(Body):
-    port_id: Id = None
-    fixed_address: Address = field(default=None, name="fixed_ip_address")
-    description: Text = ""
-    dns_name: OnlyEmptyText = SAME
-    dns_domain: OnlyEmptyText = SAME
-    qos_policy_id: OnlyNull = SAME
+class ChangedFloatingIp(_FloatingIp):
+    description: fields.Text = ""
 
 
 class FloatingIps(NetworkResource):

@@ -12,19 +12,7 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.requests import (
-    Flag,
-    Named,
-    OnlyEmptyList,
-    OnlyEmptyText,
-    OnlyFalse,
-    OnlyNull,
-    Present,
-    StateUp,
-    Tags,
-    Text,
-)
+from nova_lite.api.network import fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.network import factory
@@ -40,34 +28,34 @@ _OPERATORS = "The operator makes and deletes pools of floating addresses (nova-l
 #: Reason to refuse a change of a network or subnet.
 UNCHANGEABLE = "{name} cannot be changed. Hosts already use it: make another one instead."
 
-Mtu: TypeAlias = Annotated[int, requests.within(factory.MIN_MTU, factory.MAX_MTU)]
+Mtu: TypeAlias = Annotated[int, fields.within(factory.MIN_MTU, factory.MAX_MTU)]
 
 
-class _Network(Named):
+class _Network(fields.Named):
     mtu: Mtu = SAME
-    shared: Flag = False
-    external: Flag = field(default=False, name="router:external")
-    admin_state_up: StateUp = True
-    availability_zone_hints: OnlyEmptyList = SAME
-    dns_domain: OnlyEmptyText = SAME
-    qos_policy_id: OnlyNull = SAME
-    is_default: OnlyFalse = SAME
-    vlan_transparent: OnlyFalse = SAME
+    shared: fields.Flag = False
+    external: fields.Flag = field(default=False, name="router:external")
+    admin_state_up: fields.StateUp = True
+    availability_zone_hints: fields.OnlyEmptyList = SAME
+    dns_domain: fields.OnlyEmptyText = SAME
+    qos_policy_id: fields.OnlyNull = SAME
+    is_default: fields.OnlyFalse = SAME
+    vlan_transparent: fields.OnlyFalse = SAME
 
 
 class NewNetwork(_Network):
     mtu: Mtu = factory.ETHERNET_MTU
-    port_security_enabled: Flag = True
-    project_id: Text = ""
-    tenant_id: Text = ""
-    tags: Tags = []
+    port_security_enabled: fields.Flag = True
+    project_id: fields.Text = ""
+    tenant_id: fields.Text = ""
+    tags: fields.Tags = []
 
 
 class ChangedNetwork(_Network):
-    external: Flag = field(default=SAME, name="router:external")
-    port_security_enabled: Flag = SAME
-    project_id: Present = None
-    tenant_id: Present = None
+    external: fields.Flag = field(default=SAME, name="router:external")
+    port_security_enabled: fields.Flag = SAME
+    project_id: fields.Present = None
+    tenant_id: fields.Present = None
 
 
 class NetworkFinder(NetworkResource):
@@ -130,8 +118,7 @@ class Networks(NetworkFinder):
                 raise exceptions.ValidationError(detail="Create external networks in a request each.")
             return self._create_external(req, bodies[0])
         wanted = [self._new_network(req, body) for body in bodies]
-        create = functools.partial(self.conductor.network_create, req.context)
-        return self.created(req, (wanted, is_bulk), create, functools.partial(self._view, req))
+        return self.created(req, (wanted, is_bulk), self.conductor.network_create, functools.partial(self._view, req))
 
     def _create_external(self, req: ServiceRequest, body: NewNetwork) -> views.View:
         req.authorize(policies.NETWORK_CREATE_EXTERNAL)
@@ -144,9 +131,7 @@ class Networks(NetworkFinder):
     def _update_external(self, req: ServiceRequest, pool: FloatingIpPool, changes: dict[str, Any]) -> views.View:
         _check_external(changes)
         if not changes.get("external", True):
-            raise exceptions.ValidationError(
-                detail="Invalid input for router:external. An external network stays one: delete it instead."
-            )
+            raise fields.invalid("router:external", "An external network stays one: delete it instead.")
         texts: dict[str, Any] = {name: changes[name] for name in ("name", "description") if name in changes}
         return self._view(req, self.conductor.external_network_update(req.context, pool.id, texts))
 
@@ -169,8 +154,7 @@ class Networks(NetworkFinder):
         is_external = changes.get("external", False)
         if isinstance(item, NetworkRecord) and is_external:
             req.authorize(policies.NETWORK_UPDATE_EXTERNAL)
-        project = item.project_id or ""
-        requests.take_same(changes, {"project_id": project, "tenant_id": project}, UNCHANGEABLE)
+        requests.take_same(changes, self._view(req, item), UNCHANGEABLE)
         if isinstance(item, FloatingIpPool):
             return self._update_external(req, item, changes)
         if is_external:
@@ -208,6 +192,4 @@ def _check_external(values: Mapping[str, Any]) -> None:
     """Check that a request sets nothing of an external network that only ports have."""
     for name, only in _OF_PORTS.items():
         if values.get(name) not in (None, only):
-            raise exceptions.ValidationError(
-                detail=f"Invalid input for {name}. An external network has no ports here, only floating addresses."
-            )
+            raise fields.invalid(name, "An external network has no ports here, only floating addresses.")

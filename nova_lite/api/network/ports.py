@@ -11,21 +11,8 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.requests import (
-    Flag,
-    Named,
-    OnlyEmptyList,
-    OnlyEmptyText,
-    OnlyFalse,
-    OnlyNull,
-    OptionalFlag,
-    Present,
-    RequiredId,
-    StateUp,
-    Tags,
-    Text,
-)
+from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network.fixed_addresses import NO_ADDRESS, FixedAddresses, FixedIps, Subnets, fixed_addresses
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import ListQuery, Port, ipv6
@@ -45,46 +32,45 @@ _CONDUCTOR_FILTERS = {
     "binding:host_id": "host",
 }
 
-FixedIps: TypeAlias = Annotated[list[dict[str, str | None]] | None, requests.checked(requests.fixed_ips)]
-MacAddress: TypeAlias = Annotated[str, requests.checked(requests.mac_address)]
-Groups: TypeAlias = Annotated[list[str], requests.checked(requests.ids)]
-Pairs: TypeAlias = Annotated[list[dict[str, str]], requests.checked(requests.address_pairs)]
-OnlyEmptyObject: TypeAlias = Annotated[Any, requests.only({})]
-OnlyNormal: TypeAlias = Annotated[Any, requests.only("normal")]
+MacAddress: TypeAlias = Annotated[str, fields.checked(fields.mac_address)]
+Groups: TypeAlias = Annotated[list[str], fields.checked(fields.ids)]
+Pairs: TypeAlias = Annotated[list[dict[str, str]], fields.checked(fields.address_pairs)]
+OnlyEmptyObject: TypeAlias = Annotated[Any, fields.only({})]
+OnlyNormal: TypeAlias = Annotated[Any, fields.only("normal")]
 
 
-class _Port(Named):
+class _Port(fields.Named):
     fixed_ips: FixedIps = None
     mac_address: MacAddress = ""
     security_groups: Groups = SAME
-    admin_state_up: StateUp = True
-    device_id: Text = ""
-    device_owner: Text = ""
-    host_id: Present = field(default="", name="binding:host_id")
+    admin_state_up: fields.StateUp = True
+    device_id: fields.Text = ""
+    device_owner: fields.Text = ""
+    host_id: fields.Present = field(default="", name="binding:host_id")
     profile: OnlyEmptyObject = field(default=SAME, name="binding:profile")
     vnic_type: OnlyNormal = field(default=SAME, name="binding:vnic_type")
-    extra_dhcp_opts: OnlyEmptyList = SAME
-    dns_name: OnlyEmptyText = SAME
-    dns_domain: OnlyEmptyText = SAME
-    qos_policy_id: OnlyNull = SAME
-    propagate_uplink_status: OnlyFalse = SAME
-    numa_affinity_policy: OnlyNull = SAME
+    extra_dhcp_opts: fields.OnlyEmptyList = SAME
+    dns_name: fields.OnlyEmptyText = SAME
+    dns_domain: fields.OnlyEmptyText = SAME
+    qos_policy_id: fields.OnlyNull = SAME
+    propagate_uplink_status: fields.OnlyFalse = SAME
+    numa_affinity_policy: fields.OnlyNull = SAME
 
 
 class NewPort(_Port, kw_only=True):
-    network_id: RequiredId
-    project_id: Text = ""
-    tenant_id: Text = ""
-    tags: Tags = []
-    port_security_enabled: OptionalFlag = None
+    network_id: fields.RequiredId
+    project_id: fields.Text = ""
+    tenant_id: fields.Text = ""
+    tags: fields.Tags = []
+    port_security_enabled: fields.OptionalFlag = None
     address_pairs: Pairs = field(default=SAME, name="allowed_address_pairs")
 
 
 class ChangedPort(_Port):
-    network_id: Present = None
-    project_id: Present = None
-    tenant_id: Present = None
-    port_security_enabled: Flag = SAME
+    network_id: fields.Present = None
+    project_id: fields.Present = None
+    tenant_id: fields.Present = None
+    port_security_enabled: fields.Flag = SAME
     address_pairs: Pairs = field(default_factory=list, name="allowed_address_pairs")
 
 
@@ -112,8 +98,7 @@ class Ports(NetworkResource):
     def create(self, req: ServiceRequest) -> Response | views.View:
         bodies, is_bulk = requests.bulk(req, NewPort)
         wanted = [self._new_port(req, body) for body in bodies]
-        create = functools.partial(self.conductor.port_create, req.context)
-        return self.created(req, (wanted, is_bulk), create, functools.partial(self._view, req))
+        return self.created(req, (wanted, is_bulk), self.conductor.port_create, functools.partial(self._view, req))
 
     def _new_port(self, req: ServiceRequest, body: NewPort) -> Port:
         _require_same("binding:host_id", body.host_id, "", _NO_BINDING)
@@ -122,11 +107,11 @@ class Ports(NetworkResource):
         address, address6, link_id = "", None, None
         if body.fixed_ips is not None:
             subnets = functools.partial(self._subnets, req, body.network_id)
-            address, address6, link_id = requests.fixed_addresses(body.fixed_ips, {}, subnets)
+            address, address6, link_id = fixed_addresses(body.fixed_ips, {}, subnets)
         port = requests.new(req, Port, body, address=address, address6=address6, segment_id=link_id)
         chosen = {
             policies.PORT_CREATE_MAC: port.mac_address,
-            policies.PORT_CREATE_ADDRESS: {address, address6} - {"", None, requests.NO_ADDRESS},
+            policies.PORT_CREATE_ADDRESS: {address, address6} - {"", None, NO_ADDRESS},
             policies.PORT_CREATE_SECURITY: port.port_security_enabled is False,
             policies.PORT_CREATE_PAIRS: port.address_pairs,
         }
@@ -139,11 +124,7 @@ class Ports(NetworkResource):
         port = self.conductor.port_get(req.context, id)
         now = views.port(port, for_admin=True)
         _check_device(req, changes, port, now)
-        requests.take_same(
-            changes,
-            {name: now[name] for name in ("network_id", "project_id", "tenant_id")},
-            "{name} of a port cannot be changed: make another port.",
-        )
+        requests.take_same(changes, now, "{name} of a port cannot be changed: make another port.")
         chosen = {
             policies.PORT_UPDATE_PAIRS: changes.get("address_pairs"),
             policies.PORT_UPDATE_SECURITY: port.port_security_enabled
@@ -157,14 +138,14 @@ class Ports(NetworkResource):
             present = {
                 views.subnet_of_port(port, version): (version, port.link_id) for version, has in addresses if has
             }
-            moved = _moved(port, requests.fixed_addresses(items, present, subnets))
+            moved = _moved(port, fixed_addresses(items, present, subnets))
             changes |= moved
             named = {moved.get("address"), moved.get("address6")}
-            chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", requests.NO_ADDRESS}
+            chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", NO_ADDRESS}
         self._authorize_choice(req, port.network_id, chosen)
         return self._view(req, self.conductor.port_update(req.context, id, changes))
 
-    def _subnets(self, req: ServiceRequest, network_id: str) -> requests.Subnets:
+    def _subnets(self, req: ServiceRequest, network_id: str) -> Subnets:
         """Return the subnets of a network, if the caller sees it."""
         query = ListQuery(filters={"id": [network_id]})
         found = self.conductor.network_record_list(req.context, query)
@@ -210,14 +191,14 @@ def _check_device(req: ServiceRequest, changes: dict[str, Any], port: Port, now:
         req.authorize(policies.PORT_UPDATE_OWNER)
 
 
-def _moved(port: Port, wanted_ones: requests.FixedAddresses) -> dict[str, str]:
+def _moved(port: Port, wanted_ones: FixedAddresses) -> dict[str, str]:
     """Return the changes of a port's addresses to the requested ones."""
     address, address6, link_id = wanted_ones
     if link_id not in (None, port.link_id):
         return {"address": address, "address6": address6, "segment_id": link_id}
     changes = {}
     for name, wanted, present in (("address", address, port.address), ("address6", address6, port.address6)):
-        is_same = wanted in ("", present) if present else wanted == requests.NO_ADDRESS
+        is_same = wanted in ("", present) if present else wanted == NO_ADDRESS
         if not is_same:
             changes[name] = wanted
     return changes
@@ -229,4 +210,4 @@ def _require_same(name: str, wanted: Any, now: str, why: str) -> None:
         return
     if now and not wanted:
         raise exceptions.Conflict(why)
-    raise exceptions.ValidationError(detail=f"Invalid input for {name}. {why}")
+    raise fields.invalid(name, f"{why}")

@@ -8,8 +8,7 @@ from nova_lite.api.http import bodies
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.requests import Flag, Ignored
+from nova_lite.api.network import fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
@@ -18,14 +17,13 @@ _PATH = "/quotas/{project_id}"
 _TARGET = {"project_id": "project_id"}
 
 
-def _limit(fields: dict[str, Any], name: str, **limits: int) -> int:
-    found = requests.number(fields, name, **limits)
-    if found is None:
+def _limit(value: Any, name: str, **limits: int) -> int:
+    if value is None:
         raise exceptions.ValidationError(detail="A quota is a number; -1 is no limit.")
-    return found
+    return fields.number(value, name, **limits)
 
 
-Limit: TypeAlias = Annotated[int, requests.within(-1, 2**31 - 1, _limit)]
+Limit: TypeAlias = Annotated[int, fields.within(-1, 2**31 - 1, _limit, null=True)]
 
 
 class Limits(Body):
@@ -41,10 +39,10 @@ class Limits(Body):
 
 
 class ChangedQuota(Limits):
-    check_limit: Flag = False
-    force: Ignored = SAME
-    project_id: Ignored = SAME
-    tenant_id: Ignored = SAME
+    check_limit: fields.Flag = False
+    force: fields.Ignored = SAME
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
 
 
 class Quotas(NetworkResource):

@@ -6,65 +6,58 @@ from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
-from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import requests, views
-from nova_lite.api.network.objects import Kind, NetworkObjects
-from nova_lite.api.network.requests import Owned, RequiredId, Text
-from nova_lite.api.network.resource import lists, shows
+from nova_lite.api.network import fields, requests, views
+from nova_lite.api.network.objects import NetworkObjects
 from nova_lite.base import exceptions
-from nova_lite.objects import RbacPolicy
+from nova_lite.objects import NetworkObject, RbacPolicy
 from nova_lite.objects.network_api_resources import EVERYBODY, EXTERNAL, SHARED
 from nova_lite.policies import network_service as policies
 
-_GET, _CREATE, _UPDATE, _DELETE = policies.RBAC
+_, _CREATE, _UPDATE, _ = policies.RBAC
 _PATH, _KEY = "/rbac-policies", "rbac_policy"
 _TYPES = ("network", "subnetpool", "address_scope", "address_group")
 
 
-def _type(fields: dict[str, Any], name: str) -> str:
-    found = requests.text(fields, name)
-    if found not in _TYPES:
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be one of {', '.join(_TYPES)}.")
-    return found
+def _type(value: Any, name: str) -> str:
+    if value not in _TYPES:
+        raise fields.invalid(name, f"It must be one of {', '.join(_TYPES)}.")
+    return str(value)
 
 
-Type: TypeAlias = Annotated[str, requests.checked(_type, enum=_TYPES)]
+Type: TypeAlias = Annotated[str, fields.checked(_type, null=True, enum=_TYPES)]
 
 
-class NewRbacPolicy(Owned, kw_only=True):
+class NewRbacPolicy(fields.Owned, kw_only=True):
     object_type: Type
-    object_id: RequiredId
-    action: Text = ""
-    target_tenant: Text = ""
-    target_project_id: Text = ""
+    object_id: fields.RequiredId
+    action: fields.Text = ""
+    target_tenant: fields.Text = ""
+    target_project_id: fields.Text = ""
 
 
 class ChangedRbacPolicy(Body):
-    target_tenant: Text = ""
-    target_project_id: Text = ""
+    target_tenant: fields.Text = ""
+    target_project_id: fields.Text = ""
 
 
 class RbacPolicies(NetworkObjects[RbacPolicy]):
     """RBAC policies."""
 
-    kind = Kind("rbac_policies", RbacPolicy, views.rbac_policy, lambda id: exceptions.RbacPolicyNotFound(policy_id=id))
+    path, kind, key = _PATH, "rbac_policies", _KEY
+    record, rules = RbacPolicy, policies.RBAC
 
-    @lists(_PATH, _GET, "rbac_policies")
-    def index(self, req: ServiceRequest) -> Response:
-        return self.listed_objects(req)
+    def view(self, found: NetworkObject) -> views.View:
+        return views.rbac_policy(found)
 
-    @shows(f"{_PATH}/{{id}}", _GET, _KEY)
-    def show(self, req: ServiceRequest, id: str) -> views.View:
-        return self.shown(req, id)
+    def missing(self, id: str) -> exceptions.NotFound:
+        return exceptions.RbacPolicyNotFound(policy_id=id)
 
     @route("POST", _PATH, _CREATE, body=NewRbacPolicy, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> views.View:
         body = requests.read(req, NewRbacPolicy)
         actions = (SHARED, EXTERNAL) if body.object_type == "network" else (SHARED,)
         if body.action not in actions:
-            raise exceptions.ValidationError(
-                detail=f"Invalid input for action. It must be {' or '.join(actions)} for a {body.object_type}."
-            )
+            raise fields.invalid("action", f"It must be {' or '.join(actions)} for a {body.object_type}.")
         target = _target(req, body.target_tenant or body.target_project_id, policies.RBAC_CREATE_EVERYBODY)
         return self.make(req, requests.new(req, RbacPolicy, body, target=target))
 
@@ -76,16 +69,10 @@ class RbacPolicies(NetworkObjects[RbacPolicy]):
         changes = {"target": _target(req, target, policies.RBAC_UPDATE_EVERYBODY)} if sent else {}
         return self.changed(req, policy, changes)
 
-    @route("DELETE", f"{_PATH}/{{id}}", _DELETE, status=204)
-    def delete(self, req: ServiceRequest, id: str) -> None:
-        self.deleted(req, id)
-
 
 def _target(req: ServiceRequest, target: str | None, rule: str) -> str:
     if not target:
-        raise exceptions.ValidationError(
-            detail="Invalid input for target_tenant. It must be the id of a project, or '*' for all projects."
-        )
+        raise fields.invalid("target_tenant", "It must be the id of a project, or '*' for all projects.")
     if target == EVERYBODY:
         req.authorize(rule)
     return target

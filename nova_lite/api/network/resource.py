@@ -9,6 +9,7 @@ from nova_lite.api.http import rest
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, views
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import NetworkResources
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ class NetworkResource(rest.ServiceResource):
         self,
         req: ServiceRequest,
         wanted: tuple[list[T], bool],
-        create: Callable[[T], T],
+        create: Callable[[RequestContext, T], T],
         view: Callable[[T], views.View],
     ) -> Response | views.View:
         """Create one resource by ``create``, or several in one transaction, and return the response.
@@ -34,7 +35,7 @@ class NetworkResource(rest.ServiceResource):
         """
         resources, is_bulk = wanted
         if not is_bulk:
-            return view(create(resources[0]))
+            return view(create(req.context, resources[0]))
         plural = f"{req.service_route.response}s"
         lists: dict[str, Any] = {plural: resources}
         made = self.conductor.network_resources_create(req.context, NetworkResources(**lists))

@@ -5,7 +5,6 @@ The hosts of the guests route. A gateway leads to a pool of floating addresses, 
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import field
@@ -13,8 +12,7 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.requests import Id, Named, OnlyEmptyList, OnlyNull, Present, Routes, StateUp, Tags, Text
+from nova_lite.api.network import fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import Port, Router, StaticRoute
@@ -24,71 +22,67 @@ _PATH, _ONE, _KEY = "/routers", "/routers/{id}", "router"
 _GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")
 
 
-def _gateway(fields: dict[str, Any], name: str) -> dict[str, Any]:
+def _gateway(value: Any, name: str) -> dict[str, Any]:
     """Return the attributes of a router that its gateway sets. Null or an empty object is no gateway."""
-    info = fields[name] or {}
+    info = value or {}
     if not isinstance(info, dict):
-        raise _invalid_gateway("It must be an object or null.")
+        raise fields.invalid(name, "It must be an object or null.")
     if unknown := sorted(info.keys() - set(_GATEWAY)):
-        raise _invalid_gateway(f"Allowed are {', '.join(_GATEWAY)}, not '{unknown[0][:64]}'.")
+        raise fields.invalid(name, f"Allowed are {', '.join(_GATEWAY)}, not '{unknown[0][:64]}'.")
     if info.get("qos_policy_id") is not None:
-        raise _invalid_gateway("This cloud's networks do not support QoS.")
+        raise fields.invalid(name, "This cloud's networks do not support QoS.")
     if info.get("external_fixed_ips"):
-        raise _invalid_gateway(
+        raise fields.invalid(
+            name,
             "A router has no address of its own here: connections leave with an address of the guest's host, or with a "
-            "floating address."
+            "floating address.",
         )
-    pool_id = requests.an_id(info, "network_id")
+    pool_id = info.get("network_id")
     if pool_id is None and info:
-        raise _invalid_gateway("It needs a network_id.")
+        raise fields.invalid(name, "It needs a network_id.")
+    if pool_id is not None:
+        fields.an_id(pool_id, "network_id")
     snat = info.get("enable_snat", True)
-    if not isinstance(snat, bool):
-        raise exceptions.ValidationError(detail="Invalid input for enable_snat. It must be true or false.")
-    return {"pool_id": pool_id, "enable_snat": snat}
+    return {"pool_id": pool_id, "enable_snat": fields.flag(snat, "enable_snat")}
 
 
-def _invalid_gateway(reason: str) -> exceptions.ValidationError:
-    return exceptions.ValidationError(detail=f"Invalid input for external_gateway_info. {reason}")
+def _required_routes(value: Any, name: str) -> list[dict[str, str]]:
+    if value is None:
+        raise fields.invalid(name, "The request needs a list of routes.")
+    return fields.routes(value, name)
 
 
-def _required_routes(fields: dict[str, Any], name: str) -> list[dict[str, str]]:
-    found = requests.routes(fields, name)
-    if found is None:
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. The request needs a list of routes.")
-    return found
-
-
-Gateway: TypeAlias = Annotated[dict[str, Any], requests.checked(_gateway)]
-RequiredRoutes: TypeAlias = Annotated[list[dict[str, str]], requests.checked(_required_routes)]
+Gateway: TypeAlias = Annotated[dict[str, Any], fields.checked(_gateway, null=True)]
+RequiredRoutes: TypeAlias = Annotated[list[dict[str, str]], fields.checked(_required_routes, null=True)]
 OnlyWithoutHa: TypeAlias = Annotated[
-    Any, requests.only(False, why="The hosts of the guests route: the loss of one does not stop the others")
+    Any, fields.only(False, why="The hosts of the guests route: the loss of one does not stop the others.")
 ]
 OnlyOwnHost: TypeAlias = Annotated[
     Any,
-    requests.only(False, why="Each host is the router of its own guests, whatever the request says: leave it out"),
+    fields.only(False, why="Each host is the router of its own guests, whatever the request says: leave it out."),
 ]
 
 
-class _Router(Named):
-    admin_state_up: StateUp = True
-    routes: Routes = []
+class _Router(fields.Named):
+    admin_state_up: fields.StateUp = True
+    routes: fields.Routes = []
     gateway: Gateway = field(default_factory=dict, name="external_gateway_info")
     ha: OnlyWithoutHa = SAME
     distributed: OnlyOwnHost = SAME
-    availability_zone_hints: OnlyEmptyList = SAME
-    flavor_id: OnlyNull = SAME
-    service_type_id: OnlyNull = SAME
+    availability_zone_hints: fields.OnlyEmptyList = SAME
+    flavor_id: fields.OnlyNull = SAME
+    service_type_id: fields.OnlyNull = SAME
 
 
 class NewRouter(_Router):
-    project_id: Text = ""
-    tenant_id: Text = ""
-    tags: Tags = []
+    project_id: fields.Text = ""
+    tenant_id: fields.Text = ""
+    tags: fields.Tags = []
 
 
 class ChangedRouter(_Router):
-    project_id: Present = None
-    tenant_id: Present = None
+    project_id: fields.Present = None
+    tenant_id: fields.Present = None
 
 
 class RouterRoutes(Body):
@@ -96,8 +90,8 @@ class RouterRoutes(Body):
 
 
 class RouterInterface(Body):
-    subnet_id: Id = None
-    port_id: Id = None
+    subnet_id: fields.Id = None
+    port_id: fields.Id = None
 
 
 class Routers(NetworkResource):
@@ -121,18 +115,13 @@ class Routers(NetworkResource):
             requests.new(req, Router, body, routes=[StaticRoute(**item) for item in body.routes], **body.gateway)
             for body in bodies
         ]
-        create = functools.partial(self.conductor.router_create, req.context)
-        return self.created(req, (wanted, is_bulk), create, views.router)
+        return self.created(req, (wanted, is_bulk), self.conductor.router_create, views.router)
 
     @route("PUT", _ONE, policies.ROUTER_UPDATE, body=ChangedRouter, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
         changes = requests.changes(req, ChangedRouter)
-        project = self.conductor.router_get(req.context, id).project_id
-        requests.take_same(
-            changes,
-            {"project_id": project, "tenant_id": project},
-            "{name} of a router cannot be changed: make another router.",
-        )
+        now = views.router(self.conductor.router_get(req.context, id))
+        requests.take_same(changes, now, "{name} of a router cannot be changed: make another router.")
         gateway = changes.pop("gateway", {})
         _authorize_gateway(req, gateway, policies.ROUTER_UPDATE_SNAT)
         return views.router(self.conductor.router_update(req.context, id, changes | gateway))

@@ -2,98 +2,92 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.requests import Id, Ignored, OptionalText, Owned, RequiredId, Tags, Text
+from nova_lite.api.network import fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import ListQuery, NetworkResources, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
 from nova_lite.policies import network_service as policies
 from nova_lite.rpcapi.conductor import ConductorRPC
 
-_GROUPS, _GROUP, _GROUP_KEY = "/security-groups", "/security-groups/{id}", "security_group"
+_GROUPS, _GROUP, _KEY = "/security-groups", "/security-groups/{id}", "security_group"
 _RULES, _RULE, _RULE_KEY = "/security-group-rules", "/security-group-rules/{id}", "security_group_rule"
 #: Texts for all protocols.
 _ANY = ("", "any", "0", "ip")
 
 
-def _name(fields: dict[str, Any], name: str) -> str:
-    found = requests.text(fields, name)
-    if not found or not found.strip():
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. A security group needs a name.")
+def _name(value: Any, name: str) -> str:
+    found = "" if value is None else fields.text(value, name)
+    if not found.strip():
+        raise fields.invalid(name, "A security group needs a name.")
     return found
 
 
-def _direction(fields: dict[str, Any], name: str) -> str:
-    found = fields.get(name)
-    if not isinstance(found, str):
-        raise exceptions.ValidationError(detail=f"Failed to parse request. Required attribute '{name}' not specified")
-    return found
+def _direction(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise fields.missing(name)
+    return value
 
 
-def _ethertype(fields: dict[str, Any], name: str) -> str:
-    found = str(fields[name] or IPV4)
+def _ethertype(value: Any, name: str) -> str:
+    found = str(value or IPV4)
     return {known.lower(): known for known in (IPV4, IPV6)}.get(found.lower(), found[:16])
 
 
-def _protocol(fields: dict[str, Any], name: str) -> str | None:
-    found = fields[name]
-    if found is None or str(found).lower() in _ANY:
+def _protocol(value: Any, name: str) -> str | None:
+    if str(value).lower() in _ANY:
         return None
-    if isinstance(found, bool) or not isinstance(found, str | int):
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be a name or a number.")
-    return str(found).lower()[:64]
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise fields.invalid(name, "It must be a name or a number.")
+    return str(value).lower()[:64]
 
 
-def _port(fields: dict[str, Any], name: str, **limits: int) -> int | None:
+def _port(value: Any, name: str, **limits: int) -> int:
     try:
-        return requests.number(fields, name, **limits)
+        return fields.number(value, name, **limits)
     except exceptions.ValidationError as error:
-        raise exceptions.ValidationError(
-            detail=f"Invalid value for port {str(fields[name])[:16]}: {error.message}"
-        ) from error
+        raise exceptions.ValidationError(detail=f"Invalid value for port {str(value)[:16]}: {error.message}") from error
 
 
-def _remote(fields: dict[str, Any], name: str) -> str | None:
+def _remote(value: Any, name: str) -> str:
     """Return where a rule's packets come from or go to. An empty text is refused: it would mean all addresses."""
-    found = requests.text(fields, name)
-    if found == "":
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. Use null, or leave it out, for all.")
-    return found
+    if value == "":
+        raise fields.invalid(name, "Use null, or leave it out, for all.")
+    return fields.text(value, name)
 
 
-GroupName: TypeAlias = Annotated[str, requests.checked(_name, maxLength=255)]
-OnlyStateful: TypeAlias = Annotated[Any, requests.only(True, why="Security groups of this cloud are always stateful")]
-Direction: TypeAlias = Annotated[str, requests.checked(_direction)]
-EtherType: TypeAlias = Annotated[str, requests.checked(_ethertype)]
-Protocol: TypeAlias = Annotated[str | None, requests.checked(_protocol)]
-RulePort: TypeAlias = Annotated[int | None, requests.within(0, 65535, _port)]
-Remote: TypeAlias = Annotated[str | None, requests.checked(_remote)]
+GroupName: TypeAlias = Annotated[str, fields.checked(_name, null=True, maxLength=255)]
+OnlyStateful: TypeAlias = Annotated[Any, fields.only(True, why="Security groups of this cloud are always stateful.")]
+Direction: TypeAlias = Annotated[str, fields.checked(_direction, required=True)]
+EtherType: TypeAlias = Annotated[str, fields.checked(_ethertype)]
+Protocol: TypeAlias = Annotated[str | None, fields.checked(_protocol)]
+RulePort: TypeAlias = Annotated[int | None, fields.within(0, 65535, _port)]
+Remote: TypeAlias = Annotated[str | None, fields.checked(_remote)]
 
 
-class NewSecurityGroup(Owned, kw_only=True):
+class NewGroup(fields.Owned, kw_only=True):
     name: GroupName
-    description: Text = ""
-    tags: Tags = []
+    description: fields.Text = ""
+    tags: fields.Tags = []
     stateful: OnlyStateful = SAME
 
 
-class ChangedSecurityGroup(Body):
+class ChangedGroup(Body):
     name: GroupName = ""
-    description: Text = ""
+    description: fields.Text = ""
     stateful: OnlyStateful = SAME
-    project_id: Ignored = SAME
-    tenant_id: Ignored = SAME
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
 
 
-class NewSecurityGroupRule(Body):
-    security_group_id: RequiredId
+class NewRule(Body):
+    security_group_id: fields.RequiredId
     direction: Direction
     ethertype: EtherType = IPV4
     protocol: Protocol = None
@@ -101,11 +95,11 @@ class NewSecurityGroupRule(Body):
     port_range_max: RulePort = None
     remote_ip_prefix: Remote = None
     remote_group_id: Remote = None
-    remote_address_group_id: Id = None
-    description: OptionalText = None
-    tags: Tags = []
-    project_id: Ignored = SAME
-    tenant_id: Ignored = SAME
+    remote_address_group_id: fields.Id = None
+    description: fields.OptionalText = None
+    tags: fields.Tags = []
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
 
 
 class SecurityGroups(NetworkResource):
@@ -122,32 +116,30 @@ class SecurityGroups(NetworkResource):
         )
         return self.listed(req, source)
 
-    @shows(_GROUP, policies.GROUP_GET, _GROUP_KEY)
+    @shows(_GROUP, policies.GROUP_GET, _KEY)
     def show(self, req: ServiceRequest, id: str) -> views.View:
         return listing.cut(req, views.security_group(_group(self.conductor, req, id)))
 
-    @route(
-        "POST", _GROUPS, policies.GROUP_CREATE, body=NewSecurityGroup, key=_GROUP_KEY, response=_GROUP_KEY, status=201
-    )
+    @route("POST", _GROUPS, policies.GROUP_CREATE, body=NewGroup, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> Response | views.View:
-        bodies, is_bulk = requests.bulk(req, NewSecurityGroup)
+        bodies, is_bulk = requests.bulk(req, NewGroup)
         if any(requests.project_of(req, body) != (req.context.project_id or "") for body in bodies):
             raise exceptions.ValidationError(detail="Only the group's own project can create it.")
         wanted = [
             SecurityGroup(id="", name=body.name, description=body.description, tags=body.tags or None)
             for body in bodies
         ]
-        return self.created(req, (wanted, is_bulk), functools.partial(self._create, req), views.security_group)
+        return self.created(req, (wanted, is_bulk), self._create, views.security_group)
 
-    def _create(self, req: ServiceRequest, group: SecurityGroup) -> SecurityGroup:
+    def _create(self, context: RequestContext, group: SecurityGroup) -> SecurityGroup:
         if group.tags is None:
-            return self.conductor.security_group_create(req.context, group.name, group.description)
+            return self.conductor.security_group_create(context, group.name, group.description)
         wanted = NetworkResources(security_groups=[group])
-        return self.conductor.network_resources_create(req.context, wanted).security_groups[0]
+        return self.conductor.network_resources_create(context, wanted).security_groups[0]
 
-    @route("PUT", _GROUP, policies.GROUP_UPDATE, body=ChangedSecurityGroup, key=_GROUP_KEY, response=_GROUP_KEY)
+    @route("PUT", _GROUP, policies.GROUP_UPDATE, body=ChangedGroup, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
-        changes = requests.changes(req, ChangedSecurityGroup)
+        changes = requests.changes(req, ChangedGroup)
         values = (changes.get(name) for name in ("name", "description"))
         group = _group(self.conductor, req, id)
         return views.security_group(self.conductor.security_group_update(req.context, group.id, *values))
@@ -177,11 +169,9 @@ class SecurityGroupRules(NetworkResource):
                 return listing.cut(req, views.rule(rule, rule.project_id))
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
-    @route(
-        "POST", _RULES, policies.RULE_CREATE, body=NewSecurityGroupRule, key=_RULE_KEY, response=_RULE_KEY, status=201
-    )
+    @route("POST", _RULES, policies.RULE_CREATE, body=NewRule, key=_RULE_KEY, response=_RULE_KEY, status=201)
     def create(self, req: ServiceRequest) -> Response | views.View:
-        bodies, is_bulk = requests.bulk(req, NewSecurityGroupRule)
+        bodies, is_bulk = requests.bulk(req, NewRule)
         ids = dict.fromkeys(body.security_group_id for body in bodies)
         groups = {id: _group(self.conductor, req, id) for id in ids}
         wanted = [
@@ -191,7 +181,7 @@ class SecurityGroupRules(NetworkResource):
         return self.created(
             req,
             (wanted, is_bulk),
-            functools.partial(self.conductor.security_group_rule_create, req.context),
+            self.conductor.security_group_rule_create,
             lambda rule: views.rule(rule, groups[rule.security_group_id].project_id),
         )
 

@@ -6,74 +6,66 @@ from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.http.rest import ServiceRequest, route
-from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import requests, views
-from nova_lite.api.network.objects import Kind, NetworkObjects
-from nova_lite.api.network.requests import Flag, Id, Named, NamedAndOwned, Prefixes, RequiredPrefixes, Tags
-from nova_lite.api.network.resource import lists, shows
+from nova_lite.api.network import fields, requests, views
+from nova_lite.api.network.objects import NetworkObjects
 from nova_lite.base import exceptions, ip
-from nova_lite.objects import SubnetPool
+from nova_lite.objects import NetworkObject, SubnetPool
 from nova_lite.policies import network_service as policies
 
 #: Shortest length of a subnet's prefix unless the pool says something else, and the longest one, by IP version.
 _SHORTEST, _LONGEST = {4: 8, 6: 64}, {4: 32, 6: 128}
 
-_GET, _CREATE, _UPDATE, _DELETE = policies.POOL
+_, _CREATE, _UPDATE, _ = policies.POOL
 _PATH, _KEY = "/subnetpools", "subnetpool"
 
 
-def _pool_prefixes(fields: dict[str, Any], name: str) -> list[str]:
-    found = requests.prefixes(fields, name)
-    if not found:
-        raise exceptions.ValidationError(detail=f"Failed to parse request. Required attribute '{name}' not specified")
-    return found
+def _pool_prefixes(value: Any, name: str) -> list[str]:
+    if value == []:
+        raise fields.missing(name)
+    return fields.prefixes(value, name)
 
 
-PoolPrefixes: TypeAlias = Annotated[list[str], requests.checked(_pool_prefixes)]
-Length: TypeAlias = Annotated[int | None, requests.within(0, 128)]
-Addresses: TypeAlias = Annotated[int | None, requests.within(0, 2**31 - 1)]
+PoolPrefixes: TypeAlias = Annotated[list[str], fields.checked(_pool_prefixes, required=True)]
+Addresses: TypeAlias = Annotated[int | None, fields.within(0, 2**31 - 1)]
 
 
-class NewSubnetPool(NamedAndOwned, kw_only=True):
+class NewSubnetPool(fields.NamedAndOwned, kw_only=True):
     prefixes: PoolPrefixes
-    min_prefixlen: Length = None
-    max_prefixlen: Length = None
-    default_prefixlen: Length = None
+    min_prefixlen: fields.Length = None
+    max_prefixlen: fields.Length = None
+    default_prefixlen: fields.Length = None
     default_quota: Addresses = None
-    is_default: Flag = False
-    shared: Flag = False
-    address_scope_id: Id = None
-    tags: Tags = []
+    is_default: fields.Flag = False
+    shared: fields.Flag = False
+    address_scope_id: fields.Id = None
+    tags: fields.Tags = []
 
 
-class ChangedSubnetPool(Named):
-    prefixes: Prefixes = []
-    min_prefixlen: Length = SAME
-    max_prefixlen: Length = SAME
-    default_prefixlen: Length = SAME
+class ChangedSubnetPool(fields.Named):
+    prefixes: fields.Prefixes = []
+    min_prefixlen: fields.Length = SAME
+    max_prefixlen: fields.Length = SAME
+    default_prefixlen: fields.Length = SAME
     default_quota: Addresses = None
-    is_default: Flag = False
-    address_scope_id: Id = None
+    is_default: fields.Flag = False
+    address_scope_id: fields.Id = None
 
 
 class PrefixesOfPool(Body):
-    prefixes: RequiredPrefixes
+    prefixes: fields.RequiredPrefixes
 
 
 class SubnetPools(NetworkObjects[SubnetPool]):
     """Subnet pools."""
 
-    kind = Kind(
-        "subnetpools", SubnetPool, views.subnet_pool, lambda id: exceptions.SubnetPoolNotFound(subnetpool_id=id)
-    )
+    path, kind, key = _PATH, "subnetpools", _KEY
+    record, rules = SubnetPool, policies.POOL
 
-    @lists(_PATH, _GET, "subnetpools")
-    def index(self, req: ServiceRequest) -> Response:
-        return self.listed_objects(req)
+    def view(self, found: NetworkObject) -> views.View:
+        return views.subnet_pool(found)
 
-    @shows(f"{_PATH}/{{id}}", _GET, _KEY)
-    def show(self, req: ServiceRequest, id: str) -> views.View:
-        return self.shown(req, id)
+    def missing(self, id: str) -> exceptions.NotFound:
+        return exceptions.SubnetPoolNotFound(subnetpool_id=id)
 
     @route("POST", _PATH, _CREATE, body=NewSubnetPool, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> views.View:
@@ -102,10 +94,6 @@ class SubnetPools(NetworkObjects[SubnetPool]):
         if changes.get("is_default", pool.is_default) != pool.is_default:
             req.authorize(policies.POOL_UPDATE_DEFAULT)
         return self.changed(req, pool, changes)
-
-    @route("DELETE", f"{_PATH}/{{id}}", _DELETE, status=204)
-    def delete(self, req: ServiceRequest, id: str) -> None:
-        self.deleted(req, id)
 
     @route("PUT", f"{_PATH}/{{id}}/add_prefixes", policies.POOL_ADD, body=PrefixesOfPool, response="prefixes")
     def add(self, req: ServiceRequest, id: str) -> Any:

@@ -6,26 +6,14 @@ A network has one IPv4 subnet and one IPv6 subnet. Further subnets are on segmen
 from __future__ import annotations
 
 import functools
-from collections.abc import Set
 from typing import Annotated, Any, TypeAlias
+
+from msgspec import field
 
 from nova_lite.api.http.bodies import SAME
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, networks, requests, views
-from nova_lite.api.network.requests import (
-    Flag,
-    Id,
-    Ignored,
-    Named,
-    OnlyEmptyList,
-    OnlyNull,
-    OptionalText,
-    Present,
-    RequiredId,
-    Routes,
-    Tags,
-)
+from nova_lite.api.network import fields, listing, networks, requests, views
 from nova_lite.api.network.resource import lists, shows
 from nova_lite.base import exceptions, ip
 from nova_lite.network import factory
@@ -38,101 +26,81 @@ _PATH, _ONE, _KEY = "/subnets", "/subnets/{id}", "subnet"
 MAX_POOLS = 100
 _MAX_SERVERS = 5
 #: Attributes that an external network's subnet does not have.
-_NOT_EXTERNAL = (
-    "dns_nameservers", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool", "prefixlen",
-)  # fmt: skip
+_NOT_EXTERNAL = ("dns", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool", "prefixlen")
 _TEXTS = {"name", "description"}
-#: Settings of a subnet that can be changed, with the conductor's names.
-_SETTINGS = {
-    "gateway_ip": "gateway",
-    "allocation_pools": "pools",
-    "dns_nameservers": "dns",
-    "enable_dhcp": "enable_dhcp",
-    "host_routes": "host_routes",
-}
-_SETTINGS4 = {name: f"subnet_{name}" for name in _TEXTS} | _SETTINGS
+#: Settings of a subnet that requests name otherwise than the conductor.
+_SENT = {"gateway": "gateway_ip", "pools": "allocation_pools", "dns": "dns_nameservers"}
 
 
-def _address(fields: dict[str, Any], name: str) -> str | None:
-    return None if fields[name] is None else requests.address(fields[name], name)
-
-
-def _gateway(fields: dict[str, Any], name: str) -> str:
+def _gateway(value: Any, name: str) -> str:
     """Return the gateway of a new subnet: null is no gateway, and without the attribute the service chooses."""
-    return _address(fields, name) or factory.NO_GATEWAY
+    return factory.NO_GATEWAY if value is None else fields.address(value, name)
 
 
-def _pools(fields: dict[str, Any], name: str) -> list[dict[str, str]] | None:
-    """Return the ranges of addresses to allocate, or None if the request does not set them."""
-    pools, ends = fields[name], {"start", "end"}
-    if pools is None:
-        return None
-    if not isinstance(pools, list) or not all(isinstance(pool, dict) and pool.keys() == ends for pool in pools):
-        raise exceptions.ValidationError(
-            detail=f"Invalid input for {name}. It must be a list of objects with start and end."
-        )
-    if len(pools) > MAX_POOLS:
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. At most {MAX_POOLS} are allowed.")
-    return [{end: requests.address(pool[end], name) for end in ("start", "end")} for pool in pools]
+def _pools(value: Any, name: str) -> list[dict[str, str]]:
+    """Return the ranges of addresses to allocate."""
+    ends = {"start", "end"}
+    if not isinstance(value, list) or not all(isinstance(pool, dict) and pool.keys() == ends for pool in value):
+        raise fields.invalid(name, "It must be a list of objects with start and end.")
+    if len(value) > MAX_POOLS:
+        raise fields.invalid(name, f"At most {MAX_POOLS} are allowed.")
+    return [{end: fields.address(pool[end], name) for end in ("start", "end")} for pool in value]
 
 
-def _name_servers(fields: dict[str, Any], name: str) -> list[str]:
-    servers = fields[name] or []
+def _name_servers(value: Any, name: str) -> list[str]:
+    servers = value or []
     if not isinstance(servers, list) or len(servers) > _MAX_SERVERS:
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be a list of up to five.")
-    addresses = [requests.address(server, name) for server in servers]
+        raise fields.invalid(name, "It must be a list of up to five.")
+    addresses = [fields.address(server, name) for server in servers]
     for address in addresses:
         if addresses.count(address) > 1:
-            raise exceptions.ValidationError(
-                detail=f"Invalid input for {name}. Reason: Duplicate nameserver '{address}'."
-            )
+            raise fields.invalid(name, f"Reason: Duplicate nameserver '{address}'.")
     return addresses
 
 
-Address: TypeAlias = Annotated[str | None, requests.checked(_address)]
-Gateway: TypeAlias = Annotated[str | None, requests.checked(_gateway)]
-Pools: TypeAlias = Annotated[list[dict[str, str]] | None, requests.checked(_pools, maxItems=MAX_POOLS)]
-NameServers: TypeAlias = Annotated[list[str], requests.checked(_name_servers, maxItems=_MAX_SERVERS)]
-IpVersion: TypeAlias = Annotated[int | None, requests.within(4, 6)]
-Length: TypeAlias = Annotated[int | None, requests.within(0, 128)]
+Address: TypeAlias = Annotated[str | None, fields.checked(fields.address)]
+Gateway: TypeAlias = Annotated[str | None, fields.checked(_gateway, null=True)]
+Pools: TypeAlias = Annotated[list[dict[str, str]] | None, fields.checked(_pools, maxItems=MAX_POOLS)]
+NameServers: TypeAlias = Annotated[list[str], fields.checked(_name_servers, maxItems=_MAX_SERVERS)]
+IpVersion: TypeAlias = Annotated[int | None, fields.within(4, 6)]
 
 
-class NewSubnet(Named, kw_only=True):
-    network_id: RequiredId
-    cidr: OptionalText = None
-    subnetpool_id: Id = None
-    use_default_subnetpool: Flag = False
-    prefixlen: Length = None
+class NewSubnet(fields.Named, kw_only=True):
+    network_id: fields.RequiredId
+    cidr: fields.OptionalText = None
+    subnetpool_id: fields.Id = None
+    use_default_subnetpool: fields.Flag = False
+    prefixlen: fields.Length = None
     ip_version: IpVersion = None
-    ipv6_ra_mode: OptionalText = None
-    ipv6_address_mode: OptionalText = None
-    gateway_ip: Gateway = None
-    allocation_pools: Pools = None
-    dns_nameservers: NameServers = []
-    host_routes: Routes = []
-    enable_dhcp: Flag = True
-    tags: Tags = []
-    project_id: Ignored = SAME
-    tenant_id: Ignored = SAME
-    service_types: OnlyEmptyList = SAME
-    segment_id: OnlyNull = SAME
+    ra_mode: fields.OptionalText = field(default=None, name="ipv6_ra_mode")
+    address_mode: fields.OptionalText = field(default=None, name="ipv6_address_mode")
+    gateway: Gateway = field(default=None, name="gateway_ip")
+    pools: Pools = field(default=None, name="allocation_pools")
+    dns: NameServers = field(default_factory=list, name="dns_nameservers")
+    host_routes: fields.Routes = []
+    enable_dhcp: fields.Flag = True
+    tags: fields.Tags = []
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
+    service_types: fields.OnlyEmptyList = SAME
+    segment_id: fields.OnlyNull = SAME
 
 
-class ChangedSubnet(Named):
-    gateway_ip: Address = None
-    allocation_pools: Pools = SAME
-    dns_nameservers: NameServers = []
-    host_routes: Routes = []
-    enable_dhcp: Flag = SAME
-    network_id: Present = None
-    cidr: Present = None
-    ip_version: Present = None
-    ipv6_ra_mode: Present = None
-    ipv6_address_mode: Present = None
-    project_id: Present = None
-    tenant_id: Present = None
-    service_types: OnlyEmptyList = SAME
-    segment_id: OnlyNull = SAME
+class ChangedSubnet(fields.Named):
+    gateway: Address = field(default=None, name="gateway_ip")
+    pools: Pools = field(default=SAME, name="allocation_pools")
+    dns: NameServers = field(default_factory=list, name="dns_nameservers")
+    host_routes: fields.Routes = []
+    enable_dhcp: fields.Flag = SAME
+    network_id: fields.Present = None
+    cidr: fields.Present = None
+    ip_version: fields.Present = None
+    ipv6_ra_mode: fields.Present = None
+    ipv6_address_mode: fields.Present = None
+    project_id: fields.Present = None
+    tenant_id: fields.Present = None
+    service_types: fields.OnlyEmptyList = SAME
+    segment_id: fields.OnlyNull = SAME
 
 
 class Subnets(networks.NetworkFinder):
@@ -186,18 +154,16 @@ class Subnets(networks.NetworkFinder):
         for body in bodies:
             self.changeable(req, body.network_id)
         wanted = [_new_subnet(body) for body in bodies]
-        create = functools.partial(self.conductor.subnet_create, req.context)
         shown = iter([views.subnet if subnet.subnet6 is None else views.subnet6 for subnet in wanted])
-        return self.created(req, (wanted, is_bulk), create, lambda network: next(shown)(network))
+        return self.created(req, (wanted, is_bulk), self.conductor.subnet_create, lambda network: next(shown)(network))
 
     def _create_external(self, req: ServiceRequest, body: NewSubnet) -> views.View:
         if found := [name for name in _NOT_EXTERNAL if getattr(body, name)]:
-            raise exceptions.ValidationError(
-                detail=f"Invalid input for {found[0]}. Addresses of an external network are floating addresses only."
-            )
+            name = _SENT.get(found[0], found[0])
+            raise fields.invalid(name, "Addresses of an external network are floating addresses only.")
         subnet = _new_subnet(body)
         if subnet.subnet6 is not None:
-            raise exceptions.ValidationError(detail="Invalid input for ip_version. Floating addresses are IPv4.")
+            raise fields.invalid("ip_version", "Floating addresses are IPv4.")
         return views.subnet_of_pool(self.conductor.external_subnet_create(req.context, subnet))
 
     @route("PUT", _ONE, policies.SUBNET_UPDATE, body=ChangedSubnet, key=_KEY, response=_KEY)
@@ -207,15 +173,17 @@ class Subnets(networks.NetworkFinder):
         if isinstance(link, FloatingIpPool):
             return self._update_external(req, link, changes)
         view = views.subnet if version == 4 else views.subnet6
-        _require_same(changes, view(link), _SETTINGS4.keys())
-        values = {(_SETTINGS4 if version == 4 else _SETTINGS).get(name, name): changes[name] for name in changes}
-        updated = self.conductor.network_update(req.context, link.id, values if version == 4 else {"subnet6": values})
-        return view(updated)
+        requests.take_same(changes, view(link), networks.UNCHANGEABLE)
+        texts = {f"subnet_{name}": changes[name] for name in _TEXTS & changes.keys()}
+        others = {name: changes[name] for name in changes.keys() - _TEXTS}
+        values = others | texts if version == 4 else {"subnet6": changes}
+        return view(self.conductor.network_update(req.context, link.id, values))
 
     def _update_external(self, req: ServiceRequest, pool: FloatingIpPool, changes: dict[str, Any]) -> views.View:
         self.owned(req, pool.id)
-        _require_same(changes, views.subnet_of_pool(pool), _TEXTS)
-        texts = {"subnet_name": changes["name"]} if "name" in changes else {}
+        now, sent = views.subnet_of_pool(pool), {_SENT.get(name, name): changes[name] for name in changes}
+        requests.take_same(sent, now, networks.UNCHANGEABLE, now.keys() - _TEXTS)
+        texts = {"subnet_name": sent["name"]} if "name" in sent else {}
         return views.subnet_of_pool(self.conductor.external_network_update(req.context, pool.id, texts))
 
     @route("DELETE", _ONE, policies.SUBNET_DELETE, status=204)
@@ -243,12 +211,6 @@ def _listed(item: networks.Item) -> list[views.View]:
     return [view | {"shared": is_shared} for view in _views(item)]
 
 
-def _require_same(changes: dict[str, Any], now: views.View, free: Set[str]) -> None:
-    """Take attributes that are not in ``free`` out of ``changes``. Raises a 400 if one would change."""
-    fixed = {name: value for name, value in now.items() if name not in free}
-    requests.take_same(changes, fixed, networks.UNCHANGEABLE)
-
-
 def _new_subnet(body: NewSubnet) -> NetworkRecord:
     """Return the request for a subnet: a network with its settings."""
     pool_id, cidr = body.subnetpool_id, body.cidr
@@ -259,23 +221,24 @@ def _new_subnet(body: NewSubnet) -> NetworkRecord:
     if pool_id is None and not cidr:
         raise exceptions.ValidationError(detail="A subnet needs a cidr, or a subnetpool_id to get one from.")
     if body.prefixlen is not None and (cidr or pool_id is None):
-        raise exceptions.ValidationError(detail="Invalid input for prefixlen. It needs a subnetpool_id, and no cidr.")
+        raise fields.invalid("prefixlen", "It needs a subnetpool_id, and no cidr.")
     record = functools.partial(
         NetworkRecord,
         id=body.network_id,
         name="",
         prefixlen=body.prefixlen,
-        gateway=body.gateway_ip,
-        no_pools=body.allocation_pools == [],
+        gateway=body.gateway,
+        no_pools=body.pools == [],
     )
-    range_, pools = _network_of(cidr) if cidr else "", body.allocation_pools or []
+    range_, pools = _network_of(cidr) if cidr else "", body.pools or []
     if _version(body) == 6:
-        return record(cidr="", cidr6=range_, subnet6_pool_id=pool_id, subnet6=_settings6(body, pools))
+        settings = Subnet6(**{**requests.common(Subnet6, body), "pools": pools})
+        return record(cidr="", cidr6=range_, subnet6_pool_id=pool_id, subnet6=settings)
     only = pools[0] if len(pools) == 1 else {}
     return record(
         cidr=range_,
         subnet_pool_id=pool_id,
-        dns=body.dns_nameservers,
+        dns=body.dns,
         start=only.get("start"),
         end=only.get("end"),
         pools=pools,
@@ -287,28 +250,14 @@ def _new_subnet(body: NewSubnet) -> NetworkRecord:
     )
 
 
-def _settings6(body: NewSubnet, pools: list[dict[str, str]]) -> Subnet6:
-    return Subnet6(
-        name=body.name,
-        description=body.description,
-        tags=body.tags,
-        pools=pools,
-        dns=body.dns_nameservers,
-        host_routes=body.host_routes,
-        enable_dhcp=body.enable_dhcp,
-        ra_mode=body.ipv6_ra_mode,
-        address_mode=body.ipv6_address_mode,
-    )
-
-
 def _version(body: NewSubnet) -> int:
     """Return the IP version of a new subnet. Raises a 400 for what Neutron refuses with the other one."""
     version, found = body.ip_version, None if body.cidr is None else version_of(body.cidr)
     if version == 5 or (None not in (version, found) and version != found):
         raise exceptions.InvalidInput(reason=f"cidr {body.cidr} does not match the ip_version '{version}'.")
     version = version or found or 4
-    if version == 4 and (body.ipv6_ra_mode, body.ipv6_address_mode) != (None, None):
-        raise exceptions.ValidationError(detail="Invalid input for ipv6_ra_mode. Only an IPv6 subnet has such modes.")
+    if version == 4 and (body.ra_mode, body.address_mode) != (None, None):
+        raise fields.invalid("ipv6_ra_mode", "Only an IPv6 subnet has such modes.")
     return version
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
-from nova_lite.api.network import requests
+from nova_lite.api.network import fields, requests
 from nova_lite.api.network.floating_ips import FloatingIps
 from nova_lite.api.network.networks import Networks
 from nova_lite.api.network.ports import Ports
-from nova_lite.api.network.requests import RequiredTags
 from nova_lite.api.network.resource import NetworkResource
 from nova_lite.api.network.routers import Routers
 from nova_lite.api.network.security_groups import SecurityGroupRules, SecurityGroups
@@ -35,7 +34,7 @@ _GET, _UPDATE, _DELETE = _RULES = ("get", "update", "delete")
 
 
 class ResourceTags(Body):
-    tags: RequiredTags
+    tags: fields.RequiredTags
 
 
 class Tags(NetworkResource):
@@ -71,7 +70,7 @@ class Tags(NetworkResource):
 
     @route("PUT", "/{tag}", _UPDATE, status=201)
     def add(self, req: ServiceRequest, id: str, tag: str) -> None:
-        self._change(req, id, [requests.a_tag(tag)], [])
+        self._change(req, id, [fields.tag(tag)], [])
 
     @route("DELETE", "", _DELETE, status=204)
     def delete_all(self, req: ServiceRequest, id: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from nova_lite.api.compute.servers.routes import Servers
 from nova_lite.api.http import wsgi
 from nova_lite.api.image.images import Images
-from nova_lite.api.network.networks import NetworkResource
-from nova_lite.api.network.ports import PortResource
+from nova_lite.api.network.networks import Networks
+from nova_lite.api.network.ports import Ports
 from nova_lite.api.volume.volumes import Volumes
 
 #: Service and route, whose handler asks for any project's.
@@ -24,10 +24,10 @@ FORGETS: dict[tuple[str, str], tuple[type, str]] = {
     ("compute", "/os-volumes_boot/{id}"): (Servers, "show"),
     ("image", "/images/{id}"): (Images, "show"),
     ("volume", "/volumes/{id}"): (Volumes, "show"),
-    ("network", "/ports/{id}"): (PortResource, "port"),
-    ("network", "/ports/{id}/tags"): (PortResource, "port"),
-    ("network", "/ports/{id}/tags/{tag}"): (PortResource, "port"),
-    ("network", "/networks"): (NetworkResource, "networks"),
+    ("network", "/ports/{id}"): (Ports, "show"),
+    ("network", "/ports/{id}/tags"): (Ports, "show"),
+    ("network", "/ports/{id}/tags/{tag}"): (Ports, "show"),
+    ("network", "/networks"): (Networks, "index"),
 }
 
 

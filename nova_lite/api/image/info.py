@@ -64,7 +64,7 @@ class Tasks(ImageResource):
         raise exceptions.NotFound(f"Task {id[:64]} could not be found.")
 
     @route("POST", "/tasks", policies.TASKS)
-    def create(self, req: ServiceRequest) -> None:
+    def refuse(self, req: ServiceRequest) -> None:
         raise exceptions.NotServed(what="A task", instead=" Create an image, and upload or import its data.")
 
 

@@ -63,7 +63,7 @@ class AbsentResources(VolumeResource):
         return []
 
     @route("POST", _LIST, policies.ABSENT)
-    def create(self, req: ServiceRequest) -> None:
+    def refuse(self, req: ServiceRequest) -> None:
         kind = _kind(req)
         raise exceptions.NotServed(what=f"A {kind.one.lower()}", instead=kind.instead)
 

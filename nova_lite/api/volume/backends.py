@@ -31,7 +31,7 @@ CHANGES = ("enable", "disable", "disable-log-reason", "freeze", "thaw", "failove
 class ServiceChange(bodies.Body):
     host: requests.Text = None
     binary: requests.Text = None
-    disabled_reason: requests.Text = None
+    disabled_reason: requests.Anything = None
 
 
 class _OfHosts(VolumeResource):
@@ -70,8 +70,9 @@ class Services(_OfHosts):
     @route("PUT", "/os-services/", policies.CHANGE_SERVICES, body=ServiceChange)
     def change(self, req: ServiceRequest) -> None:
         """Refuse to change a service: it is part of the host's compute service."""
-        body, action = bodies.read(ServiceChange, req.json_object()), req.path_info.rpartition("/")[2]
-        if action == "disable-log-reason" and not body.disabled_reason:
+        sent, action = req.json_object(), req.path_info.rpartition("/")[2]
+        body = bodies.read(ServiceChange, sent)
+        if action == "disable-log-reason" and not requests.text(sent, "disabled_reason"):
             raise exceptions.ValidationError(detail="Disabled reason contains invalid characters or is too long.")
         known = [service.host for service in self.services(req)]
         if body.host not in known or body.binary not in (None, *views.BINARIES):

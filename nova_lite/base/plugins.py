@@ -1,13 +1,16 @@
-"""Loader of drivers, backends, filters and weighers by their entry points, ours and those of other packages."""
+"""Loader of drivers, filters, weighers and parts of APIs by their entry points, ours and those of other packages."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
-from stevedore import named
+from stevedore import extension, named
 
 from nova_lite.base import exceptions
+
+LOG = logging.getLogger(__name__)
 
 
 def load(namespace: str, names: Sequence[str], option: str) -> list[Any]:
@@ -34,3 +37,18 @@ def load(namespace: str, names: Sequence[str], option: str) -> list[Any]:
         known = ", ".join(sorted(plugins.entry_points_names()))
         raise exceptions.ConfigurationError(reason=f"{option}: unknown {', '.join(unknown)}. Known are {known}.")
     return [plugin.plugin for plugin in plugins]
+
+
+def installed(namespace: str, what: str, *arguments: Any) -> list[Any]:
+    """Return what the namespace registers, sorted by name. An entry that cannot be loaded is logged and left out.
+
+    ``arguments``: with some, the registered classes are called with them. ``what``: a word for the log.
+    """
+
+    def log(manager: Any, entry_point: Any, error: BaseException) -> None:
+        LOG.error("API %s %s cannot be loaded and is not served: %s", what, entry_point.name, error, exc_info=error)
+
+    found: extension.ExtensionManager[Any] = extension.ExtensionManager(
+        namespace, invoke_on_load=bool(arguments), invoke_args=arguments, on_load_failure_callback=log
+    )
+    return [loaded.obj if arguments else loaded.plugin for loaded in sorted(found, key=lambda item: str(item.name))]

@@ -22,7 +22,7 @@ Backend::
 
 API, with Glance's v2 endpoints::
 
-    api/image/                  app, imports, metadefs, uploads, requests, views, listing, versions
+    api/image/                  app, and a module for each kind of resource
     api/compute/images.py       ``/images`` of the compute API, until 2.35
     policies/image_service.py   rules
     cmd/manage/images.py        ``nova-lite-manage image``

@@ -20,8 +20,7 @@ Backend::
 
 API, with Cinder's v3 endpoints::
 
-    api/volume/                         app, attachments, backups, types, qos, transfers, backends, absent,
-                                        requests, views, listing, versions
+    api/volume/                         app, and a module for each kind of resource
     api/compute/volume_attachments.py   volumes of a server
     api/compute/volumes.py              ``/os-volumes`` of the compute API, until 2.35
     policies/volume_service.py          rules

@@ -483,11 +483,11 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{subnet}"},
     ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{subnet}"},
     **{
-        ("network", method, f"{path}/{{id}}/tags"): {"tags": ["blue", "green"]}
-        for path in tags.PATHS.values()
+        ("network", method, f"/{name}/{{id}}/tags"): {"tags": ["blue", "green"]}
+        for name in tags.KINDS
         for method in ("POST", "PUT")
     },
-    **{("network", "PUT", f"{path}/{{id}}/tags/{{tag}}"): None for path in tags.PATHS.values()},
+    **{("network", "PUT", f"/{name}/{{id}}/tags/{{tag}}"): None for name in tags.KINDS},
     ("network", "POST", "/subnetpools"): {
         "subnetpool": {
             "name": "new", "description": "text", "prefixes": ["10.66.0.0/16"], "min_prefixlen": 16,

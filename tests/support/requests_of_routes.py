@@ -246,8 +246,8 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         {"subnet_id": "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"},
     ],
     **{
-        ("network", method, f"{path}/{{id}}/tags"): [{"tags": ["taken"]}]
-        for path in network_tags.PATHS.values()
+        ("network", method, f"/{name}/{{id}}/tags"): [{"tags": ["taken"]}]
+        for name in network_tags.KINDS
         for method in ("POST", "PUT")
     },
     ("network", "PUT", "/subnetpools/{id}"): [{"subnetpool": {"name": "taken"}}],

@@ -11,7 +11,7 @@
 - `microversions`, `validation`, `json_text`: parts of a request
 - `versions`: version documents
 - `inventory`: the list of all routes, from which documents are made
-- `openapi`, `reference`, `operations_page`: documents
+- `openapi`, `service_openapi`, `reference`, `operations_page`: documents
 
 A request passes `server`, the filters of its pipeline, `router`, and `wsgi.ResourceDispatcher`. The dispatcher selects
 the version, enforces the policy rule, validates query and body, and calls the handler. It turns the result, or an

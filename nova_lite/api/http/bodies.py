@@ -21,6 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect
 
+#: Default of an attribute that `changes` leaves out if it is null.
+SAME: Any = msgspec.UNSET
+
 Check = Callable[[dict[str, Any], str], Any]
 
 
@@ -38,6 +41,11 @@ class _Field(NamedTuple):
     required: bool
 
 
+def checked(check: Check, **schema: Any) -> msgspec.Meta:
+    """Return what a field's type says about its check. ``schema``: more about its JSON schema than the type says."""
+    return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
+
+
 def read(kind: type[B], sent: dict[str, Any]) -> B:
     """Return the object of a request. A missing attribute has its default, and so has a null.
 
@@ -50,10 +58,24 @@ def read(kind: type[B], sent: dict[str, Any]) -> B:
 
 
 def changes(kind: type[Body], sent: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that a request has, by the names of the struct's fields. Null means the default."""
+    """Return the attributes that a request has, by the names of the struct's fields. Null means the default.
+
+    An attribute whose check or default is `SAME` changes nothing.
+    """
     values = {field.name: field.check(sent, field.sent) for field in _fields(kind) if field.sent in sent}
     defaults = kind() if None in values.values() else None
-    return {name: getattr(defaults, name) if value is None else value for name, value in values.items()}
+    changed = {name: getattr(defaults, name) if value is None else value for name, value in values.items()}
+    return {name: value for name, value in changed.items() if value is not SAME}
+
+
+@functools.cache
+def changed(kind: type[B]) -> type[B]:
+    """Return the struct for changes of objects of a kind: no attribute is required."""
+    required = [field for field in msgspec.structs.fields(kind) if field.required]
+    optional = [(one.name, one.type, msgspec.field(name=one.encode_name, default=SAME)) for one in required]
+    name = f"Changed{kind.__name__.removeprefix('New')}"
+    made: type[B] = msgspec.defstruct(name, optional, bases=(kind,), kw_only=True)  # type: ignore[assignment]
+    return made
 
 
 def names(kind: type[Body]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -51,13 +51,15 @@ _FAULT: Schema = {
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> Document:
     """Make the application for paste."""
     del global_conf, local_conf
-    return Document(deploy.conf().api.compute_link_prefix)
+    return Document(document, "/v2.1", deploy.conf().api.compute_link_prefix)
 
 
 class Document:
-    """WSGI application that serves the document without authentication."""
+    """WSGI application that serves a document without authentication. ``mount``: path of the API at its address."""
 
-    def __init__(self, link_prefix: str | None) -> None:
+    def __init__(self, made: Callable[[], dict[str, Any]], mount: str, link_prefix: str | None) -> None:
+        self._made = made
+        self._mount = mount
         self._link_prefix = link_prefix
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
@@ -67,37 +69,49 @@ class Document:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD") or environ.get("PATH_INFO", "") not in ("", "/"):
             return wsgi.unknown_url()
         root = wsgi.root_url(environ, self._link_prefix)
-        return wsgi.to_response(wsgi.Response({**document(), "servers": [{"url": f"{root}/v2.1"}]}))
+        return wsgi.to_response(wsgi.Response({**self._made(), "servers": [{"url": root + self._mount}]}))
 
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """Return the document."""
+    """Return the document of the compute API."""
+    made = frame("nova_lite compute API", "/v2.1")
+    made["info"]["version"] = str(microversions.MAXIMUM)
+    made["info"]["description"] = (
+        "The Compute API of OpenStack. The project's id may precede each path. Each operation is described in the "
+        "version that its header parameter names."
+    )
+    return {**made, "paths": _paths(), "components": components({"Fault": _FAULT})}
+
+
+def frame(title: str, mount: str) -> dict[str, Any]:
+    """Return the parts of a document that are before its paths."""
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "nova_lite compute API",
-            "version": str(microversions.MAXIMUM),
-            "description": "The Compute API of OpenStack. The project's id may precede each path. Each operation is "
-            "described in the version that its header parameter names.",
+            "title": title,
+            "version": version.VERSION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "x-implementation": version.VERSION,
         },
-        "servers": [{"url": "/v2.1"}],
+        "servers": [{"url": mount}],
         "security": [{"token": []}],
-        "paths": _paths(),
-        "components": {
-            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
-            "schemas": {"Fault": _FAULT},
-            "responses": {
-                str(code): {
-                    "description": _phrase(code),
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Fault"}}},
-                }
-                for code in (*FAULTS, *FAULTS_OF_CHANGES, 410)
+    }
+
+
+def components(schemas: dict[str, Schema]) -> dict[str, Any]:
+    """Return the parts of a document to which its paths refer. ``schemas``: one is ``Fault``."""
+    return {
+        "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+        "schemas": schemas,
+        "responses": {
+            str(code): {
+                "description": phrase(code),
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Fault"}}},
             }
-            | {"414": {"description": _phrase(414), "content": {"text/plain": {"schema": {"type": "string"}}}}},
-        },
+            for code in (*FAULTS, *FAULTS_OF_CHANGES, 410)
+        }
+        | {"414": {"description": phrase(414), "content": {"text/plain": {"schema": {"type": "string"}}}}},
     }
 
 
@@ -118,7 +132,7 @@ def _one(entries: list[RouteEntry]) -> dict[str, Any]:
     if declared.query:
         described["parameters"] += _query_parameters(declared.query.at(entry.newest))
     if declared.body:
-        described["requestBody"] = _body(_schema(declared.body.at(entry.newest)))
+        described["requestBody"] = body(_schema(declared.body.at(entry.newest)))
     described["responses"] = _responses(entries, entry.method)
     described["x-openstack"] = history = _history(entry)
     if len(entries) > 1:
@@ -130,7 +144,7 @@ def _actions(entries: list[RouteEntry]) -> dict[str, Any]:
     """Describe a route of actions, with the bodies of all actions of the newest version."""
     newest = max(entry.newest for entry in entries)
     described = _frame(entries[0], newest)
-    described["requestBody"] = _body({"oneOf": [_action_body(entry) for entry in entries if entry.newest == newest]})
+    described["requestBody"] = body({"oneOf": [_action_body(entry) for entry in entries if entry.newest == newest]})
     described["responses"] = _responses(entries, entries[0].method)
     described["x-openstack"] = {"actions": {entry.action: _history(entry) for entry in reversed(entries)}}
     return described
@@ -149,11 +163,6 @@ def _action_body(entry: RouteEntry) -> Schema:
 
 
 def _frame(entry: RouteEntry, newest: Version) -> dict[str, Any]:
-    name = "_".join((entry.method.lower(), *re.findall(r"\w+", entry.path)))
-    variables = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _VARIABLE.findall(entry.path)
-    ]
     header = {
         "name": microversions.HEADER,
         "in": "header",
@@ -161,7 +170,21 @@ def _frame(entry: RouteEntry, newest: Version) -> dict[str, Any]:
         "description": "Without this header the version is 2.1, which differs from this description.",
         "schema": {"type": "string", "enum": [f"{microversions.SERVICE} {newest}"]},
     }
-    return {"operationId": name, "tags": [entry.resource], "parameters": [*variables, header]}
+    name = operation_id(entry.method, entry.path)
+    return {"operationId": name, "tags": [entry.resource], "parameters": [*path_variables(entry.path), header]}
+
+
+def operation_id(method: str, path: str) -> str:
+    """Return the name of an operation, which is unique in its document."""
+    return "_".join((method.lower(), *re.findall(r"\w+", path)))
+
+
+def path_variables(path: str) -> list[dict[str, Any]]:
+    """Describe the variables of a path."""
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _VARIABLE.findall(path)
+    ]
 
 
 def _query_parameters(schema: Schema) -> list[dict[str, Any]]:
@@ -172,7 +195,8 @@ def _query_parameters(schema: Schema) -> list[dict[str, Any]]:
     ]
 
 
-def _body(schema: Schema) -> dict[str, Any]:
+def body(schema: Schema) -> dict[str, Any]:
+    """Describe the body of a request."""
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
@@ -194,7 +218,7 @@ def _responses(entries: Iterable[RouteEntry], method: str) -> dict[str, Any]:
 
 
 def _success(status: int, schemas: list[Schema | None]) -> dict[str, Any]:
-    response: dict[str, Any] = {"description": _phrase(status)}
+    response: dict[str, Any] = {"description": phrase(status)}
     distinct = [schema for place, schema in enumerate(schemas) if schema and schema not in schemas[:place]]
     if distinct and None not in schemas:
         schema = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
@@ -244,5 +268,6 @@ def _schema(schema: Any) -> Any:
     return schema.replace(r"\Z", "$") if isinstance(schema, str) else schema
 
 
-def _phrase(status: int) -> str:
+def phrase(status: int) -> str:
+    """Return the words of a status."""
     return HTTPStatus(status).phrase

@@ -7,8 +7,9 @@ above a handler names its URL, policy rule, body and response. The rule is enfor
         @route("PUT", "/address-groups/{id}", policies.UPDATE, body=ChangedGroup, key="address_group")
         def update(self, req: ServiceRequest, id: str) -> Response: ...
 
-A handler takes a `ServiceRequest` and the variables of the URL. It returns a `wsgi.Response`, or a complete
-`webob.Response`. A request that no rule has authorized gets no response. Bodies: `nova_lite.api.http.bodies`.
+A handler takes a `ServiceRequest` and the variables of the URL. It returns the value that its route's ``response``
+names, a `wsgi.Response`, or a complete `webob.Response`. A request that no rule has authorized gets no response.
+Bodies: `nova_lite.api.http.bodies`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ import webob.exc
 from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, wsgi
 from nova_lite.api.http.bodies import Body
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, plugins
 from nova_lite.base.context import RequestContext
 from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 114688
+
+#: Group of entry points, before the name of an API.
+NAMESPACE = "nova_lite.api.resources"
 
 #: Replaces a rule's name: the route needs no authentication.
 PUBLIC = ""
@@ -79,11 +83,12 @@ def route(
     response: str | None = None,
     status: int = 200,
 ) -> Callable[[H], H]:
-    """Declare a URL of the handler below. A handler may have several."""
+    """Declare a URL of the handler below. A handler may have several. ``response``: by default ``key``."""
 
     def mark(handler: H) -> H:
         name = getattr(handler, "__name__", "")
-        made = ServiceRoute(method, path, name, policy, target, authorizes, streams, body, key, query, response, status)
+        shown = key if response is None and status != 204 else response
+        made = ServiceRoute(method, path, name, policy, target, authorizes, streams, body, key, query, shown, status)
         handler.declared_routes = [made, *getattr(handler, "declared_routes", ())]  # type: ignore[attr-defined]
         return handler
 
@@ -92,6 +97,8 @@ def route(
 
 class ServiceRequest(wsgi.Request):
     """A request to a `ServiceApplication`. It may be unauthenticated, and has no microversion."""
+
+    service_route: ServiceRoute
 
     @property
     def context(self) -> RequestContext:
@@ -135,9 +142,24 @@ class ServiceResource:
                 yield made._replace(resource=cls)
 
 
-class ServiceApplication:
-    """WSGI application. A subclass names its resources, and has the form of its faults."""
+class _Routes:
+    """Attribute of an application's class. Resources of other packages are loaded only when the routes are needed."""
 
+    def __init__(self, own: tuple[ServiceRoute, ...]) -> None:
+        self._own = own
+
+    def __get__(self, app: ServiceApplication | None, kind: type[ServiceApplication]) -> tuple[ServiceRoute, ...]:
+        composed = (made for resource in kind.all_resources() for made in resource.declared_routes())
+        return (*self._own, *composed)
+
+
+class ServiceApplication:
+    """WSGI application. A subclass names its resources, and has the form of its faults.
+
+    ``api``: its name in ``[api] enabled_apis``. Entry points of ``nova_lite.api.resources.<api>`` add resources.
+    """
+
+    api = ""
     resources: ClassVar[tuple[type[ServiceResource], ...]] = ()
     routes: tuple[ServiceRoute, ...] = ()
     #: True if a URL with a slash at its end names nothing, as in Glance and Cinder.
@@ -145,13 +167,19 @@ class ServiceApplication:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        composed = (made for resource in cls.resources for made in resource.declared_routes())
-        cls.routes = (*(made for made in cls.routes if made.resource is None), *composed)
+        own = tuple(made for made in cls.routes if made.resource is None)
+        cls.routes = _Routes(own)  # type: ignore[assignment]
+
+    @classmethod
+    @functools.cache
+    def all_resources(cls) -> tuple[type[ServiceResource], ...]:
+        """Return the application's own resources and the installed resources."""
+        return (*cls.resources, *(plugins.installed(f"{NAMESPACE}.{cls.api}", "resource") if cls.api else ()))
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
         self.conf = services.conf
-        self._made = {kind: kind(self) for kind in self.resources}
+        self._made = {kind: kind(self) for kind in self.all_resources()}
         self._routes: dict[str, dict[str, ServiceRoute]] = {}
         self._mapper = routes.Mapper(controller_scan=None)
         self._mapper.minimization = False
@@ -185,7 +213,7 @@ class ServiceApplication:
             result = self._handle(req)
             response = wsgi.to_response(result) if isinstance(result, wsgi.Response) else result
         except Exception as error:
-            response = self._fault_of(req, error)
+            response = self.fault_of(req, error)
         return response(environ, start_response)
 
     def _handle(self, req: ServiceRequest) -> wsgi.Response | webob.Response:
@@ -201,6 +229,7 @@ class ServiceApplication:
             allowed = ", ".join(sorted(by_method))
             explanation = f"{req.method} is not supported here by this cloud; {allowed} may be used."
             raise webob.exc.HTTPMethodNotAllowed(explanation=explanation, headers={"Allow": allowed})
+        req.service_route = route
         notes.route(req.environ, route.path, variables)
         if route.policy != PUBLIC and wsgi.CONTEXT not in req.environ:
             raise exceptions.Unauthorized()
@@ -209,14 +238,17 @@ class ServiceApplication:
         declared = wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes)
         req.authorize_and_validate(declared, variables)
         owner: Any = self if route.resource is None else self._made[route.resource]
-        result: wsgi.Response | webob.Response = getattr(owner, route.handler)(req, **variables)
+        result = getattr(owner, route.handler)(req, **variables)
+        if not isinstance(result, wsgi.Response | webob.Response):
+            result = wsgi.Response(result if route.response is None else {route.response: result}, route.status)
         if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
         if req.method == "POST" and isinstance(result, wsgi.Response):
             notes.made(req.environ, result.body)
         return result
 
-    def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
+    def fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
+        """Return the fault of any error of a handler."""
         if isinstance(error, wsgi.UnknownUrl):
             return self.fault(req, 404, "The resource could not be found.")
         if isinstance(error, exceptions.NovaLiteException) and error.code != 500:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import routes
-from stevedore import extension as stevedore_extension
 
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.base import plugins
 
 LOG = logging.getLogger(__name__)
 
@@ -29,25 +29,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> Router:
 
 def load_extensions(services: wsgi.ApiServices) -> list[wsgi.Extension]:
     """Return all extensions, sorted by alias. An extension that cannot be loaded is logged and left out."""
-    manager: Any = stevedore_extension.ExtensionManager(
-        NAMESPACE,
-        invoke_on_load=True,
-        invoke_args=(services,),
-        on_load_failure_callback=_log_failure,
-    )
-    extensions: list[wsgi.Extension] = [loaded.obj for loaded in manager]
+    extensions: list[wsgi.Extension] = plugins.installed(NAMESPACE, "extension", services)
     return sorted(extensions, key=lambda item: item.alias)
-
-
-def _log_failure(manager: Any, entry_point: Any, error: BaseException) -> None:
-    del manager
-    LOG.error("API extension %s cannot be loaded and is not served: %s", entry_point.name, error, exc_info=error)
 
 
 def extension_classes() -> list[type[wsgi.Extension]]:
     """Return the classes of all installed extensions, sorted by alias."""
-    manager: Any = stevedore_extension.ExtensionManager(NAMESPACE)
-    classes: list[type[wsgi.Extension]] = [loaded.plugin for loaded in manager]
+    classes: list[type[wsgi.Extension]] = plugins.installed(NAMESPACE, "extension")
     return sorted(classes, key=lambda item: item.alias)
 
 

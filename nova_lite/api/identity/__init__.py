@@ -33,30 +33,21 @@ Service::
     policies/identity.py               rules
     cmd/manage/identity.py             ``nova-lite-manage user`` and ``project``
 
-API, with Keystone's v3 endpoints::
+API, with Keystone's v3 endpoints, one module for each kind of resource:
 
-    api/identity/app.py                log-in, tokens, and lists
-    api/identity/management.py         changes of users
-    api/identity/projects.py           projects and their tags
-    api/identity/domains.py            domains of users, projects and groups
-    api/identity/groups.py             groups and their members
-    api/identity/assignments.py        roles of users and groups in projects, domains and the system
-    api/identity/roles.py              roles of operators, implied roles
-    api/identity/services.py           services, endpoints and regions of operators
-    api/identity/app_credentials.py    application credentials
-    api/identity/credentials.py        EC2 credentials, keys of one-time codes
-    api/identity/federation.py         identity providers, their protocols, mappings, and log-ins
-    api/identity/trusts.py             trusts, as Heat needs them
-    api/identity/access_rules.py       requests that application credentials allow
-    api/identity/limits.py             unified limits of other services
-    api/identity/policy_blobs.py       policies of other services
-    api/identity/domain_config.py      configuration of domains, kept only
-    api/identity/endpoint_filters.py   endpoints of single projects
-    api/identity/requests.py           validation of requests
-    api/identity/views.py              responses
-    api/identity/listing.py            filters of lists
-    api/identity/versions.py           version document
-    api/identity/faults.py             errors in Keystone's form
+- `app`, `resource`: the application, and the base of its resources
+- `logins`, `provider_logins`, `caller`: tokens, by passwords or identity providers; projects of the caller
+- `users`, `groups`, `projects`, `domains`: accounts and their containers
+- `assignments`, `roles`: roles of users and groups in projects, domains and the system; roles of operators
+- `app_credentials`, `access_rules`: application credentials, and the requests that they allow
+- `credentials`: EC2 credentials, keys of one-time codes
+- `trusts`: roles that a user gives to another one, as Heat needs them
+- `federation`: identity providers, their protocols, mappings
+- `services`, `limits`: services, endpoints and regions of operators; unified limits of other services
+- `policy_blobs`, `domain_config`, `endpoint_filters`: policies of other services, configuration of domains, endpoints
+  of single projects. Only conformance suites need these resources. Entry points add them.
+- `requests`, `views`, `listing`: validation of requests; responses; filters of lists
+- `versions`, `faults`: version document; errors in Keystone's form
 
 Authentication of requests to all APIs::
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import access_rules, directory, listing, passwords, requests, views
-from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority
+from nova_lite.api.identity import access_rules, directory, passwords, requests, views
+from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import AccessRule, ApplicationCredential, User
+from nova_lite.api.identity.requests import Expiry, Open, Roles, checked, is_text, valid
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 #: Application credentials of one user. Each API process has all of them in memory.
 MAX_CREDENTIALS = 1000
@@ -34,82 +34,132 @@ _CREDENTIALS = "/v3/users/{user_id}/application_credentials"
 _RULES = "/v3/users/{user_id}/access_rules"
 
 
-class IdentityAppCredentials:
-    """Mixin of `IdentityApp`: the handlers of application credentials and their access rules."""
+_is_text = valid(lambda value: is_text(value, MAX_TEXT), f"{{}} must be a string of at most {MAX_TEXT} characters.")
+_is_flag = valid(lambda value: isinstance(value, bool | None), "{} must be a boolean.")
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", _CREDENTIALS, "list_credentials", policies.CREDENTIALS_LIST, _USER),
-        ServiceRoute("POST", _CREDENTIALS, "create_credential", policies.CREDENTIALS_CREATE, _USER),
-        ServiceRoute("GET", f"{_CREDENTIALS}/{{id}}", "show_credential", policies.CREDENTIALS_SHOW, _USER),
-        ServiceRoute("DELETE", f"{_CREDENTIALS}/{{id}}", "delete_credential", policies.CREDENTIALS_DELETE, _USER),
-        ServiceRoute("GET", _RULES, "list_rules", policies.ACCESS_RULES_LIST, _USER),
-        ServiceRoute("GET", f"{_RULES}/{{id}}", "show_rule", policies.ACCESS_RULES_SHOW, _USER),
-        ServiceRoute("DELETE", f"{_RULES}/{{id}}", "delete_rule", policies.ACCESS_RULES_DELETE, _USER),
-    )
 
-    def list_credentials(self, req: ServiceRequest, user_id: str) -> Response:
+def _name(sent: dict[str, Any], name: str) -> str:
+    return directory.check_name("application credential", requests.text_field(sent, name))
+
+
+def _rules(sent: dict[str, Any], name: str) -> list[AccessRule]:
+    """Return the access rules. A rule of which only the id is given has no path."""
+    items = [] if sent[name] is None else sent[name]
+    if not isinstance(items, list) or len(items) > MAX_RULES:
+        raise exceptions.ValidationError(detail=f"access_rules must be a list of at most {MAX_RULES} objects.")
+    return [_rule(item) for item in items]
+
+
+def _rule(item: Any) -> AccessRule:
+    if not isinstance(item, dict):
+        raise exceptions.ValidationError(detail="An access rule must be an object with service, method and path.")
+    if isinstance(item.get("id"), str) and not {"service", "method", "path"} & item.keys():
+        return AccessRule(id=item["id"])
+    service, method, path = (requests.text_field(item, name) for name in ("service", "method", "path"))
+    if method not in access_rules.METHODS:
+        raise exceptions.ValidationError(detail=f"The method of an access rule is one of {access_rules.METHODS_TEXT}.")
+    if not re.fullmatch(r"/.{0,224}", path) or not re.fullmatch(r"[\w-]{1,64}", service):
+        raise exceptions.ValidationError(
+            detail="The path of an access rule starts with a slash and has at most 225 characters; its service is a "
+            "type of the catalog, such as compute."
+        )
+    if access_rules.wildcards(path) > access_rules.MAX_WILDCARDS:
+        raise exceptions.ValidationError(
+            detail=f"The path of an access rule has at most {access_rules.MAX_WILDCARDS} wildcards: *, ** and {{name}}."
+        )
+    return AccessRule(id=uuid.uuid4().hex, service=service, method=method, path=path)
+
+
+_RULE = {name: {"type": "string"} for name in ("id", "service", "method", "path")}
+
+
+class NewAppCredential(Open, kw_only=True):
+    secret: Annotated[str | None, checked(_is_text)] = None
+    name: Annotated[str, checked(_name)]
+    description: Annotated[str | None, checked(_is_text)] = None
+    roles: Roles = []
+    expires_at: Expiry = None
+    unrestricted: Annotated[bool, checked(_is_flag)] = False
+    access_rules: Annotated[Any, checked(_rules, type="array", items={"type": "object", "properties": _RULE})] = ()
+
+
+class AppCredentials(IdentityResource):
+    """Application credentials."""
+
+    @route("GET", _CREDENTIALS, policies.CREDENTIALS_LIST, target=_USER, response="application_credentials")
+    def index(self, req: ServiceRequest, user_id: str) -> Response:
         _refuse_trust(req)
-        content = self.authority.content
+        content = self.content
         mine = [item for item in content.application_credentials if item.user_id == user_id]
         shown = (views.application_credential(item, content, req.base_url) for item in mine)
-        return listing.listed(req, "application_credentials", shown, f"/v3/users/{user_id}/application_credentials")
+        return self.listed(req, shown)
 
-    def show_credential(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("GET", f"{_CREDENTIALS}/{{id}}", policies.CREDENTIALS_SHOW, target=_USER, response="application_credential")
+    def show(self, req: ServiceRequest, user_id: str, id: str) -> View:
         _refuse_trust(req)
-        content = self.authority.content
-        shown = views.application_credential(_credential(content, user_id, id), content, req.base_url)
-        return Response({"application_credential": shown})
+        content = self.content
+        return views.application_credential(_credential(content, user_id, id), content, req.base_url)
 
-    def create_credential(self, req: ServiceRequest, user_id: str) -> Response:
+    @route(
+        "POST",
+        _CREDENTIALS,
+        policies.CREDENTIALS_CREATE,
+        target=_USER,
+        body=NewAppCredential,
+        key="application_credential",
+        status=201,
+    )
+    def create(self, req: ServiceRequest, user_id: str) -> View:
         """Create a credential for the project of the caller's token. Only this response has the secret."""
         _refuse_restricted(req)
         if user_id != req.context.user_id:
             raise exceptions.Forbidden("Application credentials can be created only by the user that they are for.")
         if req.context.project_id is None:
             raise exceptions.Forbidden("An application credential is for a project, and this token is for none.")
-        body = requests.body_object(req, "application_credential")
-        secret = _text(body, "secret") or secrets.token_urlsafe(64)
-        credential = ApplicationCredential(
-            id=uuid.uuid4().hex,
-            name=directory.check_name("application credential", requests.text_field(body, "name")),
+        body = requests.read(req, NewAppCredential)
+        secret = body.secret or secrets.token_urlsafe(64)
+        credential = requests.new(
+            req,
+            ApplicationCredential,
+            body,
             user_id=user_id,
             project_id=req.context.project_id,
             secret=passwords.hashed(secret, self.authority.hash_cost),
-            description=_text(body, "description"),
-            roles=_roles(body, self.authority.content, req.context.roles),
-            expires_at=requests.expiry(body),
-            unrestricted=_flag(body, "unrestricted"),
+            roles=_roles(body.roles, self.content, req.context.roles),
+            access_rules=[],
         )
-        rules = _rules(body)
+        rules = body.access_rules
 
         def add(content: Content) -> Content:
             _add(content, credential, rules)
             return content
 
-        shown = views.application_credential(credential, self._change(add), req.base_url)
-        return Response({"application_credential": shown | {"secret": secret}}, 201)
+        shown = views.application_credential(credential, self.change(add), req.base_url)
+        return shown | {"secret": secret}
 
-    def delete_credential(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("DELETE", f"{_CREDENTIALS}/{{id}}", policies.CREDENTIALS_DELETE, target=_USER, status=204)
+    def delete(self, req: ServiceRequest, user_id: str, id: str) -> None:
         _refuse_restricted(req)
-        self._change(lambda content: content.application_credentials.remove(_credential(content, user_id, id)))
-        return Response(status=204)
+        self.change(lambda content: content.application_credentials.remove(_credential(content, user_id, id)))
 
-    # --- access rules
 
-    def list_rules(self, req: ServiceRequest, user_id: str) -> Response:
+class AccessRules(IdentityResource):
+    """Access rules of application credentials."""
+
+    @route("GET", _RULES, policies.ACCESS_RULES_LIST, target=_USER, response="access_rules")
+    def index(self, req: ServiceRequest, user_id: str) -> Response:
         _refuse_trust(req)
-        rules = [item for item in self.authority.content.access_rules if item.user_id == user_id]
+        rules = [item for item in self.content.access_rules if item.user_id == user_id]
         shown = (views.access_rule(item, req.base_url) for item in rules)
-        return listing.listed(req, "access_rules", shown, f"/v3/users/{user_id}/access_rules")
+        return self.listed(req, shown)
 
-    def show_rule(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("GET", f"{_RULES}/{{id}}", policies.ACCESS_RULES_SHOW, target=_USER, response="access_rule")
+    def show(self, req: ServiceRequest, user_id: str, id: str) -> View:
         _refuse_trust(req)
-        return Response(
-            {"access_rule": views.access_rule(_access_rule(self.authority.content, user_id, id), req.base_url)}
-        )
+        return views.access_rule(_access_rule(self.content, user_id, id), req.base_url)
 
-    def delete_rule(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("DELETE", f"{_RULES}/{{id}}", policies.ACCESS_RULES_DELETE, target=_USER, status=204)
+    def delete(self, req: ServiceRequest, user_id: str, id: str) -> None:
         """Delete a rule that no credential has."""
         _refuse_restricted(req)
 
@@ -121,11 +171,7 @@ class IdentityAppCredentials:
                 )
             content.access_rules.remove(rule)
 
-        self._change(delete)
-        return Response(status=204)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
+        self.change(delete)
 
 
 def _credential(content: Content, user_id: str, id: str) -> ApplicationCredential:
@@ -140,7 +186,7 @@ def _access_rule(content: Content, user_id: str, id: str) -> AccessRule:
 
 
 def _add(content: Content, credential: ApplicationCredential, rules: list[AccessRule]) -> None:
-    user: User = requests.require("user", credential.user_id, content.user(credential.user_id))
+    user: User = requests.user(content, credential.user_id)
     mine = [item for item in content.application_credentials if item.user_id == user.id]
     if any(item.name == credential.name for item in mine):
         raise exceptions.Conflict(f"The user has an application credential named {credential.name} already.")
@@ -190,29 +236,10 @@ def _refuse_restricted(req: ServiceRequest) -> None:
         )
 
 
-# --- fields of the body
-
-
-def _text(body: dict[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
-    return value
-
-
-def _flag(body: dict[str, Any], name: str) -> bool:
-    value = body.get(name)
-    if not isinstance(value, bool | None):
-        raise exceptions.ValidationError(detail=f"{name} must be a boolean.")
-    return bool(value)
-
-
-def _roles(body: dict[str, Any], content: Content, names: list[str]) -> list[str]:
+def _roles(items: list[dict[str, Any]], content: Content, names: list[str]) -> list[str]:
     """Return the keys of the credential's roles. The default is all roles of the token, whose ``names`` these are."""
     allowed = [role.key for name in names if (role := content.role_named(name)) is not None]
-    keys = requests.roles(body, content) or allowed
+    keys = requests.role_keys(items, content) or allowed
     for key in keys:
         if key not in allowed:
             role = requests.require("role", key, content.role_by_key(key))
@@ -221,31 +248,3 @@ def _roles(body: dict[str, Any], content: Content, names: list[str]) -> list[str
                 f"the roles {', '.join(names)}."
             )
     return keys
-
-
-def _rules(body: dict[str, Any]) -> list[AccessRule]:
-    """Return the access rules. A rule of which only the id is given has no path."""
-    items = [] if body.get("access_rules") is None else body["access_rules"]
-    if not isinstance(items, list) or len(items) > MAX_RULES:
-        raise exceptions.ValidationError(detail=f"access_rules must be a list of at most {MAX_RULES} objects.")
-    return [_rule(item) for item in items]
-
-
-def _rule(item: Any) -> AccessRule:
-    if not isinstance(item, dict):
-        raise exceptions.ValidationError(detail="An access rule must be an object with service, method and path.")
-    if isinstance(item.get("id"), str) and not {"service", "method", "path"} & item.keys():
-        return AccessRule(id=item["id"])
-    service, method, path = (requests.text_field(item, name) for name in ("service", "method", "path"))
-    if method not in access_rules.METHODS:
-        raise exceptions.ValidationError(detail=f"The method of an access rule is one of {access_rules.METHODS_TEXT}.")
-    if not re.fullmatch(r"/.{0,224}", path) or not re.fullmatch(r"[\w-]{1,64}", service):
-        raise exceptions.ValidationError(
-            detail="The path of an access rule starts with a slash and has at most 225 characters; its service is a "
-            "type of the catalog, such as compute."
-        )
-    if access_rules.wildcards(path) > access_rules.MAX_WILDCARDS:
-        raise exceptions.ValidationError(
-            detail=f"The path of an access rule has at most {access_rules.MAX_WILDCARDS} wildcards: *, ** and {{name}}."
-        )
-    return AccessRule(id=uuid.uuid4().hex, service=service, method=method, path=path)

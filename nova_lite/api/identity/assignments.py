@@ -2,133 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
-from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.content import Content
-from nova_lite.api.identity.records import SYSTEM, SYSTEM_ID, Assignment, Domain, Group, Project, Role, System, User
+from nova_lite.api.identity.records import SYSTEM, SYSTEM_ID, Assignment, Domain, Group, Project, System, User
+from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-T = TypeVar("T")
-
 Target = Project | Domain | System
 
+_HOLDERS = ("users/{user_id}", "groups/{group_id}")
 _GRANTS = tuple(
-    f"{target}/{holder}/roles"
+    (f"{target}/{holder}/roles", policies.ROLES_OF_HOLDER)
     for target in ("projects/{project_id}", "domains/{domain_id}")
-    for holder in ("users/{user_id}", "groups/{group_id}")
+    for holder in _HOLDERS
 )
-_SYSTEM_GRANTS = (
-    ("system/users/{user_id}/roles", policies.SYSTEM_ROLES_OF_USER),
-    ("system/groups/{group_id}/roles", policies.SYSTEM_ROLES_OF_GROUP),
-)
-_INHERITED = "inherited_to_projects"
+_SYSTEM_RULES = (policies.SYSTEM_ROLES_OF_USER, policies.SYSTEM_ROLES_OF_GROUP)
+_SYSTEM_GRANTS = tuple((f"system/{holder}/roles", rules) for holder, rules in zip(_HOLDERS, _SYSTEM_RULES, strict=True))
 
 
-def _grant_routes(path: str, rules: policies.GrantRules) -> Iterator[ServiceRoute]:
-    yield ServiceRoute("GET", f"/v3/{path}", "list_grants", rules.list_)
-    yield ServiceRoute("GET", f"/v3/{path}/{{role}}", "check_grant", rules.check)
-    yield ServiceRoute("PUT", f"/v3/{path}/{{role}}", "grant", rules.grant)
-    yield ServiceRoute("DELETE", f"/v3/{path}/{{role}}", "revoke_role", rules.revoke)
+class Grants(IdentityResource):
+    """Roles of one user or group in one project, domain or the system."""
 
+    paths = (*_GRANTS, *_SYSTEM_GRANTS)
+    #: Text before and after each path.
+    around = ("/v3/", "")
+    inherited = False
 
-def _inherited_routes(path: str, rules: policies.GrantRules) -> Iterator[ServiceRoute]:
-    one = f"/v3/OS-INHERIT/{path}/{{role}}/{_INHERITED}"
-    yield ServiceRoute("GET", f"/v3/OS-INHERIT/{path}/{_INHERITED}", "list_inherited", rules.list_)
-    yield ServiceRoute("GET", one, "check_inherited", rules.check)
-    yield ServiceRoute("PUT", one, "grant_inherited", rules.grant)
-    yield ServiceRoute("DELETE", one, "revoke_inherited", rules.revoke)
+    @classmethod
+    def declared_routes(cls) -> Iterator[ServiceRoute]:
+        before, after = cls.around
+        for path, rules in cls.paths:
+            one = f"{before}{path}/{{role}}{after}"
+            yield ServiceRoute("GET", f"{before}{path}{after}", "index", rules.list_, response="roles", resource=cls)
+            yield ServiceRoute("GET", one, "check", rules.check, status=204, resource=cls)
+            yield ServiceRoute("PUT", one, "grant", rules.grant, status=204, resource=cls)
+            yield ServiceRoute("DELETE", one, "revoke", rules.revoke, status=204, resource=cls)
 
-
-class IdentityAssignments:
-    """Mixin of `IdentityApp`: the handlers of role assignments."""
-
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", "/v3/role_assignments", "role_assignments", policies.ASSIGNMENTS_LIST),
-        *(route for path in _GRANTS for route in _grant_routes(path, policies.ROLES_OF_HOLDER)),
-        *(route for path, rules in _SYSTEM_GRANTS for route in _grant_routes(path, rules)),
-        *(route for path in _GRANTS for route in _inherited_routes(path, policies.ROLES_OF_HOLDER)),
-    )
-
-    # --- roles of one user or group in one project, domain or the system
-
-    def list_grants(self, req: ServiceRequest, **ids: str) -> Response:
-        return self._listed(req, False, ids)
-
-    def check_grant(self, req: ServiceRequest, role: str, **ids: str) -> Response:
-        return self._checked(role, False, ids)
-
-    def grant(self, req: ServiceRequest, role: str, **ids: str) -> Response:
-        return self._granted(role, False, ids)
-
-    def revoke_role(self, req: ServiceRequest, role: str, **ids: str) -> Response:
-        return self._revoked(role, False, ids)
-
-    # --- the same, in the projects below one project or domain
-
-    def list_inherited(self, req: ServiceRequest, **ids: str) -> Response:
-        return self._listed(req, True, ids)
-
-    def check_inherited(self, req: ServiceRequest, role: str, **ids: str) -> Response:
-        return self._checked(role, True, ids)
-
-    def grant_inherited(self, req: ServiceRequest, role: str, **ids: str) -> Response:
-        return self._granted(role, True, ids)
-
-    def revoke_inherited(self, req: ServiceRequest, role: str, **ids: str) -> Response:
-        return self._revoked(role, True, ids)
-
-    def _listed(self, req: ServiceRequest, inherited: bool, ids: dict[str, str]) -> Response:
-        content = self.authority.content
-        roles = (content.role_by_key(key) for key in _granted(content, inherited, ids))
+    def index(self, req: ServiceRequest, **ids: str) -> Response:
+        content = self.content
+        roles = (content.role_by_key(key) for key in _granted(content, self.inherited, ids))
         shown = (views.role(role, req.base_url) for role in roles if role is not None)
-        return listing.listed(req, "roles", shown, req.path_info)
+        return self.listed(req, shown)
 
-    def _checked(self, role_id: str, inherited: bool, ids: dict[str, str]) -> Response:
-        role = _role(self.authority.content, role_id)
-        if role.key not in _granted(self.authority.content, inherited, ids):
-            holder, target = _named(self.authority.content, **ids)
-            raise exceptions.NotFound(f"{holder.name} does not have the role {role.name} in {target.name}.")
-        return Response(status=204)
+    def check(self, req: ServiceRequest, role: str, **ids: str) -> None:
+        found = requests.role(self.content, role)
+        if found.key not in _granted(self.content, self.inherited, ids):
+            holder, target = _named(self.content, **ids)
+            raise exceptions.NotFound(f"{holder.name} does not have the role {found.name} in {target.name}.")
 
-    def _granted(self, role_id: str, inherited: bool, ids: dict[str, str]) -> Response:
+    def grant(self, req: ServiceRequest, role: str, **ids: str) -> None:
         def grant(content: Content) -> None:
             holder, target = _named(content, **ids)
-            role = _role(content, role_id)
+            found = requests.role(content, role)
             where = None if isinstance(target, System) else target.domain_id if isinstance(target, Project) else ""
-            if role.domain_id is not None and where not in ("", role.domain_id):
+            if found.domain_id is not None and where not in ("", found.domain_id):
                 raise exceptions.Forbidden(
-                    f"Role {role.name} is of a domain. It can be granted in projects of this domain and in domains."
+                    f"Role {found.name} is of a domain. It can be granted in projects of this domain and in domains."
                 )
-            directory.grant(holder, target, role.key, inherited)
+            directory.grant(holder, target, found.key, self.inherited)
 
-        self._change(grant)
-        return Response(status=204)
+        self.change(grant)
 
-    def _revoked(self, role_id: str, inherited: bool, ids: dict[str, str]) -> Response:
+    def revoke(self, req: ServiceRequest, role: str, **ids: str) -> None:
         def revoke(content: Content) -> None:
-            directory.revoke(content, *_named(content, **ids), _role(content, role_id).key, inherited)
+            directory.revoke(content, *_named(content, **ids), requests.role(content, role).key, self.inherited)
 
-        self._change(revoke)
-        return Response(status=204)
+        self.change(revoke)
 
-    # --- all assignments
 
-    def role_assignments(self, req: ServiceRequest) -> Response:
-        content = self.authority.content
+class InheritedGrants(Grants):
+    """Roles in the projects below one project or domain."""
+
+    paths = _GRANTS
+    around = ("/v3/OS-INHERIT/", "/inherited_to_projects")
+    inherited = True
+
+
+class Assignments(IdentityResource):
+    """All assignments of roles."""
+
+    @route("GET", "/v3/role_assignments", policies.ASSIGNMENTS_LIST, response="role_assignments")
+    def index(self, req: ServiceRequest) -> Response:
+        content = self.content
         query = _AssignmentQuery(req, content)
         assignments = [item for item in _assignments(content, query.effective) if query.matches(item)]
         shown = [views.assignment(item, query.with_names, content, req.base_url) for item in assignments]
         return Response({"role_assignments": shown, "links": listing.links(f"{req.base_url}/v3/role_assignments")})
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
 
 
 class _AssignmentQuery:
@@ -221,16 +185,9 @@ def _named(
 ) -> tuple[User | Group, Target]:
     """Return the user or group, and the project or domain or system, that a URL names."""
     holder: User | Group
-    if group_id:
-        holder = requests.require("group", group_id, content.find(Group, group_id))
-    else:
-        holder = requests.require("user", user_id, content.user(user_id))
+    holder = requests.group(content, group_id) if group_id else requests.user(content, user_id)
     if domain_id:
-        return holder, requests.require("domain", domain_id, content.domain(domain_id))
+        return holder, requests.domain(content, domain_id)
     if project_id:
-        return holder, requests.require("project", project_id, content.project(project_id))
+        return holder, requests.project(content, project_id)
     return holder, SYSTEM
-
-
-def _role(content: Content, id: str) -> Role:
-    return requests.require("role", id, content.role(id))

@@ -13,20 +13,22 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
 
 from nova_lite.api.audit import notes
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import app_credentials, credential_box, ec2_signature, listing, one_time_codes, requests
-from nova_lite.api.identity.authority import Authority, Identity, Scope
+from nova_lite.api.identity import app_credentials, credential_box, ec2_signature, one_time_codes, requests
+from nova_lite.api.identity.authority import Scope
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Credential
-from nova_lite.api.identity.tokens import Token
+from nova_lite.api.identity.requests import Object, Open, OptionalWords, Words, checked
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 EC2, TOTP = "ec2", "totp"
 #: Credentials of one user. Each API process has all of them in memory.
@@ -38,121 +40,152 @@ _EC2 = "/v3/users/{user_id}/credentials/OS-EC2"
 _ALL = "/v3/credentials"
 
 
-class IdentityCredentials:
-    """Mixin of `IdentityApp`: the handlers of EC2 credentials and keys of one-time codes."""
+_Sent: TypeAlias = Annotated[Any, checked(lambda sent, name: sent[name])]
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", _EC2, "list_ec2", policies.EC2_LIST, _USER),
-        ServiceRoute("POST", _EC2, "create_ec2", policies.EC2_CREATE, _USER),
-        ServiceRoute("GET", f"{_EC2}/{{id}}", "show_ec2", policies.EC2_SHOW, _USER),
-        ServiceRoute("DELETE", f"{_EC2}/{{id}}", "delete_ec2", policies.EC2_DELETE, _USER),
-        ServiceRoute("POST", "/v3/ec2tokens", "issue_for_signature", policies.EC2_TOKENS),
-        ServiceRoute("POST", "/v3/s3tokens", "issue_for_s3", policies.S3_TOKENS),
-        ServiceRoute("GET", _ALL, "list_secrets", policies.SECRETS_LIST, authorizes=True),
-        ServiceRoute("POST", _ALL, "create_secret", policies.SECRETS_CREATE, authorizes=True),
-        ServiceRoute("GET", f"{_ALL}/{{id}}", "show_secret", policies.SECRETS_SHOW, authorizes=True),
-        ServiceRoute("PATCH", f"{_ALL}/{{id}}", "update_secret", policies.SECRETS_UPDATE, authorizes=True),
-        ServiceRoute("DELETE", f"{_ALL}/{{id}}", "delete_secret", policies.SECRETS_DELETE, authorizes=True),
-    )
 
-    # --- EC2 credentials of a user
+class NewEc2Credential(Open):
+    tenant_id: Words
 
-    def list_ec2(self, req: ServiceRequest, user_id: str) -> Response:
+
+class SignedRequest(Open):
+    ec2: _Sent = msgspec.field(name="ec2Credentials", default=None)
+    credentials: _Sent = None
+
+
+class SignedS3Request(Open):
+    credentials: Object
+
+
+class CredentialOwner(Open):
+    user_id: OptionalWords = None
+
+
+class NewCredential(CredentialOwner, kw_only=True):
+    type: Words
+    blob: Words
+    project_id: OptionalWords = None
+
+
+class ChangedCredential(Open):
+    """A new blob. The other attributes may be sent with their present values."""
+
+    user_id: _Sent = None
+    type: _Sent = None
+    project_id: _Sent = None
+    blob: Words = ""
+
+
+class _Sealed(IdentityResource):
+    """Credentials whose secrets are encrypted."""
+
+    def open(self, item: Credential) -> str:
+        return credential_box.open_(self.content, item.sealed)
+
+
+class Ec2Credentials(_Sealed):
+    """EC2 credentials of users, and tokens for requests that are signed with them."""
+
+    @route("GET", _EC2, policies.EC2_LIST, target=_USER, response="credentials")
+    def index(self, req: ServiceRequest, user_id: str) -> Response:
         app_credentials.refuse_limited(req)
-        mine = [item for item in self.authority.content.credentials if (item.type, item.user_id) == (EC2, user_id)]
-        return listing.listed(
-            req, "credentials", (self._ec2_view(req, item) for item in mine), _EC2.format(user_id=user_id)
-        )
+        mine = [item for item in self.content.credentials if (item.type, item.user_id) == (EC2, user_id)]
+        return self.listed(req, (self._view(req, item) for item in mine))
 
-    def show_ec2(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("GET", f"{_EC2}/{{id}}", policies.EC2_SHOW, target=_USER, response="credential")
+    def show(self, req: ServiceRequest, user_id: str, id: str) -> View:
         app_credentials.refuse_limited(req)
-        return Response({"credential": self._ec2_view(req, _ec2(self.authority.content, user_id, id))})
+        return self._view(req, _ec2(self.content, user_id, id))
 
-    def create_ec2(self, req: ServiceRequest, user_id: str) -> Response:
+    @route("POST", _EC2, policies.EC2_CREATE, target=_USER, body=NewEc2Credential, response="credential", status=201)
+    def create(self, req: ServiceRequest, user_id: str) -> View:
         """Create a key pair for a project in which the user has a role."""
         app_credentials.refuse_limited(req)
-        project_id, access, secret = requests.text_field(req.json_object(), "tenant_id"), uuid.uuid4().hex, _secret()
+        project_id, access, secret = requests.read(req, NewEc2Credential).tenant_id, uuid.uuid4().hex, _secret()
 
         def create(content: Content) -> Credential:
             _check_project(req, content, user_id, project_id)
             return _add_ec2(content, user_id, project_id, access, secret)
 
-        return Response({"credential": self._ec2_view(req, self._change(create))}, 201)
+        return self._view(req, self.change(create))
 
-    def delete_ec2(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+    @route("DELETE", f"{_EC2}/{{id}}", policies.EC2_DELETE, target=_USER, status=204)
+    def delete(self, req: ServiceRequest, user_id: str, id: str) -> None:
         app_credentials.refuse_limited(req)
-        self._change(lambda content: content.credentials.remove(_ec2(content, user_id, id)))
-        return Response(status=204)
+        self.change(lambda content: content.credentials.remove(_ec2(content, user_id, id)))
 
-    def _ec2_view(self, req: ServiceRequest, item: Credential) -> dict[str, Any]:
+    def _view(self, req: ServiceRequest, item: Credential) -> dict[str, Any]:
         path = f"{_EC2.format(user_id=item.user_id)}/{item.access}"
         return {
             "user_id": item.user_id,
             "tenant_id": item.project_id,
             "access": item.access,
-            "secret": self._open(item),
+            "secret": self.open(item),
             "trust_id": None,
             "links": {"self": req.base_url + path},
         }
 
     # --- tokens for signed requests
 
+    @route("POST", "/v3/ec2tokens", policies.EC2_TOKENS, body=SignedRequest, response="token")
     def issue_for_signature(self, req: ServiceRequest) -> Response:
         """Return a token of the user who signed a request. Only services may ask for it."""
-        body = req.json_object()
-        given = body.get("ec2Credentials") or body.get("credentials")
-        if not isinstance(given, dict):
-            raise exceptions.ValidationError(detail="Expecting to find credentials in the request, as an object.")
-        signed = ec2_signature.parse(given)
+        body = requests.read(req, SignedRequest)
+        signed = ec2_signature.parse(
+            requests.object_field({"credentials": body.ec2 or body.credentials}, "credentials")
+        )
         return self._issue(req, signed.access, lambda secret: ec2_signature.is_right(signed, secret, time.time()))
 
+    @route("POST", "/v3/s3tokens", policies.S3_TOKENS, body=SignedS3Request, response="token")
     def issue_for_s3(self, req: ServiceRequest) -> Response:
         """Return a token of the user who signed a request to an object store. Only services may ask for it."""
-        signed = ec2_signature.parse_s3(requests.object_field(req.json_object(), "credentials"))
+        signed = ec2_signature.parse_s3(requests.read(req, SignedS3Request).credentials)
         return self._issue(req, signed.access, lambda secret: ec2_signature.is_right_s3(signed, secret, time.time()))
 
     def _issue(self, req: ServiceRequest, access: str, is_right: Callable[[str], bool]) -> Response:
         """Return a token of the user of an access key. ``is_right``: checks the signature by the secret."""
-        found = _by_access(self.authority.content, access)
+        found = _by_access(self.content, access)
         notes.caller(req.environ, found.user_id if found is not None else None)
-        user = self.authority.content.user(found.user_id) if found is not None else None
+        user = self.content.user(found.user_id) if found is not None else None
         # An unknown key takes as long as a wrong signature.
-        secret = self._open(found) if found is not None else _secret()
+        secret = self.open(found) if found is not None else _secret()
         matches = is_right(secret)
-        if found is None or user is None or not matches or not self.authority.content.is_usable(user):
+        if found is None or user is None or not matches or not self.content.is_usable(user):
             raise exceptions.Unauthorized()
         identity = self.authority.scoped(user, Scope(project_id=found.project_id))
         text, token = self.authority.issue(identity, methods=["ec2credential"], signed_by=found)
         notes.caller(req.environ, token.user_id, token.project_id)
-        return self.token_response(req, text, token, identity, 200)
+        return self.token_response(req, text, token, identity)
 
-    # --- all credentials
 
-    def list_secrets(self, req: ServiceRequest) -> Response:
+class Credentials(_Sealed):
+    """Credentials."""
+
+    @route("GET", _ALL, policies.SECRETS_LIST, authorizes=True, response="credentials")
+    def index(self, req: ServiceRequest) -> Response:
         """List the caller's own credentials, for an admin all of them."""
         app_credentials.refuse_limited(req)
         caller = str(req.context.user_id)
         req.authorize(policies.SECRETS_LIST, {"user_id": caller})
         items = [
             item
-            for item in self.authority.content.credentials
+            for item in self.content.credentials
             if req.allows(policies.SECRETS_SHOW, {"user_id": item.user_id})
             and req.GET.get("type") in (None, item.type)
             and req.GET.get("user_id") in (None, item.user_id)
         ]
-        return listing.listed(req, "credentials", (self._view(req, item) for item in items), _ALL)
+        return self.listed(req, (self._view(req, item) for item in items))
 
-    def show_secret(self, req: ServiceRequest, id: str) -> Response:
-        return Response({"credential": self._view(req, self._authorized(req, id))})
+    @route("GET", f"{_ALL}/{{id}}", policies.SECRETS_SHOW, authorizes=True, response="credential")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return self._view(req, self._authorized(req, id))
 
-    def create_secret(self, req: ServiceRequest) -> Response:
+    @route("POST", _ALL, policies.SECRETS_CREATE, authorizes=True, body=NewCredential, key="credential", status=201)
+    def create(self, req: ServiceRequest) -> View:
         app_credentials.refuse_limited(req)
-        body = requests.body_object(req, "credential")
-        user_id = requests.text_field(body, "user_id") if body.get("user_id") is not None else str(req.context.user_id)
+        user_id = requests.read(req, CredentialOwner).user_id or str(req.context.user_id)
         req.authorize(policies.SECRETS_CREATE, {"user_id": user_id})
-        kind, blob = requests.text_field(body, "type"), requests.text_field(body, "blob")
-        project_id = requests.text_field(body, "project_id") if body.get("project_id") is not None else None
+        body = requests.read(req, NewCredential)
+        kind, blob, project_id = body.type, body.blob, body.project_id
         if kind == EC2:
             access, secret = _pair(blob)
             if project_id is None:
@@ -161,18 +194,22 @@ class IdentityCredentials:
             _check_blob(kind, blob)
 
         def create(content: Content) -> Credential:
-            requests.require("user", user_id, content.user(user_id))
+            requests.user(content, user_id)
             if project_id is not None:
                 _check_project(req, content, user_id, project_id)
             if kind == EC2:
                 return _add_ec2(content, user_id, str(project_id), access, secret)
             return _add(content, uuid.uuid4().hex, user_id, kind, project_id, blob)
 
-        return Response({"credential": self._view(req, self._change(create))}, 201)
+        return self._view(req, self.change(create))
 
-    def update_secret(self, req: ServiceRequest, id: str) -> Response:
+    @route(
+        "PATCH", f"{_ALL}/{{id}}", policies.SECRETS_UPDATE, authorizes=True, body=ChangedCredential, key="credential"
+    )
+    def update(self, req: ServiceRequest, id: str) -> View:
         """Change the secret, or both keys of EC2. User, type and project stay: other ones need another credential."""
-        found, body = self._authorized(req, id), requests.body_object(req, "credential")
+        found = self._authorized(req, id)
+        body = requests.changes(req)
         for name in ("user_id", "type", "project_id"):
             if body.get(name, getattr(found, name)) != getattr(found, name):
                 raise exceptions.ValidationError(
@@ -193,19 +230,19 @@ class IdentityCredentials:
             item.sealed = credential_box.seal(content, blob)
             return item
 
-        return Response({"credential": self._view(req, self._change(update))})
+        return self._view(req, self.change(update))
 
-    def delete_secret(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", f"{_ALL}/{{id}}", policies.SECRETS_DELETE, authorizes=True, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         self._authorized(req, id)
-        self._change(
+        self.change(
             lambda content: content.credentials.remove(requests.require("credential", id, content.find(Credential, id)))
         )
-        return Response(status=204)
 
     def _authorized(self, req: ServiceRequest, id: str) -> Credential:
         """Return a credential that the caller may manage. A credential of another user looks unknown."""
         app_credentials.refuse_limited(req)
-        found = self.authority.content.find(Credential, id)
+        found = self.content.find(Credential, id)
         if found is None or not req.allows(req.declared.policy, {"user_id": found.user_id}):
             req.authorize(req.declared.policy, {"user_id": str(req.context.user_id)})
             raise exceptions.NotFound(f"Could not find credential: {id[:64]}.")
@@ -213,7 +250,7 @@ class IdentityCredentials:
         return found
 
     def _view(self, req: ServiceRequest, item: Credential) -> dict[str, Any]:
-        secret = self._open(item)
+        secret = self.open(item)
         blob = json.dumps({"access": item.access, "secret": secret}) if item.type == EC2 else secret
         return {
             "id": item.id,
@@ -223,16 +260,6 @@ class IdentityCredentials:
             "blob": blob,
             "links": {"self": f"{req.base_url}{_ALL}/{item.id}"},
         }
-
-    def _open(self, item: Credential) -> str:
-        return credential_box.open_(self.authority.content, item.sealed)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
-
-    def token_response(self, req: ServiceRequest, text: str, token: Token, identity: Identity, status: int) -> Response:
-        """Return the response with a token. `IdentityApp` implements it."""
-        raise NotImplementedError
 
 
 def _id_of(access: str) -> str:
@@ -261,7 +288,7 @@ def _check_project(req: ServiceRequest, content: Content, user_id: str, project_
 
     An admin may name any project. The credential gives a token only if the user has a role there.
     """
-    user = requests.require("user", user_id, content.user(user_id))
+    user = requests.user(content, user_id)
     known = content.project(project_id)
     may_name = known is not None and (req.context.is_admin or bool(content.roles_of(user, known.id)))
     requests.require("project", project_id, known if may_name else None)

@@ -7,19 +7,17 @@ domain do not depend on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests
-from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DomainConfig
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 Config = dict[str, dict[str, Any]]
 
@@ -54,49 +52,41 @@ _ONE = "/v3/domains/{id}/config"
 _DEFAULT = "/v3/domains/config"
 
 
-class IdentityDomainConfig:
-    """Mixin of `IdentityApp`: the handlers of domains' configuration."""
+class DomainConfigs(IdentityResource):
+    """Configuration of domains."""
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        *(
-            ServiceRoute("GET", f"{_DEFAULT}{path}", "default_config", policies.CONFIG_DEFAULT)
-            for path in ("/default", "/{group}/default", "/{group}/{option}/default")
-        ),
-        ServiceRoute("PUT", _ONE, "create_config", policies.CONFIG_CREATE),
-        *(
-            ServiceRoute(method, f"{_ONE}{path}", handler, policy)
-            for path in ("", "/{group}", "/{group}/{option}")
-            for method, handler, policy in (
-                ("GET", "show_config", policies.CONFIG_SHOW),
-                ("PATCH", "update_config", policies.CONFIG_UPDATE),
-                ("DELETE", "delete_config", policies.CONFIG_DELETE),
-            )
-        ),
-    )
-
-    def default_config(self, req: ServiceRequest, group: str = "", option: str = "") -> Response:
+    @route("GET", f"{_DEFAULT}/default", policies.CONFIG_DEFAULT, response="config")
+    @route("GET", f"{_DEFAULT}/{{group}}/default", policies.CONFIG_DEFAULT, response="config")
+    @route("GET", f"{_DEFAULT}/{{group}}/{{option}}/default", policies.CONFIG_DEFAULT, response="config")
+    def default(self, req: ServiceRequest, group: str = "", option: str = "") -> View:
         _check_names(group, option)
-        return Response({"config": _part(DEFAULTS, group, option)})
+        return _part(DEFAULTS, group, option)
 
-    def create_config(self, req: ServiceRequest, id: str) -> Response:
+    @route("PUT", _ONE, policies.CONFIG_CREATE, key="config")
+    def create(self, req: ServiceRequest, id: str) -> Response:
         """Replace the configuration of a domain."""
         config = _config(requests.object_field(req.json_object(), "config"))
 
         def create(content: Content) -> bool:
-            _check_domain(content, id)
+            requests.domain(content, id)
             before = content.find(DomainConfig, id)
             _store(content, id, config)
             return before is None
 
-        return Response({"config": config}, 201 if self._change(create) else 200)
+        return Response({"config": config}, 201 if self.change(create) else 200)
 
-    def show_config(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> Response:
+    @route("GET", _ONE, policies.CONFIG_SHOW, response="config")
+    @route("GET", f"{_ONE}/{{group}}", policies.CONFIG_SHOW, response="config")
+    @route("GET", f"{_ONE}/{{group}}/{{option}}", policies.CONFIG_SHOW, response="config")
+    def show(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> View:
         _check_names(group, option)
-        _check_domain(self.authority.content, id)
-        return Response({"config": _part(_stored(self.authority.content, id), group, option)})
+        requests.domain(self.content, id)
+        return _part(_stored(self.content, id), group, option)
 
-    def update_config(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> Response:
+    @route("PATCH", _ONE, policies.CONFIG_UPDATE, key="config")
+    @route("PATCH", f"{_ONE}/{{group}}", policies.CONFIG_UPDATE, key="config")
+    @route("PATCH", f"{_ONE}/{{group}}/{{option}}", policies.CONFIG_UPDATE, key="config")
+    def update(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> View:
         """Change the options in the body. A URL with a group or an option allows only those."""
         _check_names(group, option)
         given = requests.object_field(req.json_object(), "config")
@@ -107,7 +97,7 @@ class IdentityDomainConfig:
             raise exceptions.Forbidden(f"The body may have {group} {option} only, as the URL.".replace("  ", " "))
 
         def update(content: Content) -> Config:
-            _check_domain(content, id)
+            requests.domain(content, id)
             known = _stored(content, id)
             _part(known, group, option)
             for name, options in config.items():
@@ -115,13 +105,16 @@ class IdentityDomainConfig:
             _store(content, id, known)
             return known
 
-        return Response({"config": self._change(update)})
+        return self.change(update)
 
-    def delete_config(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> Response:
+    @route("DELETE", _ONE, policies.CONFIG_DELETE, status=204)
+    @route("DELETE", f"{_ONE}/{{group}}", policies.CONFIG_DELETE, status=204)
+    @route("DELETE", f"{_ONE}/{{group}}/{{option}}", policies.CONFIG_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str, group: str = "", option: str = "") -> None:
         _check_names(group, option)
 
         def delete(content: Content) -> None:
-            _check_domain(content, id)
+            requests.domain(content, id)
             known = _stored(content, id)
             _part(known, group, option)
             if option:
@@ -130,15 +123,7 @@ class IdentityDomainConfig:
                 del known[group]
             _store(content, id, known if group else {})
 
-        self._change(delete)
-        return Response(status=204)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
-
-
-def _check_domain(content: Content, id: str) -> None:
-    requests.require("domain", id, content.domain(id))
+        self.change(delete)
 
 
 def _check_names(group: str, option: str) -> None:

@@ -21,11 +21,9 @@ _COMPARISONS |= {
 }
 
 
-def listed(req: ServiceRequest, kind: str, items: Iterable[dict[str, Any]], path: str | None = None) -> Response:
+def listed(req: ServiceRequest, kind: str, items: Iterable[dict[str, Any]], path: str) -> Response:
     """Return the items that match every filter in the query. A filter is the name of a field and its value,
-    or with a comparison, as in ``name__contains``.
-
-    ``path``: of the list, if it is not ``/v3/<kind>``.
+    or with a comparison, as in ``name__contains``. ``path``: of the list.
     """
     matches = list(items)
     for name, value in req.GET.items():
@@ -34,7 +32,7 @@ def listed(req: ServiceRequest, kind: str, items: Iterable[dict[str, Any]], path
             matches = [item for item in matches if _compares(item.get(field), value, comparison)]
         elif any(not isinstance(item.get(name, []), list | dict) for item in matches):
             matches = [item for item in matches if _equal(item.get(name), value, kind == "domains")]
-    return Response({kind: matches, "links": links(req.base_url + (path or f"/v3/{kind}"))})
+    return Response({kind: matches, "links": links(req.base_url + path)})
 
 
 def links(url: str) -> dict[str, Any]:

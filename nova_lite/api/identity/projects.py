@@ -7,19 +7,20 @@ directly in the default domain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http import validation
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import directory, listing, requests, views
-from nova_lite.api.identity.authority import Authority
+from nova_lite.api.identity import directory, domains, listing, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import DOMAIN_ID, Domain, Project
+from nova_lite.api.identity.requests import Description, Extensible, Flag, NoOptions, Open, String, Text
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
-
-T = TypeVar("T")
 
 #: Tags of one project.
 MAX_TAGS = 80
@@ -27,10 +28,6 @@ MAX_TAG = 255
 
 _PROJECT = {"project_id": "id"}
 _TAGS = "/v3/projects/{id}/tags"
-_FIELDS = (
-    "id", "name", "description", "enabled", "domain_id", "parent_id", "is_domain", "tags", "options", "links",
-    "parents", "subtree",
-)  # fmt: skip
 #: Filters of lists by tags.
 _BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
     "tags": lambda wanted, tags: wanted <= tags,
@@ -40,75 +37,88 @@ _BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
 }
 
 
-class IdentityProjects:
-    """Mixin of `IdentityApp`: the handlers of projects."""
+def _tags(sent: dict[str, Any], name: str) -> list[str]:
+    if name not in sent:
+        raise exceptions.ValidationError(detail="Expecting to find tags in the request, as a list.")
+    tags = [] if sent[name] is None else sent[name]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
+        raise exceptions.ValidationError(detail="tags must be a list of different strings.")
+    return _checked_tags(tags)
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", "/v3/projects", "list_projects", policies.PROJECTS_LIST),
-        ServiceRoute("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
-        ServiceRoute("GET", "/v3/projects/{id}", "show_project", policies.PROJECTS_SHOW, _PROJECT),
-        ServiceRoute("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
-        ServiceRoute("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
-        ServiceRoute("GET", _TAGS, "list_tags", policies.TAGS_LIST, _PROJECT),
-        ServiceRoute("PUT", _TAGS, "replace_tags", policies.TAGS_UPDATE),
-        ServiceRoute("DELETE", _TAGS, "delete_tags", policies.TAGS_DELETE),
-        ServiceRoute("GET", f"{_TAGS}/{{tag}}", "check_tag", policies.TAG_SHOW, _PROJECT),
-        ServiceRoute("PUT", f"{_TAGS}/{{tag}}", "add_tag", policies.TAG_CREATE),
-        ServiceRoute("DELETE", f"{_TAGS}/{{tag}}", "delete_tag", policies.TAG_DELETE),
-    )
 
-    def list_projects(self, req: ServiceRequest) -> Response:
+def _checked_tags(tags: Iterable[str]) -> list[str]:
+    checked = list(tags)
+    if len(checked) > MAX_TAGS:
+        raise exceptions.ValidationError(detail=f"A project has at most {MAX_TAGS} tags.")
+    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not validation.is_shown(tag) for tag in checked):
+        raise exceptions.ValidationError(
+            detail=f"A tag has 1 to {MAX_TAG} printable characters without slash and comma."
+        )
+    return checked
+
+
+Tags: TypeAlias = Annotated[list[str], requests.checked(_tags, maxItems=MAX_TAGS, uniqueItems=True)]
+
+
+class NewTags(Open):
+    tags: Tags
+
+
+class NewProject(Extensible, kw_only=True):
+    shown = (*Extensible.shown, "parents", "subtree")
+    name: String
+    description: Description = ""
+    enabled: Flag = True
+    domain_id: Text = None
+    parent_id: Text = None
+    is_domain: Flag = False
+    tags: Tags = []
+    options: NoOptions = {}
+
+
+class Projects(IdentityResource):
+    """Projects."""
+
+    @route("GET", "/v3/projects", policies.PROJECTS_LIST, response="projects")
+    def index(self, req: ServiceRequest) -> Response:
         """List the projects, or with the filter ``is_domain`` the domains."""
-        content, url = self.authority.content, req.base_url
+        content, url = self.content, req.base_url
         if listing.is_true(req.GET.get("is_domain", "false")):
             shown = [views.domain_as_project(domain, url) for domain in content.all_domains()]
         else:
             shown = [views.project(project, url) for project in content.projects]
-        return listing.listed(req, "projects", _tagged(req, shown))
+        return self.listed(req, _tagged(req, shown))
 
-    def create_project(self, req: ServiceRequest) -> Response:
-        fields = requests.create_fields(
-            req,
-            "project",
-            name=str,
-            description=str | None,
-            enabled=bool | None,
-            domain_id=str | None,
-            parent_id=str | None,
-            is_domain=bool | None,
-        )
-        tags, more = _tags(requests.body_object(req, "project")), requests.attributes(req, "project", _FIELDS)
-        if fields["is_domain"]:
-            return self._create_domain(req, fields, more)
+    @route("POST", "/v3/projects", policies.PROJECTS_CREATE, body=NewProject, key="project", status=201)
+    def create(self, req: ServiceRequest) -> View:
+        body, more = requests.read(req, NewProject), requests.attributes(req)
+        if body.is_domain:
+            return self._create_domain(req, body, more)
 
         def create(content: Content) -> Project:
-            parent, domain_id = _place(content, fields)
-            project = directory.add_project(content, fields["name"], fields["description"] or "", domain_id, parent)
-            project.enabled = fields["enabled"] is not False
-            project.tags, project.extra = tags, more
+            parent, domain_id = _place(content, body)
+            project = directory.add_project(content, body.name, body.description, domain_id, parent)
+            project.enabled, project.tags, project.extra = body.enabled, body.tags, more
             return project
 
-        return Response({"project": views.project(self._change(create), req.base_url)}, 201)
+        return views.project(self.change(create), req.base_url)
 
-    def _create_domain(self, req: ServiceRequest, fields: dict[str, Any], more: str) -> Response:
-        if fields["domain_id"] is not None or fields["parent_id"] is not None:
+    def _create_domain(self, req: ServiceRequest, body: NewProject, more: str) -> View:
+        if body.tags:
+            raise exceptions.ValidationError(detail=requests.NO_TAGS)
+        if body.domain_id is not None or body.parent_id is not None:
             raise exceptions.ValidationError(detail="A project that is a domain is in no domain and no other project.")
+        domain = self.change(lambda content: domains.add(content, body.name, body.description, body.enabled, more))
+        return views.domain_as_project(domain, req.base_url)
 
-        def create(content: Content) -> Domain:
-            domain = directory.add_domain(content, fields["name"], fields["description"] or "")
-            domain.enabled, domain.extra = fields["enabled"] is not False, more
-            return domain
-
-        return Response({"project": views.domain_as_project(self._change(create), req.base_url)}, 201)
-
-    def show_project(self, req: ServiceRequest, id: str) -> Response:
+    @route("GET", "/v3/projects/{id}", policies.PROJECTS_SHOW, target=_PROJECT, response="project")
+    def show(self, req: ServiceRequest, id: str) -> View:
         """Show a project or domain. The query may ask for what is above or below."""
-        content = self.authority.content
+        content = self.content
         project = content.project(id)
         if project is None:
             domain = requests.require("project", id, content.domain(id))
-            return Response({"project": views.domain_as_project(domain, req.base_url)})
+            return views.domain_as_project(domain, req.base_url)
         shown = views.project(project, req.base_url)
         for name in ("parents", "subtree"):
             by = {form for form in ("list", "ids") if f"{name}_as_{form}" in req.GET}
@@ -120,27 +130,18 @@ class IdentityProjects:
                 shown[name] = [{"project": views.project(item, req.base_url)} for item in visible]
             elif by:
                 shown[name] = _ids_below(content, id) if name == "subtree" else _nested(content.above(id))
-        return Response({"project": shown})
+        return shown
 
     def _may_see(self, req: ServiceRequest, project: Project) -> bool:
         """Check whether the caller may see a project above or below that of the request."""
-        content = self.authority.content
+        content = self.content
         user = content.user(str(req.context.user_id))
         has_role = user is not None and bool(content.roles_of(user, project.id))
         return has_role or req.allows(policies.PROJECTS_SHOW, {"project_id": project.id})
 
-    def update_project(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.update_fields(
-            req,
-            "project",
-            name=str,
-            description=str | None,
-            enabled=bool,
-            domain_id=str | None,
-            parent_id=str | None,
-            is_domain=bool,
-        )
-        body = requests.body_object(req, "project")
+    @route("PATCH", "/v3/projects/{id}", policies.PROJECTS_UPDATE, body=changed(NewProject), key="project")
+    def update(self, req: ServiceRequest, id: str) -> View:
+        fields = requests.changes(req)
 
         def update(content: Content) -> dict[str, Any]:
             item = _changeable(content, id)
@@ -148,7 +149,7 @@ class IdentityProjects:
             if fields.get("is_domain", is_domain) != is_domain:
                 raise exceptions.ValidationError(detail="Cannot change is_domain of a project.")
             if isinstance(item, Domain):
-                if body.get("tags"):
+                if fields.get("tags"):
                     raise exceptions.ValidationError(detail=requests.NO_TAGS)
                 if "name" in fields:
                     directory.rename_domain(content, item, fields["name"])
@@ -158,16 +159,16 @@ class IdentityProjects:
                     raise exceptions.Forbidden("Cannot move a project below another one.")
                 if "name" in fields:
                     directory.rename(content, "project", item, fields["name"])
-                if "tags" in body:
-                    item.tags = _tags(body)
-            item.description = fields.get("description", item.description) or ""
-            item.extra = requests.attributes(req, "project", _FIELDS, item.extra)
+                item.tags = fields.get("tags", item.tags)
+            item.description = fields.get("description", item.description)
+            item.extra = requests.attributes(req, item.extra)
             directory.set_enabled(content, item, fields.get("enabled", item.enabled))
             return views.any_project(item, req.base_url)
 
-        return Response({"project": self._change(update)})
+        return self.change(update)
 
-    def delete_project(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", "/v3/projects/{id}", policies.PROJECTS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         """Delete the project, but not its servers and other resources. An admin deletes those."""
 
         def delete(content: Content) -> None:
@@ -178,56 +179,50 @@ class IdentityProjects:
                 directory.check_leaf(content, item)
                 directory.remove_project(content, item)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
-    # --- tags
 
-    def list_tags(self, req: ServiceRequest, id: str) -> Response:
-        return _shown_tags(req, id, _project(self.authority.content, id).tags)
+class ProjectTags(IdentityResource):
+    """Tags of projects."""
 
-    def replace_tags(self, req: ServiceRequest, id: str) -> Response:
-        body = req.json_object()
-        if "tags" not in body:
-            raise exceptions.ValidationError(detail="Expecting to find tags in the request, as a list.")
-        tags = _tags(body)
+    @route("GET", _TAGS, policies.TAGS_LIST, target=_PROJECT, response="tags")
+    def index(self, req: ServiceRequest, id: str) -> Response:
+        return _shown_tags(req, id, requests.project(self.content, id).tags)
+
+    @route("PUT", _TAGS, policies.TAGS_UPDATE, body=NewTags, response="tags")
+    def replace(self, req: ServiceRequest, id: str) -> Response:
+        tags = requests.read(req, NewTags).tags
         self._change_tags(id, lambda project: tags)
         return _shown_tags(req, id, tags)
 
-    def delete_tags(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", _TAGS, policies.TAGS_DELETE, status=204)
+    def clear(self, req: ServiceRequest, id: str) -> None:
         self._change_tags(id, lambda project: [])
-        return Response(status=204)
 
-    def check_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
-        requests.require("tag", tag, tag if tag in _project(self.authority.content, id).tags else None)
-        return Response(status=204)
+    @route("GET", f"{_TAGS}/{{tag}}", policies.TAG_SHOW, target=_PROJECT, status=204)
+    def show(self, req: ServiceRequest, id: str, tag: str) -> None:
+        requests.require("tag", tag, tag if tag in requests.project(self.content, id).tags else None)
 
-    def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+    @route("PUT", f"{_TAGS}/{{tag}}", policies.TAG_CREATE, status=201)
+    def add(self, req: ServiceRequest, id: str, tag: str) -> Response:
         self._change_tags(id, lambda project: _checked_tags(dict.fromkeys([*project.tags, tag])))
         location = f"{req.base_url}{_TAGS.format(id=id)}/{tag}"
         return Response(status=201, headers={"Location": location} if location.isascii() else {})
 
-    def delete_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+    @route("DELETE", f"{_TAGS}/{{tag}}", policies.TAG_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str, tag: str) -> None:
         def without(project: Project) -> list[str]:
             requests.require("tag", tag, tag if tag in project.tags else None)
             return [other for other in project.tags if other != tag]
 
         self._change_tags(id, without)
-        return Response(status=204)
 
     def _change_tags(self, id: str, function: Callable[[Project], list[str]]) -> None:
         def change(content: Content) -> None:
-            project = _project(content, id)
+            project = requests.project(content, id)
             project.tags = function(project)
 
-        self._change(change)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
-
-
-def _project(content: Content, id: str) -> Project:
-    return requests.require("project", id, content.project(id))
+        self.change(change)
 
 
 def _changeable(content: Content, id: str) -> Project | Domain:
@@ -237,11 +232,11 @@ def _changeable(content: Content, id: str) -> Project | Domain:
     return project if project is not None else requests.require("project", id, content.find(Domain, id))
 
 
-def _place(content: Content, fields: dict[str, Any]) -> tuple[Project | None, str]:
+def _place(content: Content, body: NewProject) -> tuple[Project | None, str]:
     """Return the project above a new one, or None, and the id of its domain."""
-    parent_id, domain_id = fields["parent_id"], fields["domain_id"]
+    parent_id, domain_id = body.parent_id, body.domain_id
     if parent_id is None:
-        return None, requests.domain_of(content, fields)
+        return None, requests.domain_id(content, domain_id)
     parent = content.project(parent_id)
     found = (
         parent.domain_id if parent is not None else requests.require("project", parent_id, content.domain(parent_id)).id
@@ -273,27 +268,6 @@ def _ids_below(content: Content, id: str) -> dict[str, Any] | None:
 
 
 # --- tags
-
-
-def _tags(body: dict[str, Any]) -> list[str]:
-    """Return the tags in the body. Raises `ValidationError` if one is twice there."""
-    tags = body.get("tags")
-    if tags is None:
-        return []
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
-        raise exceptions.ValidationError(detail="tags must be a list of different strings.")
-    return _checked_tags(tags)
-
-
-def _checked_tags(tags: Iterable[str]) -> list[str]:
-    checked = list(tags)
-    if len(checked) > MAX_TAGS:
-        raise exceptions.ValidationError(detail=f"A project has at most {MAX_TAGS} tags.")
-    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not validation.is_shown(tag) for tag in checked):
-        raise exceptions.ValidationError(
-            detail=f"A tag has 1 to {MAX_TAG} printable characters without slash and comma."
-        )
-    return checked
 
 
 def _tagged(req: ServiceRequest, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,20 +1,30 @@
-"""Validation of the identity API's request bodies."""
+"""Validation of the identity API's request bodies.
+
+The types of this module are those of the fields of bodies. Each names its check.
+"""
 
 from __future__ import annotations
 
 import datetime
 import json
 import time
-from collections.abc import Collection
-from typing import Any, TypeVar
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
+import msgspec
+
+from nova_lite.api.http import bodies
+from nova_lite.api.http.bodies import SAME, Body, Check
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
 from nova_lite.api.identity.content import Content
-from nova_lite.api.identity.records import DOMAIN_ID, Group, Project, Role, User
+from nova_lite.api.identity.records import DOMAIN_ID, Domain, Group, Project, Role, User
 from nova_lite.base import exceptions
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Body)
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 def require(kind: str, id: str, item: T | None) -> T:
@@ -22,6 +32,31 @@ def require(kind: str, id: str, item: T | None) -> T:
     if item is None:
         raise exceptions.NotFound(f"Could not find {kind}: {id[:64]}.")
     return item
+
+
+def user(content: Content, id: str) -> User:
+    return require("user", id, content.user(id))
+
+
+def project(content: Content, id: str) -> Project:
+    return require("project", id, content.project(id))
+
+
+def domain(content: Content, id: str) -> Domain:
+    return require("domain", id, content.domain(id))
+
+
+def group(content: Content, id: str) -> Group:
+    return require("group", id, content.find(Group, id))
+
+
+def role(content: Content, id: str) -> Role:
+    return require("role", id, content.role(id))
+
+
+def found(kind: str, id: str, items: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the item with this id. Raises `NotFound`."""
+    return require(kind, id, next((item for item in items if item["id"] == id), None))
 
 
 # --- log-in
@@ -80,66 +115,75 @@ def scope(value: Any) -> Scope:
     return Scope(project_name=text_field(project, "name"), project_domain=domain_name(project.get("domain")))
 
 
-# --- projects and users
+# --- bodies
 
 
-def create_fields(req: ServiceRequest, kind: str, **fields: Any) -> dict[str, Any]:
-    """Return the given fields of the body's object. A field whose type allows None may be missing.
+class Open(Body, forbid_unknown_fields=False):
+    """Object whose other attributes are ignored, as in Keystone."""
 
-    Fields with other names are ignored, as in Keystone.
+
+class Extensible(Open):
+    """Object whose other attributes are kept for clients.
+
+    ``shown``: attributes of responses that are no attributes of clients.
     """
-    body = body_object(req, kind)
-    return {name: _checked(kind, name, body.get(name), type_) for name, type_ in fields.items()}
+
+    shown: ClassVar[tuple[str, ...]] = ("id", "links")
 
 
-def update_fields(req: ServiceRequest, kind: str, **fields: Any) -> dict[str, Any]:
-    """Return the given fields that are present in the body's object."""
-    body = body_object(req, kind)
-    return {name: _checked(kind, name, body[name], type_) for name, type_ in fields.items() if name in body}
+class Sent(dict[str, Any]):
+    """The object of a request. ``kind``: its key. ``is_change``: of something that is there."""
+
+    kind = ""
+    is_change = False
 
 
-def body_object(req: ServiceRequest, kind: str) -> dict[str, Any]:
-    """Return the body's object of this kind."""
-    body = req.json_object().get(kind)
-    if not isinstance(body, dict):
-        raise exceptions.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
-    return body
+def read(req: ServiceRequest, kind: type[B]) -> B:
+    """Return the object of a request. Raises a 400."""
+    return bodies.read(kind, _sent(req, kind))
+
+
+def changes(req: ServiceRequest) -> dict[str, Any]:
+    """Return the attributes that a request has, by the names of its struct's fields. Raises a 400."""
+    kind = _kind(req)
+    sent = _sent(req, kind)
+    sent.is_change = True
+    return bodies.changes(kind, sent)
+
+
+def _kind(req: ServiceRequest) -> type[Body]:
+    kind = req.service_route.body
+    assert kind is not None
+    return kind
+
+
+def _sent(req: ServiceRequest, kind: type[Body]) -> Sent:
+    key = req.service_route.key
+    sent = Sent(req.json_object() if key is None else object_field(req.json_object(), key))
+    sent.kind = key or ""
+    if kind.__struct_config__.forbid_unknown_fields and (unknown := sorted(set(sent) - bodies.names(kind))):
+        raise exceptions.ValidationError(detail=f"The {key} has no field {unknown[0][:64]!r} that can be set here.")
+    return sent
 
 
 #: Characters of all attributes of clients at a record, as JSON.
 MAX_EXTRA = 4096
 
 
-def attributes(req: ServiceRequest, kind: str, known: Collection[str], before: str = "") -> str:
-    """Return the attributes of the body's object that are not ``known``, as JSON, added to those from before.
-
-    Raises `ValidationError` for what Keystone keeps of such an object and this service does not.
-    """
-    body = body_object(req, kind)
-    _refuse_unkept(kind, body, known)
-    given = {name: value for name, value in body.items() if name not in known}
+def attributes(req: ServiceRequest, before: str = "") -> str:
+    """Return the attributes of clients in a request, as JSON, added to those from before. Raises a 400."""
+    kind = _kind(req)
+    assert issubclass(kind, Extensible)
+    sent = _sent(req, kind)
+    given = {name: sent[name] for name in sent if name not in {*bodies.names(kind), *kind.shown}}
     if not given:
         return before
     text = json.dumps({**attribute_values(before), **given})
     if len(text) > MAX_EXTRA:
         raise exceptions.ValidationError(
-            detail=f"Attributes of the client's own at a {kind} have at most {MAX_EXTRA} characters as JSON."
+            detail=f"Attributes of the client's own at a {sent.kind} have at most {MAX_EXTRA} characters as JSON."
         )
     return text
-
-
-#: Tags of a domain, which Keystone keeps.
-NO_TAGS = "This cloud keeps no tags of a domain. Its projects may have tags."
-
-
-def _refuse_unkept(kind: str, body: dict[str, Any], known: Collection[str]) -> None:
-    options = body.get("options") or {}
-    if kind != "user" and "options" in known and (not isinstance(options, dict) or any(options.values())):
-        raise exceptions.ValidationError(
-            detail=f"This cloud has no options of a {kind}, not even immutable: leave them out."
-        )
-    if body.get("tags") and (kind == "domain" or body.get("is_domain") is True):
-        raise exceptions.ValidationError(detail=NO_TAGS)
 
 
 def attribute_values(text: str) -> dict[str, Any]:
@@ -148,23 +192,126 @@ def attribute_values(text: str) -> dict[str, Any]:
     return values
 
 
-def domain_of(content: Content, fields: dict[str, Any]) -> str:
+def new(req: ServiceRequest, record: type[R], body: Body, **more: Any) -> R:
+    """Return a new record with an id, and the attributes of the request that it has."""
+    common = {name: getattr(body, name) for name in body.__struct_fields__ if name in record.__struct_fields__}
+    kept = {"extra": attributes(req)} if isinstance(body, Extensible) else {}
+    return record(**{"id": uuid.uuid4().hex, **common, **kept, **more})
+
+
+def update(req: ServiceRequest, record: Any, changed: dict[str, Any]) -> None:
+    """Set the attributes of a record that it has, but not its id, and those of clients."""
+    for name in changed.keys() & set(record.__struct_fields__) - {"id"}:
+        setattr(record, name, changed[name])
+    if issubclass(_kind(req), Extensible):
+        record.extra = attributes(req, record.extra)
+
+
+def checked(check: Check, **schema: Any) -> msgspec.Meta:
+    """Return the check of a field, and further keys of its JSON schema."""
+    return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
+
+
+def _string(sent: Sent, name: str) -> Any:
+    return _typed(sent, name, str, "string")
+
+
+def _text(sent: Sent, name: str) -> Any:
+    return _typed(sent, name, str | None, "string")
+
+
+def _password(sent: Sent, name: str) -> Any:
+    return _typed(sent, name, str if sent.is_change else str | None, "string")
+
+
+def _flag(sent: Sent, name: str) -> Any:
+    return _typed(sent, name, bool if sent.is_change else bool | None, "boolean")
+
+
+def _typed(sent: Sent, name: str, kind: Any, form: str) -> Any:
+    value = sent.get(name)
+    if not isinstance(value, kind):
+        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the {sent.kind}, as a {form}.")
+    return value
+
+
+def _no_options(sent: Sent, name: str) -> Any:
+    options = sent[name] or {}
+    if not isinstance(options, dict) or any(options.values()):
+        raise exceptions.ValidationError(
+            detail=f"This cloud has no options of a {sent.kind}, not even immutable: leave them out."
+        )
+    return None
+
+
+#: A string, a string or null, and a string for which null is empty.
+String: TypeAlias = Annotated[str, checked(_string)]
+Text: TypeAlias = Annotated[str | None, checked(_text)]
+Description: TypeAlias = Annotated[str, checked(_text)]
+#: Null is the default of something new, and refused in changes.
+Password: TypeAlias = Annotated[str | None, checked(_password)]
+Flag: TypeAlias = Annotated[bool, checked(_flag)]
+NoOptions: TypeAlias = Annotated[dict[str, Any], checked(_no_options, maxProperties=0)]
+
+
+def valid(is_right: Callable[[Any], bool], sentence: str) -> Check:
+    """Return a check by a function. ``sentence``: of the error, with a place for the attribute's name."""
+
+    def check(sent: dict[str, Any], name: str) -> Any:
+        if not is_right(sent.get(name)):
+            raise exceptions.ValidationError(detail=sentence.format(name))
+        return sent.get(name)
+
+    return check
+
+
+def is_text(value: Any, longest: int) -> bool:
+    """Check whether a value is null, or a string of at most ``longest`` characters."""
+    return value is None or (isinstance(value, str) and len(value) <= longest)
+
+
+def is_number(value: Any, least: int, most: int) -> bool:
+    """Check whether a value is an integer within limits."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def sized(longest: int, form: str = "{}") -> Check:
+    """Return the check of a string of 1 to ``longest`` characters. ``form``: what the error calls it."""
+    check = valid(lambda text: 0 < len(text) <= longest, f"{form} has 1 to {longest} characters.")
+    return lambda sent, name: check({name: text_field(sent, name)}, name)
+
+
+def or_same(check: Check) -> Check:
+    """Return the check of an attribute that null does not change."""
+    return lambda sent, name: SAME if sent[name] is None and sent.is_change else check(sent, name)  # type: ignore[attr-defined]
+
+
+def or_null(check: Check) -> Check:
+    """Return the check of an attribute that may be null, too."""
+    return lambda sent, name: None if sent.get(name) is None else check(sent, name)
+
+
+#: The same two, with the sentences of resources that do not name their kind.
+Words: TypeAlias = Annotated[str, checked(text_field)]
+OptionalWords: TypeAlias = Annotated[str | None, checked(or_null(text_field))]
+Object: TypeAlias = Annotated[dict[str, Any], checked(object_field)]
+
+
+# --- projects and users
+
+#: Tags of a domain, which Keystone keeps.
+NO_TAGS = "This cloud keeps no tags of a domain. Its projects may have tags."
+
+
+def domain_id(content: Content, id: str | None) -> str:
     """Return the id of the domain in which something is to be created. Raises `NotFound` if it does not exist."""
-    id = fields["domain_id"]
-    return DOMAIN_ID if id is None else require("domain", id, content.domain(id)).id
+    return DOMAIN_ID if id is None else domain(content, id).id
 
 
 def check_domain(item: Project | User | Group, fields: dict[str, Any]) -> None:
     """Raise `ValidationError` if the fields would move something to another domain."""
     if fields.get("domain_id") not in (None, item.domain_id):
         raise exceptions.ValidationError(detail="Cannot change the domain ID.")
-
-
-def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
-    if not isinstance(value, type_):
-        form = "boolean" if type_ in (bool, bool | None) else "string"
-        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a {form}.")
-    return value
 
 
 #: Options of users that are kept. Only ``lock_password`` has an effect: passwords do not expire, and lock no user out.
@@ -183,9 +330,8 @@ MFA = "multi_factor_auth_enabled"
 _METHODS = ("password", "totp")
 
 
-def user_options(req: ServiceRequest) -> dict[str, Any]:
-    """Return the ``options`` of a user in the body: those for log-ins by several methods."""
-    options = body_object(req, "user").get("options") or {}
+def _user_options(sent: dict[str, Any], name: str) -> dict[str, Any]:
+    options = sent[name] or {}
     if not isinstance(options, dict):
         raise exceptions.ValidationError(detail="The options of a user must be an object.")
     known = (MFA, "multi_factor_auth_rules", *OPTIONS)
@@ -205,6 +351,9 @@ def user_options(req: ServiceRequest) -> dict[str, Any]:
     return options
 
 
+UserOptions: TypeAlias = Annotated[dict[str, Any], checked(_user_options)]
+
+
 def _are_rules(rules: Any) -> bool:
     return (
         isinstance(rules, list)
@@ -218,11 +367,12 @@ def _are_rules(rules: Any) -> bool:
 # --- application credentials and trusts
 
 
-def roles(body: dict[str, Any], content: Content) -> list[str]:
-    """Return the keys of the body's roles, given by id or name, without the roles that they imply."""
-    items = [] if body.get("roles") is None else body["roles"]
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise exceptions.ValidationError(detail="roles must be a list of objects with an id or a name.")
+def _are_roles(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
+
+
+def role_keys(items: list[dict[str, Any]], content: Content) -> list[str]:
+    """Return the keys of roles that are given by id or name, without the roles that they imply."""
     return list(dict.fromkeys(_role(item, content).key for item in items))
 
 
@@ -238,17 +388,23 @@ def _role(item: dict[str, Any], content: Content) -> Role:
     return require("role", str(name if id is None else id), found)
 
 
-def expiry(body: dict[str, Any]) -> float | None:
-    """Return the Unix time in the body's ``expires_at``, which has to be in the future."""
-    if body.get("expires_at") is None:
+def _expiry(sent: dict[str, Any], name: str) -> float | None:
+    """Return the Unix time in an attribute, which has to be in the future."""
+    if sent[name] is None:
         return None
     try:
-        moment = datetime.datetime.fromisoformat(text_field(body, "expires_at"))
+        moment = datetime.datetime.fromisoformat(text_field(sent, name))
         moment = moment.astimezone(datetime.UTC) if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
     except (ValueError, OverflowError):
         raise exceptions.ValidationError(
-            detail="expires_at must be a time in ISO 8601, such as 2030-12-31T23:59:59Z."
+            detail=f"{name} must be a time in ISO 8601, such as 2030-12-31T23:59:59Z."
         ) from None
     if moment.timestamp() <= time.time():
-        raise exceptions.ValidationError(detail="expires_at must not be in the past.")
+        raise exceptions.ValidationError(detail=f"{name} must not be in the past.")
     return moment.timestamp()
+
+
+Roles: TypeAlias = Annotated[
+    list[dict[str, Any]], checked(valid(_are_roles, "{} must be a list of objects with an id or a name."))
+]
+Expiry: TypeAlias = Annotated[Any, checked(_expiry, type=["string", "null"])]

@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, listing, requests, views
-from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import ROLES, Role
+from nova_lite.api.identity.requests import Extensible, NoOptions, String, Text
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-T = TypeVar("T")
-
 _IMPLIED = "/v3/roles/{id}/implies"
-_FIELDS = ("id", "name", "description", "domain_id", "options", "links")
 
 
-class IdentityRoles:
-    """Mixin of `IdentityApp`: the handlers of roles."""
+class NewRole(Extensible, kw_only=True):
+    name: String
+    description: Text = None
+    domain_id: Text = None
+    options: NoOptions = {}
 
-    authority: Authority
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", "/v3/roles", "list_roles", policies.ROLES_LIST),
-        ServiceRoute("POST", "/v3/roles", "create_role", policies.ROLES_CREATE),
-        ServiceRoute("GET", "/v3/roles/{id}", "show_role", policies.ROLES_SHOW),
-        ServiceRoute("PATCH", "/v3/roles/{id}", "update_role", policies.ROLES_UPDATE),
-        ServiceRoute("DELETE", "/v3/roles/{id}", "delete_role", policies.ROLES_DELETE),
-        ServiceRoute("GET", "/v3/role_inferences", "role_inferences", policies.INFERENCES_LIST),
-        ServiceRoute("GET", _IMPLIED, "implied_roles", policies.IMPLIED_LIST),
-        ServiceRoute("GET", f"{_IMPLIED}/{{implied_id}}", "implied_role", policies.IMPLIED_SHOW),
-        ServiceRoute("PUT", f"{_IMPLIED}/{{implied_id}}", "imply_role", policies.IMPLIED_CREATE),
-        ServiceRoute("DELETE", f"{_IMPLIED}/{{implied_id}}", "stop_implying", policies.IMPLIED_DELETE),
-    )
 
-    def list_roles(self, req: ServiceRequest) -> Response:
+class Roles(IdentityResource):
+    """Roles."""
+
+    @route("GET", "/v3/roles", policies.ROLES_LIST, response="roles")
+    def index(self, req: ServiceRequest) -> Response:
         """List the roles of no domain, or those of the domain in the query."""
-        roles = [role for role in self.authority.content.all_roles() if role.domain_id == req.GET.get("domain_id")]
-        return listing.listed(req, "roles", (views.role(role, req.base_url) for role in roles))
+        roles = [role for role in self.content.all_roles() if role.domain_id == req.GET.get("domain_id")]
+        return self.listed(req, (views.role(role, req.base_url) for role in roles))
 
-    def create_role(self, req: ServiceRequest) -> Response:
-        fields = requests.create_fields(req, "role", name=str, description=str | None, domain_id=str | None)
-        extra = requests.attributes(req, "role", _FIELDS)
+    @route("POST", "/v3/roles", policies.ROLES_CREATE, body=NewRole, key="role", status=201)
+    def create(self, req: ServiceRequest) -> View:
+        body, more = requests.read(req, NewRole), requests.attributes(req)
 
         def create(content: Content) -> Role:
-            domain_id = requests.domain_of(content, fields) if fields["domain_id"] is not None else None
-            role = directory.add_role(content, fields["name"], fields["description"], domain_id)
-            role.extra = extra
+            domain_id = requests.domain_id(content, body.domain_id) if body.domain_id is not None else None
+            role = directory.add_role(content, body.name, body.description, domain_id)
+            role.extra = more
             return role
 
-        return Response({"role": views.role(self._change(create), req.base_url)}, 201)
+        return views.role(self.change(create), req.base_url)
 
-    def show_role(self, req: ServiceRequest, id: str) -> Response:
-        return Response({"role": views.role(_role(self.authority.content, id), req.base_url)})
+    @route("GET", "/v3/roles/{id}", policies.ROLES_SHOW, response="role")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return views.role(requests.role(self.content, id), req.base_url)
 
-    def update_role(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.update_fields(req, "role", name=str, description=str | None, domain_id=str | None)
+    @route("PATCH", "/v3/roles/{id}", policies.ROLES_UPDATE, body=changed(NewRole), key="role")
+    def update(self, req: ServiceRequest, id: str) -> View:
+        fields = requests.changes(req)
 
         def update(content: Content) -> Role:
             role = _changeable(content, id)
@@ -67,58 +62,63 @@ class IdentityRoles:
             if "name" in fields:
                 directory.rename_role(content, role, fields["name"])
             role.description = fields.get("description", role.description)
-            role.extra = requests.attributes(req, "role", _FIELDS, role.extra)
+            role.extra = requests.attributes(req, role.extra)
             return role
 
-        return Response({"role": views.role(self._change(update), req.base_url)})
+        return views.role(self.change(update), req.base_url)
 
-    def delete_role(self, req: ServiceRequest, id: str) -> Response:
-        self._change(lambda content: directory.remove_role(content, _changeable(content, id)))
-        return Response(status=204)
+    @route("DELETE", "/v3/roles/{id}", policies.ROLES_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.change(lambda content: directory.remove_role(content, _changeable(content, id)))
 
-    # --- which roles imply others
 
-    def role_inferences(self, req: ServiceRequest) -> Response:
-        content = self.authority.content
+class ImpliedRoles(IdentityResource):
+    """Roles that other roles imply."""
+
+    @route("GET", "/v3/role_inferences", policies.INFERENCES_LIST, response="role_inferences")
+    def inferences(self, req: ServiceRequest) -> Response:
+        content = self.content
         priors = [role for role in content.all_roles() if content.implied_by(role.key)]
         inferences = [_inference(content, role, req.base_url) for role in priors]
         links = listing.links(f"{req.base_url}/v3/role_inferences")
         return Response({"role_inferences": inferences, "links": links})
 
-    def implied_roles(self, req: ServiceRequest, id: str) -> Response:
-        content = self.authority.content
+    @route("GET", _IMPLIED, policies.IMPLIED_LIST, response="role_inference")
+    def implied(self, req: ServiceRequest, id: str) -> Response:
+        content = self.content
         links = {"self": f"{req.base_url}/v3/roles/{id}/implies"}
-        return Response({"role_inference": _inference(content, _role(content, id), req.base_url), "links": links})
+        return Response(
+            {"role_inference": _inference(content, requests.role(content, id), req.base_url), "links": links}
+        )
 
-    def implied_role(self, req: ServiceRequest, id: str, implied_id: str) -> Response:
-        content = self.authority.content
-        prior, implied = _role(content, id), _role(content, implied_id)
+    @route("GET", f"{_IMPLIED}/{{implied_id}}", policies.IMPLIED_SHOW, response="role_inference")
+    def show_implied(self, req: ServiceRequest, id: str, implied_id: str) -> Response:
+        content = self.content
+        prior, implied = requests.role(content, id), requests.role(content, implied_id)
         if implied.key not in content.implied_by(prior.key):
             raise exceptions.NotFound(f"Role {prior.name} does not imply role {implied.name}.")
-        return Response(status=204) if req.method == "HEAD" else _pair(req, prior, implied, 200)
+        return Response(status=204) if req.method == "HEAD" else _pair(req, prior, implied)
 
-    def imply_role(self, req: ServiceRequest, id: str, implied_id: str) -> Response:
+    @route("PUT", f"{_IMPLIED}/{{implied_id}}", policies.IMPLIED_CREATE, response="role_inference", status=201)
+    def imply(self, req: ServiceRequest, id: str, implied_id: str) -> Response:
         def imply(content: Content) -> tuple[Role, Role]:
-            prior, implied = _role(content, id), _role(content, implied_id)
+            prior, implied = requests.role(content, id), requests.role(content, implied_id)
             directory.imply(content, prior, implied)
             return prior, implied
 
-        return _pair(req, *self._change(imply), 201)
+        return _pair(req, *self.change(imply))
 
-    def stop_implying(self, req: ServiceRequest, id: str, implied_id: str) -> Response:
-        self._change(lambda content: directory.stop_implying(content, _role(content, id), _role(content, implied_id)))
-        return Response(status=204)
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
-
-
-def _role(content: Content, id: str) -> Role:
-    return requests.require("role", id, content.role(id))
+    @route("DELETE", f"{_IMPLIED}/{{implied_id}}", policies.IMPLIED_DELETE, status=204)
+    def stop_implying(self, req: ServiceRequest, id: str, implied_id: str) -> None:
+        self.change(
+            lambda content: directory.stop_implying(
+                content, requests.role(content, id), requests.role(content, implied_id)
+            )
+        )
 
 
 def _changeable(content: Content, id: str) -> Role:
-    role = _role(content, id)
+    role = requests.role(content, id)
     if role.key in ROLES:
         raise exceptions.Forbidden(f"The role {role.name} is built in and cannot be changed.")
     return role
@@ -130,10 +130,10 @@ def _inference(content: Content, prior: Role, base_url: str) -> dict[str, Any]:
     return {"prior_role": _short(prior, base_url), "implies": implies}
 
 
-def _pair(req: ServiceRequest, prior: Role, implied: Role, status: int) -> Response:
+def _pair(req: ServiceRequest, prior: Role, implied: Role) -> Response:
     inference = {"prior_role": _short(prior, req.base_url), "implies": _short(implied, req.base_url)}
     links = {"self": f"{req.base_url}/v3/roles/{prior.id}/implies/{implied.id}"}
-    return Response({"role_inference": inference, "links": links}, status)
+    return Response({"role_inference": inference, "links": links}, req.service_route.status)
 
 
 def _short(role: Role, base_url: str) -> dict[str, Any]:

@@ -2,68 +2,142 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import catalog, requests, views
-from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.catalog import INTERFACES, Catalog
+from nova_lite.api.identity.catalog import INTERFACES
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import CatalogEndpoint, CatalogRegion, CatalogService
+from nova_lite.api.identity.requests import Extensible, checked, or_null
+from nova_lite.api.identity.resource import IdentityResource
+from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-T = TypeVar("T")
-
 MAX_NAME, MAX_TEXT = 255, 4096
-#: Fields of the service itself. Others are kept for clients.
-_SERVICE = ("id", "type", "name", "description", "enabled", "links")
-_ENDPOINT = ("id", "service_id", "interface", "url", "enabled", "region", "region_id", "links")
-_REGION = ("id", "description", "parent_region_id", "links")
 
 
-class IdentityCatalog:
-    """Mixin of `IdentityApp`: the handlers that change services, endpoints and regions."""
+_label = requests.sized(MAX_NAME)
+_is_interface = requests.valid(
+    lambda value: value in INTERFACES, f"The interface of an endpoint is one of {', '.join(INTERFACES)}."
+)
+_is_flag = requests.valid(lambda value: isinstance(value, bool), "{} must be a boolean.")
 
-    authority: Authority
-    service_catalog: Catalog
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("POST", "/v3/services", "create_service", policies.SERVICES_CREATE),
-        ServiceRoute("PATCH", "/v3/services/{id}", "update_service", policies.SERVICES_UPDATE),
-        ServiceRoute("DELETE", "/v3/services/{id}", "delete_service", policies.SERVICES_DELETE),
-        ServiceRoute("POST", "/v3/endpoints", "create_endpoint", policies.ENDPOINTS_CREATE),
-        ServiceRoute("PATCH", "/v3/endpoints/{id}", "update_endpoint", policies.ENDPOINTS_UPDATE),
-        ServiceRoute("DELETE", "/v3/endpoints/{id}", "delete_endpoint", policies.ENDPOINTS_DELETE),
-        ServiceRoute("POST", "/v3/regions", "create_region", policies.REGIONS_CREATE),
-        ServiceRoute("PUT", "/v3/regions/{id}", "create_region", policies.REGIONS_CREATE),
-        ServiceRoute("PATCH", "/v3/regions/{id}", "update_region", policies.REGIONS_UPDATE),
-        ServiceRoute("DELETE", "/v3/regions/{id}", "delete_region", policies.REGIONS_DELETE),
-    )
 
-    # --- services
+def _url(sent: dict[str, Any], name: str) -> str:
+    value: str = _label(sent, name)
+    if not re.match(r"[a-zA-Z0-9+.-]+:.", value):
+        raise exceptions.ValidationError(detail="The url of an endpoint starts with a scheme, such as http:.")
+    if (unknown := catalog.unknown_variable(value)) is not None:
+        raise exceptions.ValidationError(
+            detail=f"The url of an endpoint cannot have {unknown}. Variables are "
+            f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
+        )
+    return value
 
-    def create_service(self, req: ServiceRequest) -> Response:
-        body = requests.body_object(req, "service")
-        made = CatalogService(id=uuid.uuid4().hex, type=_name(body, "type"))
-        _set_service(req, made, body)
-        self._change(lambda content: content.services.append(made))
-        return Response({"service": shown_service(made, req.base_url)}, 201)
 
-    def update_service(self, req: ServiceRequest, id: str) -> Response:
-        body = requests.body_object(req, "service")
+def _region_id(sent: dict[str, Any], name: str) -> Any:
+    if "/" in (value := _label(sent, name)):
+        raise exceptions.ValidationError(detail="The id of a region has no slash.")
+    return value
 
-        def update(content: Content) -> CatalogService:
-            found = self._service(content, id)
-            _set_service(req, found, body)
-            return found
 
-        return Response({"service": shown_service(self._change(update), req.base_url)})
+def _text(sent: dict[str, Any], name: str, longest: int) -> str | None:
+    value = None if sent[name] is None else requests.text_field(sent, name)
+    if len(value or "") > longest:
+        raise exceptions.ValidationError(detail=f"{name} has at most {longest} characters.")
+    return value
 
-    def delete_service(self, req: ServiceRequest, id: str) -> Response:
+
+_Label: TypeAlias = Annotated[str, checked(_label, minLength=1, maxLength=MAX_NAME)]
+_Interface: TypeAlias = Annotated[
+    str, checked(lambda sent, name: _is_interface({name: _label(sent, name)}, name), enum=INTERFACES)
+]
+_Url: TypeAlias = Annotated[str, checked(_url, maxLength=MAX_NAME)]
+_Region: TypeAlias = Annotated[str | None, checked(or_null(_label))]
+_Name: TypeAlias = Annotated[str, checked(functools.partial(_text, longest=MAX_NAME), maxLength=MAX_NAME)]
+_Description: TypeAlias = Annotated[str, checked(functools.partial(_text, longest=MAX_TEXT), maxLength=MAX_TEXT)]
+_Enabled: TypeAlias = Annotated[bool, checked(_is_flag)]
+
+
+class NewService(Extensible, kw_only=True):
+    type: _Label
+    name: _Name = ""
+    description: _Description = ""
+    enabled: _Enabled = True
+
+
+class NewEndpoint(Extensible, kw_only=True):
+    service_id: _Label
+    interface: _Interface
+    url: _Url
+    enabled: _Enabled = True
+    region: _Region = None
+    region_id: _Region = None
+
+
+class ChangedRegion(Extensible):
+    description: _Description = ""
+    parent_region_id: _Region = None
+
+
+class NewRegion(ChangedRegion):
+    id: Annotated[str | None, checked(or_null(_region_id))] = None
+
+
+_FORMS: dict[str, Callable[[Any], View]] = {
+    "services": catalog.service,
+    "endpoints": catalog.endpoint,
+    "regions": catalog.region,
+}
+
+
+class _InCatalog(IdentityResource):
+    """Built-in things of the catalog, and those of operators."""
+
+    kinds = ""
+
+    def view(self, req: ServiceRequest, item: CatalogService | CatalogEndpoint | CatalogRegion) -> View:
+        form = requests.attribute_values(item.extra) | _FORMS[self.kinds](item)
+        return views.linked(form, req.base_url, self.kinds)
+
+    def all(self, req: ServiceRequest) -> list[View]:
+        built_in = (views.linked(item, req.base_url, self.kinds) for item in getattr(self.catalog, self.kinds))
+        return [*built_in, *(self.view(req, item) for item in getattr(self.content, self.kinds))]
+
+
+class Services(_InCatalog):
+    """Services."""
+
+    kinds = "services"
+
+    @route("GET", "/v3/services", policies.SERVICES_LIST, response="services")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, self.all(req))
+
+    @route("GET", "/v3/services/{id}", policies.SERVICES_SHOW, response="service")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return requests.found("service", id, self.all(req))
+
+    @route("POST", "/v3/services", policies.SERVICES_CREATE, body=NewService, key="service", status=201)
+    def create(self, req: ServiceRequest) -> View:
+        made = requests.new(req, CatalogService, requests.read(req, NewService))
+        self.change(lambda content: content.services.append(made))
+        return self.view(req, made)
+
+    @route("PATCH", "/v3/services/{id}", policies.SERVICES_UPDATE, body=changed(NewService), key="service")
+    def update(self, req: ServiceRequest, id: str) -> View:
+        return self.view(req, self.updated(req, lambda content: self._service(content, id)))
+
+    @route("DELETE", "/v3/services/{id}", policies.SERVICES_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         """Delete the service with its endpoints. Limits stay, as in Keystone."""
 
         def delete(content: Content) -> None:
@@ -71,109 +145,121 @@ class IdentityCatalog:
             for endpoint in [item for item in content.endpoints if item.service_id == id]:
                 _remove_endpoint(content, endpoint)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
     def _service(self, content: Content, id: str) -> CatalogService:
-        _refuse_built_in("service", id, self.service_catalog.services)
+        _refuse_built_in("service", id, self.catalog.services)
         return requests.require("service", id, content.find(CatalogService, id))
 
-    # --- endpoints
 
-    def create_endpoint(self, req: ServiceRequest) -> Response:
-        body = requests.body_object(req, "endpoint")
-        service_id, interface, url = (_name(body, name) for name in ("service_id", "interface", "url"))
-        made = CatalogEndpoint(id=uuid.uuid4().hex, service_id=service_id, interface=interface, url=url)
+class Endpoints(_InCatalog):
+    """Endpoints of services."""
+
+    kinds = "endpoints"
+
+    @route("GET", "/v3/endpoints", policies.ENDPOINTS_LIST, response="endpoints")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, self.all(req))
+
+    @route("GET", "/v3/endpoints/{id}", policies.ENDPOINTS_SHOW, response="endpoint")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return requests.found("endpoint", id, self.all(req))
+
+    @route("POST", "/v3/endpoints", policies.ENDPOINTS_CREATE, body=NewEndpoint, key="endpoint", status=201)
+    def create(self, req: ServiceRequest) -> View:
+        body = requests.read(req, NewEndpoint)
+        made = requests.new(req, CatalogEndpoint, body)
 
         def create(content: Content) -> None:
-            self._set_endpoint(req, content, made, body)
+            self._check_service(content, made.service_id)
+            made.region = self._region_of(content, body.region_id, body.region)
             content.endpoints.append(made)
 
-        self._change(create)
-        return Response({"endpoint": shown_endpoint(made, req.base_url)}, 201)
+        self.change(create)
+        return self.view(req, made)
 
-    def update_endpoint(self, req: ServiceRequest, id: str) -> Response:
-        body = requests.body_object(req, "endpoint")
+    @route("PATCH", "/v3/endpoints/{id}", policies.ENDPOINTS_UPDATE, body=changed(NewEndpoint), key="endpoint")
+    def update(self, req: ServiceRequest, id: str) -> View:
+        changed = requests.changes(req)
 
         def update(content: Content) -> CatalogEndpoint:
             found = self._endpoint(content, id)
-            self._set_endpoint(req, content, found, body)
+            requests.update(req, found, changed)
+            self._check_service(content, found.service_id)
+            if {"region_id", "region"} & changed.keys():
+                found.region = self._region_of(content, changed.get("region_id"), changed.get("region"))
             return found
 
-        return Response({"endpoint": shown_endpoint(self._change(update), req.base_url)})
+        return self.view(req, self.change(update))
 
-    def delete_endpoint(self, req: ServiceRequest, id: str) -> Response:
-        self._change(lambda content: _remove_endpoint(content, self._endpoint(content, id)))
-        return Response(status=204)
+    @route("DELETE", "/v3/endpoints/{id}", policies.ENDPOINTS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.change(lambda content: _remove_endpoint(content, self._endpoint(content, id)))
 
     def _endpoint(self, content: Content, id: str) -> CatalogEndpoint:
-        _refuse_built_in("endpoint", id, self.service_catalog.endpoints)
+        _refuse_built_in("endpoint", id, self.catalog.endpoints)
         return requests.require("endpoint", id, content.find(CatalogEndpoint, id))
 
-    def _set_endpoint(
-        self, req: ServiceRequest, content: Content, changed: CatalogEndpoint, body: dict[str, Any]
-    ) -> None:
-        changed.extra = requests.attributes(req, "endpoint", _ENDPOINT, changed.extra)
-        for name in {"service_id", "interface", "url"} & body.keys():
-            setattr(changed, name, _name(body, name))
-        changed.enabled = _flag(body, changed.enabled)
-        if changed.interface not in INTERFACES:
-            raise exceptions.ValidationError(detail=f"The interface of an endpoint is one of {', '.join(INTERFACES)}.")
-        if not re.match(r"[a-zA-Z0-9+.-]+:.", changed.url):
-            raise exceptions.ValidationError(detail="The url of an endpoint starts with a scheme, such as http:.")
-        if (unknown := catalog.unknown_variable(changed.url)) is not None:
-            raise exceptions.ValidationError(
-                detail=f"The url of an endpoint cannot have {unknown}. Variables are "
-                f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
-            )
-        if all(item["id"] != changed.service_id for item in self.service_catalog.all_services(content)):
-            raise exceptions.ValidationError(detail=f"Could not find service: {changed.service_id[:64]}.")
-        if {"region_id", "region"} & body.keys():
-            changed.region = self._region_of(content, body)
+    def _check_service(self, content: Content, service_id: str) -> None:
+        if all(item["id"] != service_id for item in self.catalog.all_services(content)):
+            raise exceptions.ValidationError(detail=f"Could not find service: {service_id[:64]}.")
 
-    def _region_of(self, content: Content, body: dict[str, Any]) -> str | None:
-        """Return the region of an endpoint. The old field ``region`` creates the region, as in Keystone."""
-        field = "region_id" if body.get("region_id") is not None else "region"
-        if body.get(field) is None:
-            return None
-        name = _name(body, field)
-        if all(item["id"] != name for item in self.service_catalog.all_regions(content)):
-            if field == "region_id":
+    def _region_of(self, content: Content, region_id: str | None, old: str | None) -> str | None:
+        """Return the region of an endpoint. The ``old`` field of it creates the region, as in Keystone."""
+        name = region_id if region_id is not None else old
+        if name is not None and all(item["id"] != name for item in self.catalog.all_regions(content)):
+            if region_id is not None:
                 raise exceptions.ValidationError(detail=f"Could not find region: {name[:64]}.")
             content.regions.append(CatalogRegion(id=name))
         return name
 
-    # --- regions
 
-    def create_region(self, req: ServiceRequest, id: str | None = None) -> Response:
-        body = requests.body_object(req, "region")
-        given = _name(body, "id") if body.get("id") is not None else _name({"id": id}, "id") if id is not None else None
-        if id not in (None, given):
+class Regions(_InCatalog):
+    """Regions of services."""
+
+    kinds = "regions"
+
+    @route("GET", "/v3/regions", policies.REGIONS_LIST, response="regions")
+    def index(self, req: ServiceRequest) -> Response:
+        return self.listed(req, self.all(req))
+
+    @route("GET", "/v3/regions/{id}", policies.REGIONS_SHOW, response="region")
+    def show(self, req: ServiceRequest, id: str) -> View:
+        return requests.found("region", id, self.all(req))
+
+    @route("POST", "/v3/regions", policies.REGIONS_CREATE, body=NewRegion, key="region", status=201)
+    @route("PUT", "/v3/regions/{id}", policies.REGIONS_CREATE, body=NewRegion, key="region", status=201)
+    def create(self, req: ServiceRequest, id: str | None = None) -> View:
+        body = requests.read(req, NewRegion)
+        if id is not None and body.id not in (None, id):
             raise exceptions.ValidationError(detail="The id of the region is another one in the URL.")
-        made = CatalogRegion(id=given or uuid.uuid4().hex)
-        if "/" in made.id:
-            raise exceptions.ValidationError(detail="The id of a region has no slash.")
+        id = body.id if id is None else _region_id({"id": id}, "id")
+        made = requests.new(req, CatalogRegion, body, id=id or uuid.uuid4().hex)
 
         def create(content: Content) -> None:
-            if any(item["id"] == made.id for item in self.service_catalog.all_regions(content)):
+            if any(item["id"] == made.id for item in self.catalog.all_regions(content)):
                 raise exceptions.Conflict(f"Region {made.id} already exists.")
-            self._set_region(req, content, made, body)
+            made.parent = self._parent(content, made.id, body.parent_region_id)
             content.regions.append(made)
 
-        self._change(create)
-        return Response({"region": shown_region(made, req.base_url)}, 201)
+        self.change(create)
+        return self.view(req, made)
 
-    def update_region(self, req: ServiceRequest, id: str) -> Response:
-        body = requests.body_object(req, "region")
+    @route("PATCH", "/v3/regions/{id}", policies.REGIONS_UPDATE, body=ChangedRegion, key="region")
+    def update(self, req: ServiceRequest, id: str) -> View:
+        changed = requests.changes(req)
 
         def update(content: Content) -> CatalogRegion:
             found = self._region(content, id)
-            self._set_region(req, content, found, body)
+            requests.update(req, found, changed)
+            if "parent_region_id" in changed:
+                found.parent = self._parent(content, id, changed["parent_region_id"])
             return found
 
-        return Response({"region": shown_region(self._change(update), req.base_url)})
+        return self.view(req, self.change(update))
 
-    def delete_region(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", "/v3/regions/{id}", policies.REGIONS_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         def delete(content: Content) -> None:
             found = self._region(content, id)
             used = {item.region for item in content.endpoints} | {item.parent for item in content.regions}
@@ -181,32 +267,23 @@ class IdentityCatalog:
                 raise exceptions.Forbidden(f"Region {id} has endpoints or other regions. Delete those first.")
             content.regions.remove(found)
 
-        self._change(delete)
-        return Response(status=204)
+        self.change(delete)
 
     def _region(self, content: Content, id: str) -> CatalogRegion:
-        if id == self.service_catalog.region:
+        if id == self.catalog.region:
             raise exceptions.Forbidden("This region is [identity] region of the configuration. It cannot be changed.")
         return requests.require("region", id, content.find(CatalogRegion, id))
 
-    def _set_region(self, req: ServiceRequest, content: Content, changed: CatalogRegion, body: dict[str, Any]) -> None:
-        changed.extra = requests.attributes(req, "region", _REGION, changed.extra)
-        changed.description = _text(body, "description", changed.description)
-        if "parent_region_id" not in body:
-            return
-        parent = None if body["parent_region_id"] is None else _name(body, "parent_region_id")
-        parents = {item["id"]: item["parent_region_id"] for item in self.service_catalog.all_regions(content)}
+    def _parent(self, content: Content, id: str, parent: str | None) -> str | None:
+        parents = {item["id"]: item["parent_region_id"] for item in self.catalog.all_regions(content)}
         if parent is not None and parent not in parents:
             raise exceptions.NotFound(f"Could not find region: {parent[:64]}.")
         above = parent
         while above is not None:
-            if above == changed.id:
+            if above == id:
                 raise exceptions.ValidationError(detail="A region cannot be below itself.")
             above = parents.get(above)
-        changed.parent = parent
-
-    def _change(self, function: Callable[[Content], T]) -> T:
-        return self.authority.replica.change(function)
+        return parent
 
 
 def _remove_endpoint(content: Content, endpoint: CatalogEndpoint) -> None:
@@ -216,52 +293,8 @@ def _remove_endpoint(content: Content, endpoint: CatalogEndpoint) -> None:
             project.endpoint_ids.remove(endpoint.id)
 
 
-def shown_service(item: CatalogService, base_url: str) -> dict[str, Any]:
-    return views.linked(requests.attribute_values(item.extra) | catalog.service(item), base_url, "services")
-
-
-def shown_endpoint(item: CatalogEndpoint, base_url: str) -> dict[str, Any]:
-    return views.linked(requests.attribute_values(item.extra) | catalog.endpoint(item), base_url, "endpoints")
-
-
-def shown_region(item: CatalogRegion, base_url: str) -> dict[str, Any]:
-    return views.linked(requests.attribute_values(item.extra) | catalog.region(item), base_url, "regions")
-
-
 def _refuse_built_in(kind: str, id: str, built_in: list[dict[str, Any]]) -> None:
     if any(item["id"] == id for item in built_in):
         raise exceptions.Forbidden(
             f"This {kind} is built in: [api] enabled_apis and the options [identity] *_endpoint define it."
         )
-
-
-def _set_service(req: ServiceRequest, changed: CatalogService, body: dict[str, Any]) -> None:
-    if "type" in body:
-        changed.type = _name(body, "type")
-    changed.name = _text(body, "name", changed.name, MAX_NAME)
-    changed.extra = requests.attributes(req, "service", _SERVICE, changed.extra)
-    changed.description = _text(body, "description", changed.description)
-    changed.enabled = _flag(body, changed.enabled)
-
-
-def _name(body: dict[str, Any], field: str) -> str:
-    value = requests.text_field(body, field)
-    if not 0 < len(value) <= MAX_NAME:
-        raise exceptions.ValidationError(detail=f"{field} has 1 to {MAX_NAME} characters.")
-    return value
-
-
-def _text(body: dict[str, Any], field: str, before: str, longest: int = MAX_TEXT) -> str:
-    if body.get(field) is None:
-        return "" if field in body else before
-    value = requests.text_field(body, field)
-    if len(value) > longest:
-        raise exceptions.ValidationError(detail=f"{field} has at most {longest} characters.")
-    return value
-
-
-def _flag(body: dict[str, Any], before: bool) -> bool:
-    value = body.get("enabled", before)
-    if not isinstance(value, bool):
-        raise exceptions.ValidationError(detail="enabled must be a boolean.")
-    return value

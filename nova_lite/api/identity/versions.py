@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
+from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceResource, route
 from nova_lite.api.http.wsgi import Response
 
 
-class IdentityVersions:
-    """Handlers of `IdentityApp` for the version document."""
+class Versions(ServiceResource):
+    """Versions of the identity API."""
 
-    routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("GET", "/", "versions", PUBLIC),
-        ServiceRoute("GET", "/v3", "version", PUBLIC),
-    )
-
-    def versions(self, req: ServiceRequest) -> Response:
+    @route("GET", "/", PUBLIC, response="versions", status=300)
+    def index(self, req: ServiceRequest) -> Response:
         return Response({"versions": {"values": [_document(req.base_url)]}}, 300, {"Vary": "X-Auth-Token"})
 
-    def version(self, req: ServiceRequest) -> Response:
+    @route("GET", "/v3", PUBLIC, response="version")
+    def show(self, req: ServiceRequest) -> Response:
         return Response({"version": _document(req.base_url)}, 200, {"Vary": "X-Auth-Token"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,8 @@ from nova_lite.api.identity.records import (
 )
 from nova_lite.api.identity.requests import MFA, attribute_values
 from nova_lite.api.identity.tokens import Token
+
+View: TypeAlias = dict[str, Any]
 
 
 def token(issued: Token, identity: Identity, catalog: Catalog | None, content: Content) -> dict[str, Any]:

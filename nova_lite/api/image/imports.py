@@ -12,19 +12,21 @@ import logging
 import os
 import threading
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import webob
 
-from nova_lite.api.http import rest, wsgi
-from nova_lite.api.http.rest import ServiceRequest
-from nova_lite.api.http.wsgi import Response
+from nova_lite.api.http import bodies
+from nova_lite.api.http.rest import ServiceApplication, ServiceRequest, route
 from nova_lite.api.image import uploads
+from nova_lite.api.image.resource import ImageResource
+from nova_lite.api.image.views import View
 from nova_lite.base import exceptions, files
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING
 from nova_lite.image import download, formats, store
 from nova_lite.objects import Image
+from nova_lite.policies import image_service as policies
 
 LOG = logging.getLogger(__name__)
 
@@ -68,11 +70,27 @@ def sweep(store_path: str) -> None:
                 files.remove(path)
 
 
-class Imports(rest.ServiceApplication):
-    """Handlers of `ImageApp`."""
+def _method(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    method = fields.get(name)
+    return method if isinstance(method, dict) else {}
 
-    def __init__(self, services: wsgi.ApiServices) -> None:
-        super().__init__(services)
+
+def _stores(fields: dict[str, Any], name: str) -> list[str]:
+    if fields[name] != [STORE]:
+        raise exceptions.ValidationError(detail=f"The only store is {STORE}.")
+    return [STORE]
+
+
+class NewImport(bodies.Body):
+    method: Annotated[dict[str, Any], bodies.checked(_method)]
+    stores: Annotated[list[str], bodies.checked(_stores)] = []
+
+
+class Imports(ImageResource):
+    """Imports of image data."""
+
+    def __init__(self, app: ServiceApplication) -> None:
+        super().__init__(app)
         self._downloads = threading.BoundedSemaphore(MAX_DOWNLOADS)
         self._next_sweep = time.monotonic() + SWEEP_SECONDS
 
@@ -81,7 +99,7 @@ class Imports(rest.ServiceApplication):
         if time.monotonic() < self._next_sweep:
             return
         self._next_sweep = time.monotonic() + SWEEP_SECONDS
-        store_path = self.conf.image.store_path
+        store_path = self.store_path
         try:
             store.sweep(store_path)
             sweep(store_path)
@@ -91,28 +109,24 @@ class Imports(rest.ServiceApplication):
     def methods(self) -> list[str]:
         return [DIRECT, WEB] if self.conf.image.import_hosts else [DIRECT]
 
-    def import_info(self, req: ServiceRequest) -> Response:
+    @route("GET", "/info/import", policies.SCHEMAS, response="import-methods")
+    def index(self, req: ServiceRequest) -> View:
         """List the methods of imports."""
-        methods = {"description": "Import methods available.", "type": "array", "value": self.methods()}
-        return Response({"import-methods": methods})
+        return {"description": "Import methods available.", "type": "array", "value": self.methods()}
 
-    def import_data(self, req: ServiceRequest, image: Image) -> Response:
-        """Import the data of an image that the caller may change."""
-        body = req.json_object()
-        method = body.get("method")
-        name = method.get("name") if isinstance(method, dict) else None
+    @route("POST", "/images/{id}/import", policies.UPLOAD, authorizes=True, body=NewImport, status=202)
+    def create(self, req: ServiceRequest, id: str) -> None:
+        image = self.changeable(req, id)
+        method = bodies.read(NewImport, req.json_object()).method
+        name = method.get("name")
         if name not in self.methods():
             raise exceptions.ValidationError(detail=f"The method of an import is one of {', '.join(self.methods())}.")
-        stores = body.get("stores", [STORE])
-        if stores != [STORE]:
-            raise exceptions.ValidationError(detail=f"The only store is {STORE}.")
         if not image.disk_format or not image.container_format:
             raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         if name == DIRECT:
             self._import_staged(req.context, image)
         else:
-            self._load(req.context, image, (method or {}).get("uri"))
-        return Response(status=202)
+            self._load(req.context, image, method.get("uri"))
 
     # --- staged data
 
@@ -122,7 +136,7 @@ class Imports(rest.ServiceApplication):
             raise exceptions.Conflict(f"Image {image.id} is {image.status}: stage its data first.")
         if not image.checksum:
             raise exceptions.Conflict(f"Image {image.id} has only {image.size} bytes of its data: stage the others.")
-        store_path = self.conf.image.store_path
+        store_path = self.store_path
         staged, target = store.file_path(staging_path(store_path), image.id), store.file_path(store_path, image.id)
         try:
             if os.path.exists(staged):
@@ -158,7 +172,7 @@ class Imports(rest.ServiceApplication):
         allowed = list(self.conf.image.import_hosts)
         download.target_of(url, allowed)
         limit, floor = self.conf.image.max_upload_mb * 1024**2, self.conf.image.min_free_mb * 1024**2
-        upload = uploads.Upload(self.conductor, context, self.conf.image.store_path, image, limit, floor, _refused)
+        upload = uploads.Upload(self.conductor, context, self.store_path, image, limit, floor, _refused)
         reserved = {
             "status": "saving",
             "size": uploads.first_reservation(None, limit),

@@ -26,6 +26,8 @@ _SORT_KEYS = (
     "owner", "min_disk", "min_ram",
 )  # fmt: skip
 _CONTROL = ("limit", "marker", "sort", "sort_key", "sort_dir", "member_status")
+#: Parameters of the queries of lists. Names of properties are filters, too.
+PARAMETERS = (*_CONTROL, *views.FIELDS, "size_min", "size_max", "tag")
 #: Statuses of a project that an image is shared with.
 MEMBER_STATUSES = ("pending", "accepted", "rejected")
 _OPERATORS = {

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
-from nova_lite.api.http import rest, validation
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+import msgspec
+
+from nova_lite.api.http import bodies, validation
+from nova_lite.api.http.rest import ServiceRequest, ServiceResource, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import metadef_schemas
+from nova_lite.api.image.views import View
 from nova_lite.base import exceptions
 from nova_lite.objects import MetadefNamespace
 from nova_lite.policies import image_service as policies
+
+H = TypeVar("H", bound=Callable[..., Any])
 
 _ALL = "/metadefs/namespaces"
 _ONE = f"{_ALL}/{{namespace}}"
@@ -34,278 +40,16 @@ RESOURCE_TYPES = (
 #: Most characters of texts.
 _NAME, _TEXT = 80, 500
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_SORT_KEYS = ("created_at", "updated_at", "namespace", "display_name", "visibility", "owner", "protected")
+_QUERY = ("visibility", "resource_types", "sort_key", "sort_dir", "marker", "limit")
 _PROPERTY = frozenset(metadef_schemas.PROPERTY) | {"name"}
 _ASSOCIATION = ("name", "prefix", "properties_target")
-
-
-def _routes(kind: str) -> tuple[ServiceRoute, ...]:
-    """Return the routes of one kind of parts."""
-    of_all, of_one = f"{_ONE}/{kind}", f"{_ONE}/{kind}/{{key}}"
-    return (
-        ServiceRoute("GET", of_all, f"list_{kind}", policies.METADEFS),
-        ServiceRoute("POST", of_all, f"add_{kind}", policies.CHANGE_METADEFS),
-        ServiceRoute("DELETE", of_all, f"remove_all_{kind}", policies.CHANGE_METADEFS),
-        ServiceRoute("GET", of_one, f"show_{kind}", policies.METADEFS),
-        ServiceRoute("PUT", of_one, f"change_{kind}", policies.CHANGE_METADEFS),
-        ServiceRoute("DELETE", of_one, f"remove_{kind}", policies.CHANGE_METADEFS),
-    )
-
-
-class Metadefs(rest.ServiceApplication):
-    """Handlers of `ImageApp`."""
-
-    metadef_routes = (
-        ServiceRoute("GET", _ALL, "namespaces", policies.METADEFS),
-        ServiceRoute("POST", _ALL, "create_namespace", policies.CHANGE_METADEFS),
-        ServiceRoute("GET", _ONE, "namespace", policies.METADEFS),
-        ServiceRoute("PUT", _ONE, "update_namespace", policies.CHANGE_METADEFS),
-        ServiceRoute("DELETE", _ONE, "delete_namespace", policies.CHANGE_METADEFS),
-        *_routes("objects"),
-        *_routes("properties"),
-        *_routes("tags"),
-        ServiceRoute("POST", f"{_ONE}/tags/{{key}}", "add_tag_definition", policies.CHANGE_METADEFS),
-        ServiceRoute("GET", f"{_ONE}/resource_types", "associations", policies.METADEFS),
-        ServiceRoute("POST", f"{_ONE}/resource_types", "add_association", policies.CHANGE_METADEFS),
-        ServiceRoute("DELETE", f"{_ONE}/resource_types/{{key}}", "remove_association", policies.CHANGE_METADEFS),
-        ServiceRoute("GET", "/metadefs/resource_types", "resource_types", policies.METADEFS),
-        ServiceRoute("GET", "/schemas/metadefs/{kind}", "metadef_schema", policies.SCHEMAS),
-    )
-
-    # --- namespaces
-
-    def namespaces(self, req: ServiceRequest) -> Response:
-        """List the namespaces that the project may see, by pages."""
-        found = self.conductor.metadef_list(req.context)
-        query = req.GET
-        if "visibility" in query:
-            found = [item for item in found if item.visibility == query["visibility"]]
-        if "resource_types" in query:
-            wanted = set(query["resource_types"].split(","))
-            found = [item for item in found if wanted & item.resource_types.keys()]
-        key, direction = query.get("sort_key", "created_at"), query.get("sort_dir", "desc")
-        if key not in ("created_at", "updated_at", "namespace", "display_name", "visibility", "owner", "protected"):
-            raise exceptions.ValidationError(detail=f"Namespaces are not sorted by {key[:64]}.")
-        if direction not in ("asc", "desc"):
-            raise exceptions.ValidationError(detail="Invalid sort direction: must be asc or desc")
-        found.sort(key=lambda item: (str(getattr(item, key) or ""), item.namespace), reverse=direction == "desc")
-        if "marker" in query:
-            names = [item.namespace for item in found]
-            if query["marker"] not in names:
-                raise exceptions.NotFound(f"There is no namespace {query['marker'][:_NAME]}.")
-            found = found[names.index(query["marker"]) + 1 :]
-        limit = min(_number(query.get("limit", str(self.conf.api.max_limit))), self.conf.api.max_limit)
-        shown = found[:limit]
-        rest_of_query = [(name, value) for name, value in query.items() if name != "marker"]
-        body: dict[str, Any] = {
-            "namespaces": [_namespace(item) for item in shown],
-            "first": _link(rest_of_query),
-            "schema": f"{_SCHEMAS}/namespaces",
-        }
-        if shown and len(found) > limit:
-            body["next"] = _link([*rest_of_query, ("marker", shown[-1].namespace)])
-        return Response(body)
-
-    def namespace(self, req: ServiceRequest, namespace: str) -> Response:
-        """Show a namespace with all of its parts."""
-        return Response(_whole(self.conductor.metadef_get(req.context, namespace)))
-
-    def create_namespace(self, req: ServiceRequest) -> Response:
-        body = req.json_object()
-        fields: dict[str, Any] = {
-            "visibility": "private",
-            "protected": False,
-            "owner": req.context.project_id,
-            **_fields(body),
-        }
-        if "namespace" not in fields:
-            raise exceptions.ValidationError(detail="'namespace' is a required property")
-        parts: dict[str, Any] = {
-            "objects": _named(_objects(body.get("objects"))),
-            "properties": {
-                _name(name): _property_of(value) for name, value in _mapping("properties", body.get("properties"))
-            },
-            "tags": {name: {} for name in _tags(body)},
-            "resource_types": _named(
-                [_association_of(item) for item in _list("resource_type_associations", body)],
-            ),
-        }
-        wanted = MetadefNamespace(id=str(uuid.uuid4()), **fields, **parts)
-        made = self.conductor.metadef_create(req.context, wanted)
-        return Response(_namespace(made), 201, {"Location": f"{req.base_url}{_path(made.namespace)}"})
-
-    def update_namespace(self, req: ServiceRequest, namespace: str) -> Response:
-        """Change the fields that the body has. The others stay.
-
-        Clients send a namespace back as they have read it, with its parts. Glance ignores these, other ones too.
-        """
-        body = req.json_object()
-        changes = _fields(body)
-        if any(body.get(part) for part in _PARTS):
-            known = _whole(self.conductor.metadef_get(req.context, namespace))
-            for part in _PARTS:
-                if body.get(part) and body[part] != known.get(part):
-                    raise exceptions.ValidationError(
-                        detail=f"A namespace's {part} cannot be changed with it. Send them to {_path(namespace)}/"
-                        f"{part.replace('resource_type_associations', 'resource_types')}."
-                    )
-        return Response(_namespace(self.conductor.metadef_update(req.context, namespace, changes)))
-
-    def delete_namespace(self, req: ServiceRequest, namespace: str) -> Response:
-        self.conductor.metadef_delete(req.context, namespace)
-        return Response(status=204)
-
-    # --- objects
-
-    def list_objects(self, req: ServiceRequest, namespace: str) -> Response:
-        found = self.conductor.metadef_get(req.context, namespace)
-        shown = [_object(found, name) for name in found.objects]
-        path = f"/v2{_path(namespace)}/objects"
-        return Response({"objects": shown, "first": path, "schema": f"{_SCHEMAS}/objects"})
-
-    def add_objects(self, req: ServiceRequest, namespace: str) -> Response:
-        name, value = _object_of(req.json_object())
-        return Response(_object(self._change(req, namespace, "objects", {name: value}, [name]), name), 201)
-
-    def show_objects(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        return Response(_object(self._with(req, namespace, "objects", key), key))
-
-    def change_objects(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        new, value = _object_of({"name": key, **req.json_object()})
-        return Response(_object(self._replace(req, namespace, "objects", key, new, value), new))
-
-    def remove_objects(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        return self._remove(req, namespace, "objects", key)
-
-    def remove_all_objects(self, req: ServiceRequest, namespace: str) -> Response:
-        return self._remove_all(req, namespace, "objects")
-
-    # --- properties
-
-    def list_properties(self, req: ServiceRequest, namespace: str) -> Response:
-        found = self.conductor.metadef_get(req.context, namespace)
-        return Response({"properties": {name: _property(found, name) for name in found.properties}})
-
-    def add_properties(self, req: ServiceRequest, namespace: str) -> Response:
-        body = req.json_object()
-        name, value = _name(body.get("name")), _property_of(body)
-        made = self._change(req, namespace, "properties", {name: value}, [name])
-        return Response({"name": name, **_property(made, name)}, 201)
-
-    def show_properties(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        """Show a property. ``resource_type``: the key has the prefix that the namespace gives to this type."""
-        found = self.conductor.metadef_get(req.context, namespace)
-        prefix = str(found.resource_types.get(req.GET.get("resource_type", ""), {}).get("prefix") or "")
-        key = key.removeprefix(prefix)
-        return Response({"name": prefix + key, **_property(_having(found, "properties", key), key)})
-
-    def change_properties(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        body = req.json_object()
-        new, value = _name(body.get("name", key)), _property_of(body)
-        changed = self._replace(req, namespace, "properties", key, new, value)
-        return Response({"name": new, **_property(changed, new)})
-
-    def remove_properties(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        return self._remove(req, namespace, "properties", key)
-
-    def remove_all_properties(self, req: ServiceRequest, namespace: str) -> Response:
-        return self._remove_all(req, namespace, "properties")
-
-    # --- tags
-
-    def list_tags(self, req: ServiceRequest, namespace: str) -> Response:
-        found = self.conductor.metadef_get(req.context, namespace)
-        path = f"/v2{_path(namespace)}/tags"
-        return Response({"tags": [{"name": name} for name in found.tags], "first": path, "schema": f"{_SCHEMAS}/tags"})
-
-    def add_tags(self, req: ServiceRequest, namespace: str) -> Response:
-        """Replace all tags, or add tags by the header ``X-OpenStack-Append``."""
-        names = _tags(req.json_object())
-        append = req.headers.get("X-OpenStack-Append", "").lower() == "true"
-        self.conductor.metadef_parts_change(
-            req.context, namespace, "tags", {name: {} for name in names}, names if append else [], not append
-        )
-        return Response({"tags": [{"name": name} for name in names]}, 201)
-
-    def add_tag_definition(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        key = _name(key)
-        return Response(_tag(self._change(req, namespace, "tags", {key: {}}, [key]), key), 201)
-
-    def show_tags(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        return Response(_tag(self._with(req, namespace, "tags", key), key))
-
-    def change_tags(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        new = _name(req.json_object().get("name"))
-        return Response(_tag(self._replace(req, namespace, "tags", key, new, {}), new))
-
-    def remove_tags(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        return self._remove(req, namespace, "tags", key)
-
-    def remove_all_tags(self, req: ServiceRequest, namespace: str) -> Response:
-        return self._remove_all(req, namespace, "tags")
-
-    # --- types of resources
-
-    def resource_types(self, req: ServiceRequest) -> Response:
-        """List the types that OpenStack's services have, and the types in the visible namespaces."""
-        names = {name for found in self.conductor.metadef_list(req.context) for name in found.resource_types}
-        shown = [{"name": name} for name in sorted({*RESOURCE_TYPES, *names})]
-        return Response({"resource_types": shown, "schema": f"{_SCHEMAS}/resource_types"})
-
-    def associations(self, req: ServiceRequest, namespace: str) -> Response:
-        found = self.conductor.metadef_get(req.context, namespace)
-        return Response({"resource_type_associations": _associations(found)})
-
-    def add_association(self, req: ServiceRequest, namespace: str) -> Response:
-        name, value = _association_of(req.json_object())
-        made = self._change(req, namespace, "resource_types", {name: value}, [name])
-        return Response({"name": name, **made.resource_types[name]}, 201)
-
-    def remove_association(self, req: ServiceRequest, namespace: str, key: str) -> Response:
-        return self._remove(req, namespace, "resource_types", key)
-
-    def metadef_schema(self, req: ServiceRequest, kind: str) -> Response:
-        schema = metadef_schemas.SCHEMAS.get(kind)
-        if schema is None:
-            raise exceptions.NotFound(f"There is no schema metadefs/{kind[:64]}.")
-        return Response(schema)
-
-    # --- parts
-
-    def _change(
-        self,
-        req: ServiceRequest,
-        namespace: str,
-        kind: str,
-        changes: dict[str, dict[str, Any] | None],
-        new: list[str],
-    ) -> MetadefNamespace:
-        return self.conductor.metadef_parts_change(req.context, namespace, kind, changes, new, False)
-
-    def _replace(
-        self, req: ServiceRequest, namespace: str, kind: str, name: str, new: str, value: dict[str, Any]
-    ) -> MetadefNamespace:
-        """Replace a part that exists, maybe under a new name."""
-        self._with(req, namespace, kind, name)
-        if new == name:
-            return self._change(req, namespace, kind, {name: value}, [])
-        return self._change(req, namespace, kind, {name: None, new: value}, [new])
-
-    def _with(self, req: ServiceRequest, namespace: str, kind: str, name: str) -> MetadefNamespace:
-        return _having(self.conductor.metadef_get(req.context, namespace), kind, name)
-
-    def _remove(self, req: ServiceRequest, namespace: str, kind: str, name: str) -> Response:
-        self._change(req, namespace, kind, {name: None}, [])
-        return Response(status=204)
-
-    def _remove_all(self, req: ServiceRequest, namespace: str, kind: str) -> Response:
-        self.conductor.metadef_parts_change(req.context, namespace, kind, {}, [], True)
-        return Response(status=204)
 
 
 # --- views
 
 
-def _whole(shown: MetadefNamespace) -> dict[str, Any]:
+def _whole(shown: MetadefNamespace) -> View:
     """Return a namespace with all of its parts."""
     view = _namespace(shown)
     if shown.objects:
@@ -317,8 +61,8 @@ def _whole(shown: MetadefNamespace) -> dict[str, Any]:
     return view
 
 
-def _namespace(shown: MetadefNamespace) -> dict[str, Any]:
-    view: dict[str, Any] = {
+def _namespace(shown: MetadefNamespace) -> View:
+    view: View = {
         "namespace": shown.namespace,
         "display_name": shown.display_name,
         "description": shown.description,
@@ -335,20 +79,28 @@ def _namespace(shown: MetadefNamespace) -> dict[str, Any]:
     return view
 
 
-def _associations(shown: MetadefNamespace) -> list[dict[str, Any]]:
-    return [{"name": name, **value} for name, value in shown.resource_types.items()]
+def _associations(shown: MetadefNamespace) -> list[View]:
+    return [_association(shown, name) for name in shown.resource_types]
 
 
-def _object(shown: MetadefNamespace, name: str) -> dict[str, Any]:
+def _object(shown: MetadefNamespace, name: str) -> View:
     path = f"/v2{_path(shown.namespace)}/objects/{quote(name, safe='')}"
     return {"name": name, **shown.objects[name], "self": path, "schema": f"{_SCHEMAS}/object"}
 
 
-def _property(shown: MetadefNamespace, name: str) -> dict[str, Any]:
+def _property(shown: MetadefNamespace, name: str) -> View:
     return {key: value for key, value in shown.properties[name].items() if key not in ("created_at", "updated_at")}
 
 
-def _tag(shown: MetadefNamespace, name: str) -> dict[str, Any]:
+def _named_property(shown: MetadefNamespace, name: str) -> View:
+    return {"name": name, **_property(shown, name)}
+
+
+def _association(shown: MetadefNamespace, name: str) -> View:
+    return {"name": name, **shown.resource_types[name]}
+
+
+def _tag(shown: MetadefNamespace, name: str) -> View:
     return {"name": name, **shown.tags[name]}
 
 
@@ -372,32 +124,16 @@ def _time(moment: datetime.datetime | None) -> str | None:
 
 # --- requests
 
+#: Name and value of a part.
+Part: TypeAlias = tuple[str, dict[str, Any]]
+Changes: TypeAlias = Mapping[str, dict[str, Any] | None]
 
-_NAMESPACE = ("namespace", "display_name", "description", "visibility", "protected", "owner")
-_PARTS = ("objects", "properties", "tags", "resource_type_associations")
-
-
-def _fields(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a namespace, without its parts."""
-    _known("namespace", body, (*_NAMESPACE, *_PARTS, *_READ_ONLY))
-    fields: dict[str, Any] = {}
-    if "namespace" in body:
-        fields["namespace"] = _name(body["namespace"])
-    for name, most in (("display_name", _NAME), ("description", _TEXT), ("owner", 255)):
-        if name in body:
-            fields[name] = _text(name, body[name], most)
-    if "visibility" in body:
-        if body["visibility"] not in ("public", "private"):
-            raise exceptions.ValidationError(detail="visibility must be public or private.")
-        fields["visibility"] = body["visibility"]
-    if "protected" in body:
-        if not isinstance(body["protected"], bool):
-            raise exceptions.ValidationError(detail="protected must be true or false.")
-        fields["protected"] = body["protected"]
-    return fields
+_SENT_PARTS = ("objects", "properties", "tags", "resource_type_associations")
+#: Fields of responses, which clients send back with an update.
+_READ_ONLY = ("created_at", "updated_at", "self", "schema")
 
 
-def _object_of(body: Any) -> tuple[str, dict[str, Any]]:
+def _object_of(body: Any) -> Part:
     fields = _known("object", body, ("name", "description", "required", "properties", *_READ_ONLY))
     required = fields.get("required") or []
     if not isinstance(required, list) or not all(isinstance(item, str) for item in required):
@@ -411,14 +147,6 @@ def _object_of(body: Any) -> tuple[str, dict[str, Any]]:
     return _name(fields.get("name")), value
 
 
-#: Fields of responses, which clients send back with an update.
-_READ_ONLY = ("created_at", "updated_at", "self", "schema")
-
-
-def _objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    return [_object_of(item) for item in _list("objects", {"objects": value})]
-
-
 def _property_of(body: Any) -> dict[str, Any]:
     fields = _known("property", body, (*_PROPERTY, *_READ_ONLY))
     if not isinstance(fields.get("title"), str) or len(fields["title"]) > 255:
@@ -430,21 +158,29 @@ def _property_of(body: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in left_out and value is not None}
 
 
-def _association_of(body: Any) -> tuple[str, dict[str, Any]]:
+def _association_of(body: Any) -> Part:
     fields = _known("association", body, (*_ASSOCIATION, *_READ_ONLY))
     value = {name: _text(name, fields[name], _NAME) for name in _ASSOCIATION[1:] if fields.get(name) is not None}
     return _name(fields.get("name")), value
 
 
-def _tags(body: dict[str, Any]) -> list[str]:
-    items = _list("tags", body)
+def _tag_of(body: dict[str, Any]) -> Part:
+    return _name(body.get("name")), {}
+
+
+def _tags(body: dict[str, Any], name: str) -> list[str]:
+    items = _list(name, body)
     names = [_name(_known("tag", item, ("name", *_READ_ONLY)).get("name")) for item in items]
     if len(set(names)) < len(names):
         raise exceptions.Conflict("The tags have a name twice.")
     return names
 
 
-def _named(pairs: list[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+def _named_property_of(body: dict[str, Any]) -> Part:
+    return _name(body.get("name")), _property_of(body)
+
+
+def _named(pairs: list[Part]) -> dict[str, dict[str, Any]]:
     named = dict(pairs)
     if len(named) < len(pairs):
         raise exceptions.Conflict("The namespace has a name twice.")
@@ -495,3 +231,256 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise exceptions.ValidationError(detail="limit param must be a positive integer")
     return int(text)
+
+
+# --- bodies
+
+
+def _checked_text(most: int) -> msgspec.Meta:
+    return bodies.checked(lambda body, name: _text(name, body[name], most), maxLength=most)
+
+
+def _new_name(body: dict[str, Any], name: str) -> str:
+    return _name(body[name])
+
+
+def _visibility(body: dict[str, Any], name: str) -> Any:
+    if body[name] not in ("public", "private"):
+        raise exceptions.ValidationError(detail="visibility must be public or private.")
+    return body[name]
+
+
+def _protected(body: dict[str, Any], name: str) -> bool:
+    if not isinstance(body[name], bool):
+        raise exceptions.ValidationError(detail="protected must be true or false.")
+    return bool(body[name])
+
+
+class ChangedNamespace(bodies.Body):
+    namespace: Annotated[str, bodies.checked(_new_name, maxLength=_NAME)] = bodies.SAME
+    display_name: Annotated[str | None, _checked_text(_NAME)] = None
+    description: Annotated[str | None, _checked_text(_TEXT)] = None
+    owner: Annotated[str | None, _checked_text(255)] = None
+    visibility: Annotated[str, bodies.checked(_visibility, enum=["public", "private"])] = "private"
+    protected: Annotated[bool, bodies.checked(_protected)] = False
+
+
+def _new_objects(body: dict[str, Any], name: str) -> dict[str, Any]:
+    return _named([_object_of(item) for item in _list(name, body)])
+
+
+def _new_properties(body: dict[str, Any], name: str) -> dict[str, Any]:
+    return {_name(key): _property_of(value) for key, value in _mapping(name, body[name])}
+
+
+def _new_tags(body: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: {} for key in _tags(body, name)}
+
+
+def _new_associations(body: dict[str, Any], name: str) -> dict[str, Any]:
+    return _named([_association_of(item) for item in _list(name, body)])
+
+
+class NewNamespace(ChangedNamespace):
+    objects: Annotated[dict[str, Any], bodies.checked(_new_objects)] = {}
+    properties: Annotated[dict[str, Any], bodies.checked(_new_properties)] = {}
+    tags: Annotated[dict[str, Any], bodies.checked(_new_tags)] = {}
+    resource_type_associations: Annotated[dict[str, Any], bodies.checked(_new_associations)] = {}
+
+
+def _fields(kind: type[ChangedNamespace], body: dict[str, Any]) -> dict[str, Any]:
+    return bodies.changes(kind, _known("namespace", body, (*bodies.names(NewNamespace), *_READ_ONLY)))
+
+
+# --- parts of a namespace
+
+
+class _Kind(NamedTuple):
+    parse: Callable[[Any], Part]
+    view: Callable[[MetadefNamespace, str], View]
+
+
+_PARTS = {
+    "objects": _Kind(_object_of, _object),
+    "properties": _Kind(_named_property_of, _named_property),
+    "tags": _Kind(_tag_of, _tag),
+    "resource_types": _Kind(_association_of, _association),
+}
+_KINDS = ("objects", "properties", "tags")
+
+
+def _parts(method: str, path: str, policy: str, *kinds: str, **declared: Any) -> Callable[[H], H]:
+    """Declare a URL of each kind of parts. ``path``: the rest of it. Without ``kinds`` it is one of all `_KINDS`."""
+
+    def mark(handler: H) -> H:
+        for kind in kinds or _KINDS:
+            handler = route(method, f"{_ONE}/{kind}{path}", policy, **declared)(handler)
+        return handler
+
+    return mark
+
+
+def _kind(req: ServiceRequest) -> str:
+    """Return the kind of parts that the URL is about."""
+    return req.service_route.path.split("/")[4]
+
+
+class Metadefs(ServiceResource):
+    """Metadata definitions."""
+
+    # --- namespaces
+
+    @route("GET", _ALL, policies.METADEFS, query=_QUERY)
+    def index(self, req: ServiceRequest) -> View:
+        """List the namespaces that the project may see, by pages."""
+        found = self.conductor.metadef_list(req.context)
+        query = req.GET
+        if "visibility" in query:
+            found = [item for item in found if item.visibility == query["visibility"]]
+        if "resource_types" in query:
+            wanted = set(query["resource_types"].split(","))
+            found = [item for item in found if wanted & item.resource_types.keys()]
+        key, direction = query.get("sort_key", "created_at"), query.get("sort_dir", "desc")
+        if key not in _SORT_KEYS:
+            raise exceptions.ValidationError(detail=f"Namespaces are not sorted by {key[:64]}.")
+        if direction not in ("asc", "desc"):
+            raise exceptions.ValidationError(detail="Invalid sort direction: must be asc or desc")
+        found.sort(key=lambda item: (str(getattr(item, key) or ""), item.namespace), reverse=direction == "desc")
+        if "marker" in query:
+            names = [item.namespace for item in found]
+            if query["marker"] not in names:
+                raise exceptions.NotFound(f"There is no namespace {query['marker'][:_NAME]}.")
+            found = found[names.index(query["marker"]) + 1 :]
+        limit = min(_number(query.get("limit", str(self.conf.api.max_limit))), self.conf.api.max_limit)
+        shown = found[:limit]
+        rest_of_query = [(name, value) for name, value in query.items() if name != "marker"]
+        body: View = {
+            "namespaces": [_namespace(item) for item in shown],
+            "first": _link(rest_of_query),
+            "schema": f"{_SCHEMAS}/namespaces",
+        }
+        if shown and len(found) > limit:
+            body["next"] = _link([*rest_of_query, ("marker", shown[-1].namespace)])
+        return body
+
+    @route("GET", _ONE, policies.METADEFS)
+    def show(self, req: ServiceRequest, namespace: str) -> View:
+        """Show a namespace with all of its parts."""
+        return _whole(self.conductor.metadef_get(req.context, namespace))
+
+    @route("POST", _ALL, policies.CHANGE_METADEFS, body=NewNamespace, status=201)
+    def create(self, req: ServiceRequest) -> Response:
+        fields = _fields(NewNamespace, req.json_object())
+        if "namespace" not in fields:
+            raise exceptions.ValidationError(detail="'namespace' is a required property")
+        fields["resource_types"] = fields.pop("resource_type_associations", {})
+        wanted = MetadefNamespace(id=str(uuid.uuid4()), **{"owner": req.context.project_id, **fields})
+        made = self.conductor.metadef_create(req.context, wanted)
+        return Response(_namespace(made), 201, {"Location": f"{req.base_url}{_path(made.namespace)}"})
+
+    @route("PUT", _ONE, policies.CHANGE_METADEFS, body=ChangedNamespace)
+    def update(self, req: ServiceRequest, namespace: str) -> View:
+        """Change the fields that the body has. The others stay.
+
+        Clients send a namespace back as they have read it, with its parts. Glance ignores these, other ones too.
+        """
+        body = req.json_object()
+        changes = _fields(ChangedNamespace, body)
+        if any(body.get(part) for part in _SENT_PARTS):
+            known = _whole(self.conductor.metadef_get(req.context, namespace))
+            for part in _SENT_PARTS:
+                if body.get(part) and body[part] != known.get(part):
+                    raise exceptions.ValidationError(
+                        detail=f"A namespace's {part} cannot be changed with it. Send them to {_path(namespace)}/"
+                        f"{part.replace('resource_type_associations', 'resource_types')}."
+                    )
+        return _namespace(self.conductor.metadef_update(req.context, namespace, changes))
+
+    @route("DELETE", _ONE, policies.CHANGE_METADEFS, status=204)
+    def delete(self, req: ServiceRequest, namespace: str) -> None:
+        self.conductor.metadef_delete(req.context, namespace)
+
+    # --- objects, properties and tags of a namespace
+
+    @_parts("GET", "", policies.METADEFS)
+    def index_parts(self, req: ServiceRequest, namespace: str) -> View:
+        kind = _kind(req)
+        found = self.conductor.metadef_get(req.context, namespace)
+        if kind == "properties":
+            return {kind: {name: _property(found, name) for name in found.properties}}
+        shown = [_object(found, name) if kind == "objects" else {"name": name} for name in getattr(found, kind)]
+        return {kind: shown, "first": f"/v2{_path(namespace)}/{kind}", "schema": f"{_SCHEMAS}/{kind}"}
+
+    @_parts("POST", "", policies.CHANGE_METADEFS, "objects", "properties", "resource_types", status=201)
+    def add_part(self, req: ServiceRequest, namespace: str) -> View:
+        kind = _kind(req)
+        name, value = _PARTS[kind].parse(req.json_object())
+        return _PARTS[kind].view(self._change(req, namespace, kind, {name: value}, [name]), name)
+
+    @_parts("POST", "", policies.CHANGE_METADEFS, "tags", status=201)
+    def add_tags(self, req: ServiceRequest, namespace: str) -> View:
+        """Replace all tags, or add tags by the header ``X-OpenStack-Append``."""
+        names = _tags(req.json_object(), "tags")
+        append = req.headers.get("X-OpenStack-Append", "").lower() == "true"
+        self._change(req, namespace, "tags", {name: {} for name in names}, names if append else [], not append)
+        return {"tags": [{"name": name} for name in names]}
+
+    @_parts("POST", "/{key}", policies.CHANGE_METADEFS, "tags", status=201)
+    def add_tag(self, req: ServiceRequest, namespace: str, key: str) -> View:
+        key = _name(key)
+        return _tag(self._change(req, namespace, "tags", {key: {}}, [key]), key)
+
+    @_parts("GET", "/{key}", policies.METADEFS, "objects", "tags")
+    def show_part(self, req: ServiceRequest, namespace: str, key: str) -> View:
+        kind = _kind(req)
+        return _PARTS[kind].view(_having(self.conductor.metadef_get(req.context, namespace), kind, key), key)
+
+    @_parts("GET", "/{key}", policies.METADEFS, "properties", query=("resource_type",))
+    def show_property(self, req: ServiceRequest, namespace: str, key: str) -> View:
+        """Show a property. ``resource_type``: the key has the prefix that the namespace gives to this type."""
+        found = self.conductor.metadef_get(req.context, namespace)
+        prefix = str(found.resource_types.get(req.GET.get("resource_type", ""), {}).get("prefix") or "")
+        key = key.removeprefix(prefix)
+        return {"name": prefix + key, **_property(_having(found, "properties", key), key)}
+
+    @_parts("PUT", "/{key}", policies.CHANGE_METADEFS)
+    def change_part(self, req: ServiceRequest, namespace: str, key: str) -> View:
+        """Replace a part that exists, maybe under a new name, which only a tag needs."""
+        kind, sent = _kind(req), req.json_object()
+        new, value = _PARTS[kind].parse(sent if kind == "tags" else {"name": key, **sent})
+        _having(self.conductor.metadef_get(req.context, namespace), kind, key)
+        changes = {key: value} if new == key else {key: None, new: value}
+        return _PARTS[kind].view(self._change(req, namespace, kind, changes, [new] if new != key else []), new)
+
+    @_parts("DELETE", "/{key}", policies.CHANGE_METADEFS, *_KINDS, "resource_types", status=204)
+    def remove_part(self, req: ServiceRequest, namespace: str, key: str) -> None:
+        self._change(req, namespace, _kind(req), {key: None}, [])
+
+    @_parts("DELETE", "", policies.CHANGE_METADEFS, status=204)
+    def remove_parts(self, req: ServiceRequest, namespace: str) -> None:
+        self._change(req, namespace, _kind(req), {}, [], True)
+
+    def _change(
+        self, req: ServiceRequest, namespace: str, kind: str, changes: Changes, new: list[str], replace: bool = False
+    ) -> MetadefNamespace:
+        return self.conductor.metadef_parts_change(req.context, namespace, kind, dict(changes), new, replace)
+
+    # --- types of resources
+
+    @route("GET", "/metadefs/resource_types", policies.METADEFS)
+    def index_resource_types(self, req: ServiceRequest) -> View:
+        """List the types that OpenStack's services have, and the types in the visible namespaces."""
+        names = {name for found in self.conductor.metadef_list(req.context) for name in found.resource_types}
+        shown = [{"name": name} for name in sorted({*RESOURCE_TYPES, *names})]
+        return {"resource_types": shown, "schema": f"{_SCHEMAS}/resource_types"}
+
+    @route("GET", f"{_ONE}/resource_types", policies.METADEFS, response="resource_type_associations")
+    def index_associations(self, req: ServiceRequest, namespace: str) -> list[View]:
+        return _associations(self.conductor.metadef_get(req.context, namespace))
+
+    @route("GET", "/schemas/metadefs/{kind}", policies.SCHEMAS)
+    def schema(self, req: ServiceRequest, kind: str) -> View:
+        schema = metadef_schemas.SCHEMAS.get(kind)
+        if schema is None:
+            raise exceptions.NotFound(f"There is no schema metadefs/{kind[:64]}.")
+        return schema

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http import validation
-from nova_lite.api.image.listing import MEMBER_STATUSES
+import msgspec
+
+from nova_lite.api.http import bodies, validation
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
 from nova_lite.base import exceptions
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
@@ -21,29 +22,15 @@ MAX_TAGS = 128
 _RESERVED = ("location", "locations", "deleted", "deleted_at", "direct_url", "stores")
 _RESERVED_PREFIX = "os_glance"
 
-_FORMATS = {"disk_format": DISK_FORMATS, "container_format": CONTAINER_FORMATS}
+_FORMATS = ("disk_format", "container_format")
 
 
-def field(name: str, value: Any) -> Any:
-    """Return the value of a field as in `Image`. Raises `ValidationError`, or `Forbidden` for a read-only field."""
-    spec = FIELDS[name]
-    if spec.get("readOnly"):
-        raise exceptions.Forbidden(f"Attribute '{name}' is read-only.")
-    if name == "id":
-        return _id(value)
-    if name in _FORMATS:
-        return "" if value is None else _one_of(name, value, _FORMATS[name])
-    if name == "visibility":
-        return _one_of(name, value, VISIBILITIES)
-    if name in ("min_disk", "min_ram"):
-        return _number(name, value)
-    if name == "tags":
-        return tags(value)
-    if name in ("protected", "os_hidden"):
-        return _flag(name, value)
-    if value is None and name == "owner":
-        return None
-    return _text(name, value)
+def fields(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return fields as in `Image`. Raises `ValidationError`, or `Forbidden` for a read-only field."""
+    for name in sent:
+        if FIELDS[name].get("readOnly"):
+            raise exceptions.Forbidden(f"Attribute '{name}' is read-only.")
+    return bodies.changes(NewImage, sent)
 
 
 def properties(values: Mapping[str, Any]) -> dict[str, str]:
@@ -85,14 +72,12 @@ def patch(image: Image, operations: Any) -> dict[str, Any]:
         elif op == "remove":
             raise exceptions.Forbidden(f"Property {name} may not be removed.")
         else:
-            changes[name] = field(name, value)
+            changes |= fields({name: value})
     if sum(value is not None for value in {**image.properties, **new_properties}.values()) > MAX_PROPERTIES:
         raise exceptions.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
     for name in _FORMATS:
         if name in changes and image.status != "queued":
             raise exceptions.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
-    if "os_hidden" in changes:
-        changes["hidden"] = changes.pop("os_hidden")
     return changes | ({"properties": new_properties} if new_properties else {})
 
 
@@ -115,27 +100,38 @@ def _operation(operation: Any) -> tuple[str, str, Any]:
     return op, path[1:].replace("~1", "/").replace("~0", "~"), operation.get("value")
 
 
-def _id(value: Any) -> str:
+def _id(sent: dict[str, Any], name: str) -> str:
     try:
-        return str(uuid.UUID(value if isinstance(value, str) else ""))
+        return str(uuid.UUID(sent[name] if isinstance(sent[name], str) else ""))
     except ValueError as error:
         raise exceptions.ValidationError(detail="Invalid image id format") from error
 
 
-def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be one of {', '.join(allowed)}.")
-    return str(value)
+def one_of(allowed: tuple[str, ...], default: str | None = None) -> msgspec.Meta:
+    """Return the check of a field with one of few values. ``default``: in place of null, which may be sent then."""
+
+    def value_of(sent: dict[str, Any], name: str) -> str:
+        value = sent.get(name)
+        if value is None and default is not None:
+            return default
+        if value not in allowed:
+            known = ", ".join(allowed)
+            raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be one of {known}.")
+        return str(value)
+
+    return bodies.checked(value_of, enum=list(allowed))
 
 
-def _number(name: str, value: Any) -> int:
+def _number(sent: dict[str, Any], name: str) -> int:
+    value = sent[name]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
         raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be a number from 0 to {MAX_INT}.")
     return value
 
 
-def _flag(name: str, value: Any) -> bool:
+def _flag(sent: dict[str, Any], name: str) -> bool:
     """Return true or false. Older clients send texts in patches."""
+    value = sent[name]
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
@@ -143,14 +139,11 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-def member_id(value: Any) -> str:
+def member_id(sent: dict[str, Any], name: str) -> str:
+    value = sent.get(name)
     if not isinstance(value, str) or not 1 <= len(value) <= 255 or not value.isprintable():
         raise exceptions.ValidationError(detail="Member has to be the id of a project.")
     return value
-
-
-def member_status(value: Any) -> str:
-    return _one_of("status", value, MEMBER_STATUSES)
 
 
 def _property_name(name: str) -> str:
@@ -162,11 +155,37 @@ def _property_name(name: str) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    if name == "name" and value is None:
-        return ""
     maximum = 255 if name in FIELDS else 4096
     if not isinstance(value, str) or len(value) > maximum or "\0" in value:
         raise exceptions.ValidationError(
             detail=f"Invalid value for {name[:64]}: it must be a text of at most {maximum} characters."
         )
     return value
+
+
+def _text_or_none(sent: dict[str, Any], name: str) -> str | None:
+    return None if sent[name] is None else _text(name, sent[name])
+
+
+def _tags(sent: dict[str, Any], name: str) -> list[str]:
+    return tags(sent[name])
+
+
+_Flag: TypeAlias = Annotated[bool, bodies.checked(_flag)]
+_Number: TypeAlias = Annotated[int, bodies.checked(_number, minimum=0, maximum=MAX_INT)]
+
+
+class NewImage(bodies.Body):
+    """Fields of an image. All other keys of a request are properties."""
+
+    id: Annotated[str, bodies.checked(_id, format="uuid")] = ""
+    name: Annotated[str, bodies.checked(_text_or_none, maxLength=255)] = ""
+    visibility: Annotated[str, one_of(VISIBILITIES)] = "shared"
+    protected: _Flag = False
+    hidden: _Flag = msgspec.field(default=False, name="os_hidden")
+    owner: Annotated[str | None, bodies.checked(_text_or_none, maxLength=255)] = None
+    min_disk: _Number = 0
+    min_ram: _Number = 0
+    disk_format: Annotated[str, one_of(DISK_FORMATS, "")] = ""
+    container_format: Annotated[str, one_of(CONTAINER_FORMATS, "")] = ""
+    tags: Annotated[list[str], bodies.checked(_tags, maxItems=MAX_TAGS)] = []

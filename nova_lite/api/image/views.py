@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
 from nova_lite.objects import Image, ImageMember
+
+View: TypeAlias = dict[str, Any]
 
 VISIBILITIES = ("public", "private", "shared", "community")
 
@@ -87,7 +89,16 @@ MEMBERS_SCHEMA = {
 }
 
 
-def member(shown: ImageMember) -> dict[str, Any]:
+#: Schemas by the last part of their URL.
+SCHEMAS: dict[str, View] = {
+    "image": SCHEMA,
+    "images": LIST_SCHEMA,
+    "member": MEMBER_SCHEMA,
+    "members": MEMBERS_SCHEMA,
+}
+
+
+def member(shown: ImageMember) -> View:
     return {
         "member_id": shown.member_id,
         "image_id": shown.image_id,
@@ -102,7 +113,7 @@ def member(shown: ImageMember) -> dict[str, Any]:
 WITH_DATA = ("active", "deactivated")
 
 
-def show(image: Image) -> dict[str, Any]:
+def show(image: Image) -> View:
     has_data = image.status in WITH_DATA
     path = f"/v2/images/{image.id}"
     return dict(image.properties) | {

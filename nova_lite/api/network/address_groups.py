@@ -2,68 +2,58 @@
 
 from __future__ import annotations
 
-import uuid
-
-from nova_lite.api.http.rest import ServiceRequest
-from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.objects import ObjectResource
+from nova_lite.api.http.bodies import Body
+from nova_lite.api.http.rest import ServiceRequest, route
+from nova_lite.api.network import fields, requests, views
+from nova_lite.api.network.objects import NetworkObjects
 from nova_lite.base import exceptions
-from nova_lite.objects import AddressGroup
+from nova_lite.objects import AddressGroup, NetworkObject
+from nova_lite.policies.network_service import ADDRESS_GROUP
 
-_GROUP = ("name", "description")
-_NEW_GROUP = (*_GROUP, "addresses", "project_id", "tenant_id")
-#: Number of addresses of a group: each is a rule of the hosts.
-_MOST = 1000
+_, _CREATE, _UPDATE, _ = ADDRESS_GROUP
+_PATH, _KEY = "/address-groups", "address_group"
 
 
-class AddressGroupResource(ObjectResource):
-    """Handlers of ``/address-groups``."""
+class NewAddressGroup(fields.NamedAndOwned):
+    addresses: fields.Prefixes = []
 
-    def address_groups(self, req: ServiceRequest) -> Response:
-        return self.listed_objects(req, "address_groups", views.address_group)
 
-    def address_group(self, req: ServiceRequest, id: str) -> Response:
-        return listing.shown(req, "address_group", views.address_group(self._address_group(req, id)))
+class ChangedAddressGroup(fields.Named):
+    pass
 
-    def _address_group(self, req: ServiceRequest, id: str) -> AddressGroup:
-        missing = exceptions.AddressGroupNotFound(address_group_id=id[:64])
-        return self.find_object(req, ("address_groups", id), AddressGroup, missing)
 
-    def create_address_group(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "address_group", _NEW_GROUP, ())
-        group = AddressGroup(
-            id=str(uuid.uuid4()),
-            project_id=requests.project(req, fields),
-            name=requests.text(fields, "name") or "",
-            description=requests.text(fields, "description") or "",
-            addresses=requests.prefixes(fields, "addresses", _MOST),
-        )
-        created = self.conductor.network_object_create(req.context, group)
-        return Response({"address_group": views.address_group(created)}, 201)
+class GroupAddresses(Body):
+    addresses: fields.RequiredPrefixes
 
-    def update_address_group(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "address_group", _GROUP, ())
-        changes = requests.texts(fields, "name", "description")
-        return self._changed(req, id, dict(changes))
 
-    def delete_address_group(self, req: ServiceRequest, id: str) -> Response:
-        self.conductor.network_object_delete(req.context, "address_groups", self._address_group(req, id).id)
-        return Response(status=204)
+class AddressGroups(NetworkObjects[AddressGroup]):
+    """Address groups."""
 
-    def add_addresses(self, req: ServiceRequest, id: str) -> Response:
-        wanted = requests.prefixes(req.json_object(), "addresses", _MOST, required=True)
-        group = self._address_group(req, id)
-        if len({*group.addresses, *wanted}) > _MOST:
-            raise exceptions.ValidationError(detail=f"An address group has at most {_MOST} addresses.")
-        return self._changed(req, id, {"add": wanted})
+    path, kind, key = _PATH, "address_groups", _KEY
+    record, rules = AddressGroup, ADDRESS_GROUP
 
-    def remove_addresses(self, req: ServiceRequest, id: str) -> Response:
-        return self._changed(
-            req, id, {"remove": requests.prefixes(req.json_object(), "addresses", _MOST, required=True)}
-        )
+    def view(self, found: NetworkObject) -> views.View:
+        return views.address_group(found)
 
-    def _changed(self, req: ServiceRequest, id: str, changes: dict[str, object]) -> Response:
-        found = self._address_group(req, id)
-        updated = self.conductor.network_object_update(req.context, "address_groups", found.id, changes)
-        return Response({"address_group": views.address_group(updated)})
+    def missing(self, id: str) -> exceptions.NotFound:
+        return exceptions.AddressGroupNotFound(address_group_id=id)
+
+    @route("POST", _PATH, _CREATE, body=NewAddressGroup, key=_KEY, response=_KEY, status=201)
+    def create(self, req: ServiceRequest) -> views.View:
+        return self.make(req, requests.new(req, AddressGroup, requests.read(req, NewAddressGroup)))
+
+    @route("PUT", f"{_PATH}/{{id}}", _UPDATE, body=ChangedAddressGroup, key=_KEY, response=_KEY)
+    def update(self, req: ServiceRequest, id: str) -> views.View:
+        return self.changed(req, self.find(req, id), requests.changes(req, ChangedAddressGroup))
+
+    @route("PUT", f"{_PATH}/{{id}}/add_addresses", _UPDATE, body=GroupAddresses, response=_KEY)
+    def add(self, req: ServiceRequest, id: str) -> views.View:
+        addresses = requests.read(req, GroupAddresses).addresses
+        group = self.find(req, id)
+        if len({*group.addresses, *addresses}) > fields.MAX_PREFIXES:
+            raise exceptions.ValidationError(detail=f"An address group has at most {fields.MAX_PREFIXES} addresses.")
+        return self.changed(req, group, {"add": addresses})
+
+    @route("PUT", f"{_PATH}/{{id}}/remove_addresses", _UPDATE, body=GroupAddresses, response=_KEY)
+    def remove(self, req: ServiceRequest, id: str) -> views.View:
+        return self.changed(req, self.find(req, id), {"remove": requests.read(req, GroupAddresses).addresses})

@@ -7,38 +7,46 @@ import functools
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, views
-from nova_lite.api.network.networks import NetworkResource
+from nova_lite.api.network.networks import NetworkFinder
+from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.objects import ListQuery
+from nova_lite.policies import network_service as policies
 
 _FILTERS = {"network_id": "id", "network_name": "name", "project_id": "project_id", "tenant_id": "project_id"}
 
 
-class AvailabilityResource(NetworkResource):
-    """Handlers of ``/network-ip-availabilities`` and ``/service-providers``."""
+class IpAvailabilities(NetworkFinder):
+    """Numbers of addresses in use."""
 
-    def ip_availabilities(self, req: ServiceRequest) -> Response:
+    @lists("/network-ip-availabilities", policies.IP_AVAILABILITY_GET, "network_ip_availabilities")
+    def index(self, req: ServiceRequest) -> Response:
         fetch = functools.partial(self._counted, req, set(req.GET.getall("ip_version")))
-        source = listing.Source(fetch, lambda shown: [shown.view], _FILTERS, id_name="network_id")
-        response = self.listed(req, "network_ip_availabilities", source)
+        response = self.listed(req, listing.Source(fetch, lambda shown: [shown.view], _FILTERS, id_name="network_id"))
         for view in response.body["network_ip_availabilities"]:
             view.pop("ip_version", None)
         return response
 
     def _counted(self, req: ServiceRequest, versions: set[str], query: ListQuery) -> list[listing.Shown]:
         """Return the counts of a page of networks. ``versions``: of IP, if only these count."""
-        items = self._items(req, False, query)
+        items = self.items(req, query)
         used = self.conductor.network_address_counts_get(req.context, [item.id for item in items])
         shown = [listing.Shown(item.id, views.ip_availability(item, used)) for item in items]
         return [item._replace(view=_of_versions(item.view, versions)) for item in shown] if versions else shown
 
-    def ip_availability(self, req: ServiceRequest, id: str) -> Response:
-        item = self._find(req, id)
+    @shows("/network-ip-availabilities/{id}", policies.IP_AVAILABILITY_GET, "network_ip_availability")
+    def show(self, req: ServiceRequest, id: str) -> views.View:
+        item = self.find(req, id)
         used = self.conductor.network_address_counts_get(req.context, [item.id])
-        return listing.shown(req, "network_ip_availability", views.ip_availability(item, used))
+        return listing.cut(req, views.ip_availability(item, used))
 
-    def service_providers(self, req: ServiceRequest) -> Response:
+
+class ServiceProviders(NetworkResource):
+    """Providers of routers."""
+
+    @lists("/service-providers", policies.PROVIDERS_GET, "service_providers")
+    def index(self, req: ServiceRequest) -> Response:
         """List the one provider of routers: the hosts of the guests."""
-        return self.listed(req, "service_providers", listing.constant([views.SERVICE_PROVIDER], id_name="name"))
+        return self.listed(req, listing.constant([views.SERVICE_PROVIDER], id_name="name"))
 
 
 def _of_versions(view: views.View, versions: set[str]) -> views.View:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest
-from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network.resource import Resource
+from nova_lite.api.http.rest import ServiceRequest, route
+from nova_lite.api.network.resource import NetworkResource
 from nova_lite.base import exceptions
+from nova_lite.policies import network_service as policies
 
 _KNOWN = {
     "address-group": ("Address group", "Prefixes that rules of security groups name together"),
@@ -60,16 +60,18 @@ _KNOWN = {
 }
 
 
-class ExtensionResource(Resource):
-    """Handlers of ``/extensions``."""
+class Extensions(NetworkResource):
+    """Extensions of Neutron's API."""
 
-    def extensions(self, req: ServiceRequest) -> Response:
-        return Response({"extensions": _views()})
+    @route("GET", "/extensions", policies.EXTENSIONS_GET, response="extensions")
+    def index(self, req: ServiceRequest) -> list[dict[str, Any]]:
+        return _views()
 
-    def extension(self, req: ServiceRequest, alias: str) -> Response:
+    @route("GET", "/extensions/{alias}", policies.EXTENSIONS_GET, response="extension")
+    def show(self, req: ServiceRequest, alias: str) -> dict[str, Any]:
         for extension in _views():
             if extension["alias"] == alias:
-                return Response({"extension": extension})
+                return extension
         raise exceptions.NotFound(f"Extension with alias {alias[:64]} does not exist")
 
 

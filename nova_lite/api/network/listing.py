@@ -46,9 +46,13 @@ _TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
 }
 
 
-def shown(req: ServiceRequest, key: str, view: View) -> Response:
-    """Return the response for one resource, with the requested fields."""
-    return Response({key: _cut(req, view)})
+def parameters(attributes: set[str]) -> tuple[str, ...]:
+    """Return the names of the query parameters of a list."""
+    return *_PAGING, *sorted(attributes), *_TAGS, *_since(attributes)
+
+
+def _since(attributes: Set[str]) -> list[str]:
+    return [_SINCE] if _CHANGED in attributes else []
 
 
 def listed(req: ServiceRequest, key: str, source: Source[Any], attributes: set[str], max_limit: int) -> Response:
@@ -64,7 +68,7 @@ def listed(req: ServiceRequest, key: str, source: Source[Any], attributes: set[s
         page, links = _page(req, key, (matches, source.id_name), max_limit)
     else:
         page, links = _page_by_id(req, key, reader, max_limit)
-    return Response({key: [_cut(req, _without(view, source.hidden)) for view in page], **links})
+    return Response({key: [cut(req, _without(view, source.hidden)) for view in page], **links})
 
 
 Item = TypeVar("Item", bound=Identified)
@@ -157,7 +161,8 @@ def _is_exact(values: list[str]) -> bool:
     return not any(value.lower() in ("", "null", "true", "false") for value in values)
 
 
-def _cut(req: ServiceRequest, view: View) -> View:
+def cut(req: ServiceRequest, view: View) -> View:
+    """Return the requested fields of a resource."""
     fields = {name for text in req.GET.getall("fields") for name in text.split(",") if name}
     return {name: view[name] for name in view if name in fields} if fields else view
 
@@ -168,7 +173,7 @@ def _without(view: View, names: Set[str]) -> View:
 
 def _filters(req: ServiceRequest, attributes: Set[str]) -> list[Condition]:
     names = [name for name in dict.fromkeys(req.GET) if name not in _PAGING]
-    known = {*attributes, *_TAGS} | ({_SINCE} if _CHANGED in attributes else set())
+    known = {*attributes, *_TAGS, *_since(attributes)}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise exceptions.ValidationError(

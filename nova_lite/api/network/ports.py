@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import functools
-import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.rest import ServiceRequest
+from msgspec import field
+
+from nova_lite.api.http.bodies import SAME
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.resource import Resource
+from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network.fixed_addresses import NO_ADDRESS, FixedAddresses, FixedIps, Subnets, fixed_addresses
+from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import ListQuery, Port, ipv6
 from nova_lite.policies import network_service as policies
 
-_PORT = (
-    "name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id",
-    "device_id", "device_owner", "binding:host_id", "admin_state_up", "port_security_enabled",
-    "allowed_address_pairs",
-)  # fmt: skip
-_NEW_PORT = (*_PORT, "tags")
-_PORT_ONLY_DEFAULT = (
-    "extra_dhcp_opts",
-    "binding:profile",
-    "binding:vnic_type",
-    "dns_name",
-    "dns_domain",
-    "qos_policy_id",
-    "propagate_uplink_status",
-    "numa_affinity_policy",
-)
-
+_PATH, _ONE, _KEY = "/ports", "/ports/{id}", "port"
 _DEVICE = ("device_id", "device_owner")
 #: Beginnings of the owners of servers' and routers' ports.
 _RESERVED_OWNERS = ("compute:", "network:")
@@ -45,113 +32,120 @@ _CONDUCTOR_FILTERS = {
     "binding:host_id": "host",
 }
 
+MacAddress: TypeAlias = Annotated[str, fields.checked(fields.mac_address)]
+Groups: TypeAlias = Annotated[list[str], fields.checked(fields.ids)]
+Pairs: TypeAlias = Annotated[list[dict[str, str]], fields.checked(fields.address_pairs)]
+OnlyEmptyObject: TypeAlias = Annotated[Any, fields.only({})]
+OnlyNormal: TypeAlias = Annotated[Any, fields.only("normal")]
 
-class PortResource(Resource):
-    """Handlers of ``/ports``."""
 
-    def ports(self, req: ServiceRequest) -> Response:
+class _Port(fields.Named):
+    fixed_ips: FixedIps = None
+    mac_address: MacAddress = ""
+    security_groups: Groups = SAME
+    admin_state_up: fields.StateUp = True
+    device_id: fields.Text = ""
+    device_owner: fields.Text = ""
+    host_id: fields.Present = field(default="", name="binding:host_id")
+    profile: OnlyEmptyObject = field(default=SAME, name="binding:profile")
+    vnic_type: OnlyNormal = field(default=SAME, name="binding:vnic_type")
+    extra_dhcp_opts: fields.OnlyEmptyList = SAME
+    dns_name: fields.OnlyEmptyText = SAME
+    dns_domain: fields.OnlyEmptyText = SAME
+    qos_policy_id: fields.OnlyNull = SAME
+    propagate_uplink_status: fields.OnlyFalse = SAME
+    numa_affinity_policy: fields.OnlyNull = SAME
+
+
+class NewPort(_Port, kw_only=True):
+    network_id: fields.RequiredId
+    project_id: fields.Text = ""
+    tenant_id: fields.Text = ""
+    tags: fields.Tags = []
+    port_security_enabled: fields.OptionalFlag = None
+    address_pairs: Pairs = field(default=SAME, name="allowed_address_pairs")
+
+
+class ChangedPort(_Port):
+    network_id: fields.Present = None
+    project_id: fields.Present = None
+    tenant_id: fields.Present = None
+    port_security_enabled: fields.Flag = SAME
+    address_pairs: Pairs = field(default_factory=list, name="allowed_address_pairs")
+
+
+class Ports(NetworkResource):
+    """Ports."""
+
+    @lists(_PATH, policies.PORT_GET, "ports")
+    def index(self, req: ServiceRequest) -> Response:
         for_admin = req.allows(policies.PORT_GET_BINDING)
         source = listing.Source(
             lambda query: self.conductor.port_list(req.context, query.filters, query),
             lambda port: [views.port(port, for_admin)],
             _CONDUCTOR_FILTERS,
         )
-        return self.listed(req, "ports", source)
+        return self.listed(req, source)
 
-    def port(self, req: ServiceRequest, id: str) -> Response:
-        return listing.shown(req, "port", self._view(req, self.conductor.port_get(req.context, id)))
+    @shows(_ONE, policies.PORT_GET, _KEY)
+    def show(self, req: ServiceRequest, id: str) -> views.View:
+        return listing.cut(req, self._view(req, self.conductor.port_get(req.context, id)))
 
-    def _view(self, req: ServiceRequest, port: Port) -> dict[str, Any]:
+    def _view(self, req: ServiceRequest, port: Port) -> views.View:
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
-    def create_port(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "port", _NEW_PORT, _PORT_ONLY_DEFAULT)
-        wanted = [self._new_port(req, fields) for fields in bodies]
-        create = functools.partial(self.conductor.port_create, req.context)
-        return self.created(req, "port", (wanted, is_bulk), create, functools.partial(self._view, req))
+    @route("POST", _PATH, policies.PORT_CREATE, body=NewPort, key=_KEY, response=_KEY, status=201)
+    def create(self, req: ServiceRequest) -> Response | views.View:
+        bodies, is_bulk = requests.bulk(req, NewPort)
+        wanted = [self._new_port(req, body) for body in bodies]
+        return self.created(req, (wanted, is_bulk), self.conductor.port_create, functools.partial(self._view, req))
 
-    def _new_port(self, req: ServiceRequest, fields: dict[str, Any]) -> Port:
-        device = self._device(req, fields, None, policies.PORT_CREATE_OWNER)
-        network_id = requests.required_id(fields, "network_id")
-        subnets = functools.partial(self._subnets, req, network_id)
-        address, address6, link_id = requests.fixed_addresses(fields, {}, subnets) or ("", None, None)
-        port = Port(
-            id=str(uuid.uuid4()),
-            network_id=network_id,
-            project_id=requests.project(req, fields),
-            name=requests.text(fields, "name") or "",
-            description=requests.text(fields, "description") or "",
-            address=address,
-            address6=address6,
-            segment_id=link_id,
-            mac_address=requests.mac_address(fields),
-            security_groups=requests.ids(fields, "security_groups"),
-            tags=requests.tags(fields),
-            admin_state_up=requests.state_up(fields),
-            port_security_enabled=_port_security(fields),
-            address_pairs=requests.address_pairs(fields),
-            device_id=device.get("device_id", ""),
-            device_owner=device.get("device_owner", ""),
-        )
+    def _new_port(self, req: ServiceRequest, body: NewPort) -> Port:
+        _require_same("binding:host_id", body.host_id, "", _NO_BINDING)
+        if body.device_owner.startswith(_RESERVED_OWNERS):
+            req.authorize(policies.PORT_CREATE_OWNER)
+        address, address6, link_id = "", None, None
+        if body.fixed_ips is not None:
+            subnets = functools.partial(self._subnets, req, body.network_id)
+            address, address6, link_id = fixed_addresses(body.fixed_ips, {}, subnets)
+        port = requests.new(req, Port, body, address=address, address6=address6, segment_id=link_id)
         chosen = {
             policies.PORT_CREATE_MAC: port.mac_address,
-            policies.PORT_CREATE_ADDRESS: {address, address6} - {"", None, requests.NO_ADDRESS},
+            policies.PORT_CREATE_ADDRESS: {address, address6} - {"", None, NO_ADDRESS},
             policies.PORT_CREATE_SECURITY: port.port_security_enabled is False,
             policies.PORT_CREATE_PAIRS: port.address_pairs,
         }
-        self._authorize_choice(req, network_id, chosen, is_new=True)
+        self._authorize_choice(req, port.network_id, chosen, is_new=True)
         return port
 
-    def update_port(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "port", _PORT, _PORT_ONLY_DEFAULT)
+    @route("PUT", _ONE, policies.PORT_UPDATE, body=ChangedPort, key=_KEY, response=_KEY)
+    def update(self, req: ServiceRequest, id: str) -> views.View:
+        changes = requests.changes(req, ChangedPort)
         port = self.conductor.port_get(req.context, id)
         now = views.port(port, for_admin=True)
-        device = self._device(req, fields, port, policies.PORT_UPDATE_OWNER)
-        for name in fields.keys() & {"network_id", "project_id", "tenant_id"}:
-            if fields[name] != now[name]:
-                raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another port.")
-        changes: dict[str, Any] = {**requests.texts(fields, "name", "description"), **device}
-        if "admin_state_up" in fields:
-            changes["admin_state_up"] = requests.state_up(fields)
-        if (groups := requests.ids(fields, "security_groups")) is not None:
-            changes["security_groups"] = groups
-        chosen: dict[str, Any] = {}
-        if "allowed_address_pairs" in fields:
-            changes["address_pairs"] = chosen[policies.PORT_UPDATE_PAIRS] = requests.address_pairs(fields) or []
-        if (is_secure := _port_security(fields)) is not None:
-            changes["port_security_enabled"] = is_secure
-            chosen[policies.PORT_UPDATE_SECURITY] = port.port_security_enabled and not is_secure
-        mac_address = requests.mac_address(fields)
-        if mac_address and mac_address != port.mac_address:
-            self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_MAC: mac_address})
-            changes["mac_address"] = mac_address
-        subnets = functools.partial(self._subnets, req, port.network_id)
-        addresses = ((4, port.address), (6, port.address6))
-        present = {views.subnet_of_port(port, version): (version, port.link_id) for version, has in addresses if has}
-        if (wanted := requests.fixed_addresses(fields, present, subnets)) is not None:
-            moved = _moved(port, wanted)
+        _check_device(req, changes, port, now)
+        requests.take_same(changes, now, "{name} of a port cannot be changed: make another port.")
+        chosen = {
+            policies.PORT_UPDATE_PAIRS: changes.get("address_pairs"),
+            policies.PORT_UPDATE_SECURITY: port.port_security_enabled
+            and not changes.get("port_security_enabled", True),
+        }
+        if (mac_address := changes.pop("mac_address", "")) not in ("", port.mac_address):
+            changes["mac_address"] = chosen[policies.PORT_UPDATE_MAC] = mac_address
+        if (items := changes.pop("fixed_ips", None)) is not None:
+            subnets = functools.partial(self._subnets, req, port.network_id)
+            addresses = ((4, port.address), (6, port.address6))
+            present = {
+                views.subnet_of_port(port, version): (version, port.link_id) for version, has in addresses if has
+            }
+            moved = _moved(port, fixed_addresses(items, present, subnets))
             changes |= moved
             named = {moved.get("address"), moved.get("address6")}
-            chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", requests.NO_ADDRESS}
+            chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", NO_ADDRESS}
         self._authorize_choice(req, port.network_id, chosen)
-        return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
+        return self._view(req, self.conductor.port_update(req.context, id, changes))
 
-    def _device(self, req: ServiceRequest, fields: dict[str, Any], now: Port | None, rule: str) -> dict[str, str]:
-        """Return what a request says about the device of a port. Raises a 400 or 403."""
-        shown = {} if now is None else views.port(now, for_admin=True)
-        _require_same(fields, {"binding:host_id": shown.get("binding:host_id", "")}, _NO_BINDING)
-        if now is not None and (now.instance_uuid or now.router_id):
-            kind = "Server" if now.instance_uuid else "Router"
-            texts = {name: shown[name] for name in _DEVICE}
-            _require_same(fields, texts, f"{kind} {shown['device_id']} has the port: {_RELEASES[kind]}.")
-            return {}
-        device = requests.texts(fields, *_DEVICE)
-        owner = device.get("device_owner", "")
-        if owner.startswith(_RESERVED_OWNERS) and owner != shown.get("device_owner"):
-            req.authorize(rule)
-        return device
-
-    def _subnets(self, req: ServiceRequest, network_id: str) -> requests.Subnets:
+    def _subnets(self, req: ServiceRequest, network_id: str) -> Subnets:
         """Return the subnets of a network, if the caller sees it."""
         query = ListQuery(filters={"id": [network_id]})
         found = self.conductor.network_record_list(req.context, query)
@@ -178,36 +172,42 @@ class PortResource(Resource):
         for rule in rules:
             req.authorize(rule, {"network_project_id": (owners[0] if owners else None) or ""})
 
-    def delete_port(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", _ONE, policies.PORT_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         self.conductor.port_delete(req.context, id)
-        return Response(status=204)
 
 
-def _moved(port: Port, wanted_ones: requests.FixedAddresses) -> dict[str, str]:
+def _check_device(req: ServiceRequest, changes: dict[str, Any], port: Port, now: views.View) -> None:
+    """Check changes of a port's host and device. Raises a 400, 403 or 409. The changes keep what really changes."""
+    if "host_id" in changes:
+        _require_same("binding:host_id", changes.pop("host_id"), now["binding:host_id"], _NO_BINDING)
+    if port.instance_uuid or port.router_id:
+        kind = "Server" if port.instance_uuid else "Router"
+        why = f"{kind} {now['device_id']} has the port: {_RELEASES[kind]}."
+        for name in changes.keys() & set(_DEVICE):
+            _require_same(name, changes.pop(name), now[name], why)
+    owner = changes.get("device_owner", "")
+    if owner.startswith(_RESERVED_OWNERS) and owner != now["device_owner"]:
+        req.authorize(policies.PORT_UPDATE_OWNER)
+
+
+def _moved(port: Port, wanted_ones: FixedAddresses) -> dict[str, str]:
     """Return the changes of a port's addresses to the requested ones."""
     address, address6, link_id = wanted_ones
     if link_id not in (None, port.link_id):
         return {"address": address, "address6": address6, "segment_id": link_id}
     changes = {}
     for name, wanted, present in (("address", address, port.address), ("address6", address6, port.address6)):
-        is_same = wanted in ("", present) if present else wanted == requests.NO_ADDRESS
+        is_same = wanted in ("", present) if present else wanted == NO_ADDRESS
         if not is_same:
             changes[name] = wanted
     return changes
 
 
-def _port_security(fields: dict[str, Any]) -> bool | None:
-    """Return whether a port is to have port security, or None if the request does not say so."""
-    if fields.get("port_security_enabled") is None:
-        return None
-    return requests.flag(fields, "port_security_enabled")
-
-
-def _require_same(fields: dict[str, Any], now: Mapping[str, str], why: str) -> None:
+def _require_same(name: str, wanted: Any, now: str, why: str) -> None:
     """Check that a request does not change what only other requests change. Raises a 400, or a 409 for a removal."""
-    for name in fields.keys() & now.keys():
-        if (fields[name] or "") == now[name]:
-            continue
-        if now[name] and not fields[name]:
-            raise exceptions.Conflict(why)
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. {why}")
+    if (wanted or "") == now:
+        return
+    if now and not wanted:
+        raise exceptions.Conflict(why)
+    raise fields.invalid(name, f"{why}")

@@ -2,62 +2,89 @@
 
 from __future__ import annotations
 
-from nova_lite.api.http.rest import ServiceRequest
+from typing import Annotated, Any, TypeAlias
+
+from nova_lite.api.http import bodies
+from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.resource import Resource
+from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network.resource import NetworkResource, lists
 from nova_lite.base import exceptions
+from nova_lite.policies import network_service as policies
 
-_QUOTAS = (
-    "network",
-    "subnet",
-    "subnetpool",
-    "port",
-    "router",
-    "floatingip",
-    "security_group",
-    "security_group_rule",
-    "rbac_policy",
-)
+_PATH = "/quotas/{project_id}"
+_TARGET = {"project_id": "project_id"}
 
 
-class QuotaResource(Resource):
-    """Handlers of ``/quotas``."""
+def _limit(value: Any, name: str, **limits: int) -> int:
+    if value is None:
+        raise exceptions.ValidationError(detail="A quota is a number; -1 is no limit.")
+    return fields.number(value, name, **limits)
 
-    def quotas(self, req: ServiceRequest) -> Response:
+
+Limit: TypeAlias = Annotated[int, fields.within(-1, 2**31 - 1, _limit, null=True)]
+
+
+class Limits(Body):
+    network: Limit = SAME
+    subnet: Limit = SAME
+    subnetpool: Limit = SAME
+    port: Limit = SAME
+    router: Limit = SAME
+    floatingip: Limit = SAME
+    security_group: Limit = SAME
+    security_group_rule: Limit = SAME
+    rbac_policy: Limit = SAME
+
+
+class ChangedQuota(Limits):
+    check_limit: fields.Flag = False
+    force: fields.Ignored = SAME
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
+
+
+class Quotas(NetworkResource):
+    """Quotas of projects."""
+
+    @lists("/quotas", policies.QUOTA_LIST, "quotas")
+    def index(self, req: ServiceRequest) -> Response:
         """List the quotas of the projects that have limits of their own."""
-        limits = self.conductor.network_limits_list(req.context)
-        shown = [views.project_quota(of_one) for of_one in limits]
-        return self.listed(req, "quotas", listing.constant(shown, id_name="project_id"))
+        shown = [views.project_quota(limits) for limits in self.conductor.network_limits_list(req.context)]
+        return self.listed(req, listing.constant(shown, id_name="project_id"))
 
-    def own_quota(self, req: ServiceRequest) -> Response:
+    @route("GET", "/quotas/tenant", policies.QUOTA_LIST, response="tenant")
+    @route("GET", "/quotas/project", policies.QUOTA_LIST, response="tenant")
+    def own(self, req: ServiceRequest) -> views.View:
         """Name the caller's project."""
-        return Response({"tenant": {"tenant_id": req.context.project_id or ""}})
+        return {"tenant_id": req.context.project_id or ""}
 
-    def quota(self, req: ServiceRequest, project_id: str) -> Response:
-        return Response({"quota": views.quota(self.conductor.network_limits_get(req.context, project_id))})
+    @route("GET", _PATH, policies.QUOTA_GET, target=_TARGET, response="quota")
+    def show(self, req: ServiceRequest, project_id: str) -> views.View:
+        return views.quota(self.conductor.network_limits_get(req.context, project_id))
 
-    def quota_details(self, req: ServiceRequest, project_id: str) -> Response:
-        return Response({"quota": views.quota_details(self.conductor.network_limits_get(req.context, project_id))})
+    @route("GET", f"{_PATH}/details", policies.QUOTA_GET, target=_TARGET, response="quota")
+    @route("GET", f"{_PATH}/details.json", policies.QUOTA_GET, target=_TARGET, response="quota")
+    def details(self, req: ServiceRequest, project_id: str) -> views.View:
+        return views.quota_details(self.conductor.network_limits_get(req.context, project_id))
 
-    def quota_default(self, req: ServiceRequest, project_id: str) -> Response:
+    @route("GET", f"{_PATH}/default", policies.QUOTA_GET, target=_TARGET, response="quota")
+    def default(self, req: ServiceRequest, project_id: str) -> views.View:
         """Show the quota of a project that has no limits of its own."""
-        return Response({"quota": views.quota(self.conductor.network_limits_get(req.context, ""))})
+        return views.quota(self.conductor.network_limits_get(req.context, ""))
 
-    def update_quota(self, req: ServiceRequest, project_id: str) -> Response:
-        known = (*_QUOTAS, "project_id", "tenant_id", "check_limit", "force")
-        fields = requests.body(req, "quota", known, ())
-        limits = {name: requests.number(fields, name, -1, 2**31 - 1) for name in _QUOTAS if name in fields}
-        if None in limits.values():
-            raise exceptions.ValidationError(detail="A quota is a number; -1 is no limit.")
-        if requests.flag(fields, "check_limit"):
+    @route("PUT", _PATH, policies.QUOTA_UPDATE, body=ChangedQuota, key="quota", response="quota")
+    def update(self, req: ServiceRequest, project_id: str) -> views.View:
+        limits = requests.changes(req, ChangedQuota)
+        if limits.pop("check_limit", False):
             quotas = self.conductor.network_limits_get(req.context, project_id).quotas
             for name, limit in limits.items():
-                if limit is not None and 0 <= limit < quotas[name].used:
+                if 0 <= limit < quotas[name].used:
                     raise exceptions.QuotaBelowUse(limit=limit, resource=name, used=quotas[name].used)
-        return Response({"quota": views.quota(self.conductor.network_limits_update(req.context, project_id, limits))})
+        return views.quota(self.conductor.network_limits_update(req.context, project_id, limits))
 
-    def delete_quota(self, req: ServiceRequest, project_id: str) -> Response:
+    @route("DELETE", _PATH, policies.QUOTA_UPDATE, status=204)
+    def delete(self, req: ServiceRequest, project_id: str) -> None:
         """Reset the project's limits to the defaults."""
-        self.conductor.network_limits_update(req.context, project_id, dict.fromkeys(_QUOTAS))
-        return Response(status=204)
+        self.conductor.network_limits_update(req.context, project_id, dict.fromkeys(bodies.names(Limits)))

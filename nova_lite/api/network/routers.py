@@ -5,154 +5,183 @@ The hosts of the guests route. A gateway leads to a pool of floating addresses, 
 
 from __future__ import annotations
 
-import functools
-import uuid
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.rest import ServiceRequest
+from msgspec import field
+
+from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.resource import Resource
+from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import Port, Router, StaticRoute
 from nova_lite.policies import network_service as policies
 
-_ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id", "admin_state_up", "routes")
-_NEW_ROUTER = (*_ROUTER, "tags")
-_ROUTER_ONLY_DEFAULT = (
-    "ha",
-    "distributed",
-    "availability_zone_hints",
-    "flavor_id",
-    "service_type_id",
-)
+_PATH, _ONE, _KEY = "/routers", "/routers/{id}", "router"
 _GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")
-_INTERFACE = ("subnet_id", "port_id")
 
 
-class RouterResource(Resource):
-    """Handlers of ``/routers``."""
+def _gateway(value: Any, name: str) -> dict[str, Any]:
+    """Return the attributes of a router that its gateway sets. Null or an empty object is no gateway."""
+    info = value or {}
+    if not isinstance(info, dict):
+        raise fields.invalid(name, "It must be an object or null.")
+    if unknown := sorted(info.keys() - set(_GATEWAY)):
+        raise fields.invalid(name, f"Allowed are {', '.join(_GATEWAY)}, not '{unknown[0][:64]}'.")
+    if info.get("qos_policy_id") is not None:
+        raise fields.invalid(name, "This cloud's networks do not support QoS.")
+    if info.get("external_fixed_ips"):
+        raise fields.invalid(
+            name,
+            "A router has no address of its own here: connections leave with an address of the guest's host, or with a "
+            "floating address.",
+        )
+    pool_id = info.get("network_id")
+    if pool_id is None and info:
+        raise fields.invalid(name, "It needs a network_id.")
+    if pool_id is not None:
+        fields.an_id(pool_id, "network_id")
+    snat = info.get("enable_snat", True)
+    return {"pool_id": pool_id, "enable_snat": fields.flag(snat, "enable_snat")}
 
-    def routers(self, req: ServiceRequest) -> Response:
+
+def _required_routes(value: Any, name: str) -> list[dict[str, str]]:
+    if value is None:
+        raise fields.invalid(name, "The request needs a list of routes.")
+    return fields.routes(value, name)
+
+
+Gateway: TypeAlias = Annotated[dict[str, Any], fields.checked(_gateway, null=True)]
+RequiredRoutes: TypeAlias = Annotated[list[dict[str, str]], fields.checked(_required_routes, null=True)]
+OnlyWithoutHa: TypeAlias = Annotated[
+    Any, fields.only(False, why="The hosts of the guests route: the loss of one does not stop the others.")
+]
+OnlyOwnHost: TypeAlias = Annotated[
+    Any,
+    fields.only(False, why="Each host is the router of its own guests, whatever the request says: leave it out."),
+]
+
+
+class _Router(fields.Named):
+    admin_state_up: fields.StateUp = True
+    routes: fields.Routes = []
+    gateway: Gateway = field(default_factory=dict, name="external_gateway_info")
+    ha: OnlyWithoutHa = SAME
+    distributed: OnlyOwnHost = SAME
+    availability_zone_hints: fields.OnlyEmptyList = SAME
+    flavor_id: fields.OnlyNull = SAME
+    service_type_id: fields.OnlyNull = SAME
+
+
+class NewRouter(_Router):
+    project_id: fields.Text = ""
+    tenant_id: fields.Text = ""
+    tags: fields.Tags = []
+
+
+class ChangedRouter(_Router):
+    project_id: fields.Present = None
+    tenant_id: fields.Present = None
+
+
+class RouterRoutes(Body):
+    routes: RequiredRoutes
+
+
+class RouterInterface(Body):
+    subnet_id: fields.Id = None
+    port_id: fields.Id = None
+
+
+class Routers(NetworkResource):
+    """Routers."""
+
+    @lists(_PATH, policies.ROUTER_GET, "routers")
+    def index(self, req: ServiceRequest) -> Response:
         shown = [views.router(router) for router in self.conductor.router_list(req.context)]
-        return self.listed(req, "routers", listing.constant(shown))
+        return self.listed(req, listing.constant(shown))
 
-    def router(self, req: ServiceRequest, id: str) -> Response:
-        return listing.shown(req, "router", views.router(self.conductor.router_get(req.context, id)))
+    @shows(_ONE, policies.ROUTER_GET, _KEY)
+    def show(self, req: ServiceRequest, id: str) -> views.View:
+        return listing.cut(req, views.router(self.conductor.router_get(req.context, id)))
 
-    def create_router(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "router", _NEW_ROUTER, _ROUTER_ONLY_DEFAULT)
+    @route("POST", _PATH, policies.ROUTER_CREATE, body=NewRouter, key=_KEY, response=_KEY, status=201)
+    def create(self, req: ServiceRequest) -> Response | views.View:
+        bodies, is_bulk = requests.bulk(req, NewRouter)
+        for body in bodies:
+            _authorize_gateway(req, body.gateway, policies.ROUTER_CREATE_SNAT)
         wanted = [
-            Router(
-                id=str(uuid.uuid4()),
-                project_id=requests.project(req, fields),
-                name=requests.text(fields, "name") or "",
-                description=requests.text(fields, "description") or "",
-                tags=requests.tags(fields),
-                admin_state_up=requests.state_up(fields),
-                routes=[StaticRoute(**route) for route in requests.routes(fields, "routes") or []],
-                **_gateway(req, fields, policies.ROUTER_CREATE_SNAT),
-            )
-            for fields in bodies
+            requests.new(req, Router, body, routes=[StaticRoute(**item) for item in body.routes], **body.gateway)
+            for body in bodies
         ]
-        create = functools.partial(self.conductor.router_create, req.context)
-        return self.created(req, "router", (wanted, is_bulk), create, views.router)
+        return self.created(req, (wanted, is_bulk), self.conductor.router_create, views.router)
 
-    def update_router(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "router", _ROUTER, _ROUTER_ONLY_DEFAULT)
-        router = self.conductor.router_get(req.context, id)
-        for name in fields.keys() & {"project_id", "tenant_id"}:
-            if fields[name] != router.project_id:
-                raise exceptions.ValidationError(detail=f"{name} of a router cannot be changed: make another router.")
-        changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
-        if "admin_state_up" in fields:
-            changes["admin_state_up"] = requests.state_up(fields)
-        if "routes" in fields:
-            changes["routes"] = requests.routes(fields, "routes") or []
-        changes |= _gateway(req, fields, policies.ROUTER_UPDATE_SNAT)
-        return Response({"router": views.router(self.conductor.router_update(req.context, id, changes))})
+    @route("PUT", _ONE, policies.ROUTER_UPDATE, body=ChangedRouter, key=_KEY, response=_KEY)
+    def update(self, req: ServiceRequest, id: str) -> views.View:
+        changes = requests.changes(req, ChangedRouter)
+        now = views.router(self.conductor.router_get(req.context, id))
+        requests.take_same(changes, now, "{name} of a router cannot be changed: make another router.")
+        gateway = changes.pop("gateway", {})
+        _authorize_gateway(req, gateway, policies.ROUTER_UPDATE_SNAT)
+        return views.router(self.conductor.router_update(req.context, id, changes | gateway))
 
-    def delete_router(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", _ONE, policies.ROUTER_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         self.conductor.router_delete(req.context, id)
-        return Response(status=204)
 
-    def add_extraroutes(self, req: ServiceRequest, id: str) -> Response:
+    @route("PUT", f"{_ONE}/add_extraroutes", policies.ROUTER_ADD_ROUTES, body=RouterRoutes, key=_KEY, response=_KEY)
+    def add_routes(self, req: ServiceRequest, id: str) -> views.View:
         return self._change_routes(req, id, "add_routes")
 
-    def remove_extraroutes(self, req: ServiceRequest, id: str) -> Response:
+    @route(
+        "PUT", f"{_ONE}/remove_extraroutes", policies.ROUTER_REMOVE_ROUTES, body=RouterRoutes, key=_KEY, response=_KEY
+    )
+    def remove_routes(self, req: ServiceRequest, id: str) -> views.View:
         return self._change_routes(req, id, "remove_routes")
 
-    def _change_routes(self, req: ServiceRequest, id: str, kind: str) -> Response:
+    def _change_routes(self, req: ServiceRequest, id: str, kind: str) -> views.View:
         self.conductor.router_get(req.context, id)
-        routes = requests.routes(requests.body(req, "router", ("routes",), ()), "routes")
-        if routes is None:
-            raise exceptions.ValidationError(detail="Invalid input for routes. The request needs a list of routes.")
-        return Response({"router": views.router(self.conductor.router_update(req.context, id, {kind: routes}))})
+        changes = {kind: requests.read(req, RouterRoutes).routes}
+        return views.router(self.conductor.router_update(req.context, id, changes))
 
-    def add_router_interface(self, req: ServiceRequest, id: str) -> Response:
-        subnet_id, port_id = _interface(req, only_one=True)
-        return _interface_view(id, self.conductor.router_interface_add(req.context, id, subnet_id, port_id))
+    @route("PUT", f"{_ONE}/add_router_interface", policies.ROUTER_ADD, body=RouterInterface)
+    def add_interface(self, req: ServiceRequest, id: str) -> views.View:
+        body = _interface(req)
+        if body.subnet_id is not None and body.port_id is not None:
+            raise exceptions.ValidationError(detail="Cannot specify both subnet-id and port-id")
+        port = self.conductor.router_interface_add(req.context, id, body.subnet_id, body.port_id)
+        return _interface_view(id, port)
 
-    def remove_router_interface(self, req: ServiceRequest, id: str) -> Response:
-        subnet_id, port_id = _interface(req, only_one=False)
-        return _interface_view(id, self.conductor.router_interface_remove(req.context, id, subnet_id, port_id))
-
-
-def _gateway(req: ServiceRequest, fields: dict[str, Any], snat_rule: str) -> dict[str, Any]:
-    """Return the fields of a router that ``external_gateway_info`` sets. Null or an empty object is no gateway."""
-    if "external_gateway_info" not in fields:
-        return {}
-    info = fields["external_gateway_info"] or {}
-    if not isinstance(info, dict):
-        raise _invalid_gateway("It must be an object or null.")
-    if unknown := sorted(info.keys() - set(_GATEWAY)):
-        raise _invalid_gateway(f"Allowed are {', '.join(_GATEWAY)}, not '{unknown[0][:64]}'.")
-    if info.get("qos_policy_id") is not None:
-        raise _invalid_gateway("This cloud's networks do not support QoS.")
-    if info.get("external_fixed_ips"):
-        raise _invalid_gateway(
-            "A router has no address of its own here: connections leave with an address of the guest's host, or with a "
-            "floating address."
-        )
-    pool_id = requests.an_id(info, "network_id")
-    if pool_id is None and info:
-        raise _invalid_gateway("It needs a network_id.")
-    snat = info.get("enable_snat", True)
-    if not isinstance(snat, bool):
-        raise exceptions.ValidationError(detail="Invalid input for enable_snat. It must be true or false.")
-    if not snat:
-        req.authorize(snat_rule)
-    return {"pool_id": pool_id, "enable_snat": snat}
+    @route("PUT", f"{_ONE}/remove_router_interface", policies.ROUTER_REMOVE, body=RouterInterface)
+    def remove_interface(self, req: ServiceRequest, id: str) -> views.View:
+        body = _interface(req)
+        port = self.conductor.router_interface_remove(req.context, id, body.subnet_id, body.port_id)
+        return _interface_view(id, port)
 
 
-def _invalid_gateway(reason: str) -> exceptions.ValidationError:
-    return exceptions.ValidationError(detail=f"Invalid input for external_gateway_info. {reason}")
+def _authorize_gateway(req: ServiceRequest, gateway: dict[str, Any], rule: str) -> None:
+    if not gateway.get("enable_snat", True):
+        req.authorize(rule)
 
 
-def _interface(req: ServiceRequest, only_one: bool) -> tuple[str | None, str | None]:
-    """Return subnet and port of a request, one of which it names."""
-    fields = req.json_object()
-    if unknown := sorted(fields.keys() - set(_INTERFACE)):
-        raise exceptions.ValidationError(detail=f"Unrecognized attribute(s) '{unknown[0][:64]}'")
-    subnet_id, port_id = (requests.an_id(fields, name) for name in _INTERFACE)
-    if subnet_id is None and port_id is None:
+def _interface(req: ServiceRequest) -> RouterInterface:
+    requests.require_known(req.json_object(), RouterInterface)
+    body = requests.read(req, RouterInterface)
+    if body.subnet_id is None and body.port_id is None:
         raise exceptions.ValidationError(detail="Either subnet_id or port_id must be specified")
-    if only_one and subnet_id is not None and port_id is not None:
-        raise exceptions.ValidationError(detail="Cannot specify both subnet-id and port-id")
-    return subnet_id, port_id
+    return body
 
 
-def _interface_view(router_id: str, port: Port) -> Response:
+def _interface_view(router_id: str, port: Port) -> views.View:
     subnet_id = views.subnet_of_port(port, 4 if port.address else 6)
-    return Response(
-        {
-            "id": router_id,
-            "port_id": port.id,
-            "network_id": port.network_id,
-            "subnet_id": subnet_id,
-            "subnet_ids": [subnet_id],
-            "project_id": port.project_id,
-            "tenant_id": port.project_id,
-            "tags": [],
-        }
-    )
+    return {
+        "id": router_id,
+        "port_id": port.id,
+        "network_id": port.network_id,
+        "subnet_id": subnet_id,
+        "subnet_ids": [subnet_id],
+        "project_id": port.project_id,
+        "tenant_id": port.project_id,
+        "tags": [],
+    }

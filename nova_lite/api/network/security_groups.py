@@ -2,33 +2,111 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.rest import ServiceRequest
+from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.resource import Resource
+from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import ListQuery, NetworkResources, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
+from nova_lite.policies import network_service as policies
+from nova_lite.rpcapi.conductor import ConductorRPC
 
-_GROUP = ("name", "description", "project_id", "tenant_id")
-_NEW_GROUP = (*_GROUP, "tags")
-_GROUP_ONLY_DEFAULT = ("stateful",)
-_RULE = (
-    "security_group_id", "direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix",
-    "remote_group_id", "remote_address_group_id", "description", "project_id", "tenant_id", "tags",
-)  # fmt: skip
-
+_GROUPS, _GROUP, _KEY = "/security-groups", "/security-groups/{id}", "security_group"
+_RULES, _RULE, _RULE_KEY = "/security-group-rules", "/security-group-rules/{id}", "security_group_rule"
 #: Texts for all protocols.
 _ANY = ("", "any", "0", "ip")
 
 
-class SecurityGroupResource(Resource):
-    """Handlers of ``/security-groups`` and ``/security-group-rules``."""
+def _name(value: Any, name: str) -> str:
+    found = "" if value is None else fields.text(value, name)
+    if not found.strip():
+        raise fields.invalid(name, "A security group needs a name.")
+    return found
 
-    def security_groups(self, req: ServiceRequest) -> Response:
+
+def _direction(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise fields.missing(name)
+    return value
+
+
+def _ethertype(value: Any, name: str) -> str:
+    found = str(value or IPV4)
+    return {known.lower(): known for known in (IPV4, IPV6)}.get(found.lower(), found[:16])
+
+
+def _protocol(value: Any, name: str) -> str | None:
+    if str(value).lower() in _ANY:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise fields.invalid(name, "It must be a name or a number.")
+    return str(value).lower()[:64]
+
+
+def _port(value: Any, name: str, **limits: int) -> int:
+    try:
+        return fields.number(value, name, **limits)
+    except exceptions.ValidationError as error:
+        raise exceptions.ValidationError(detail=f"Invalid value for port {str(value)[:16]}: {error.message}") from error
+
+
+def _remote(value: Any, name: str) -> str:
+    """Return where a rule's packets come from or go to. An empty text is refused: it would mean all addresses."""
+    if value == "":
+        raise fields.invalid(name, "Use null, or leave it out, for all.")
+    return fields.text(value, name)
+
+
+GroupName: TypeAlias = Annotated[str, fields.checked(_name, null=True, maxLength=255)]
+OnlyStateful: TypeAlias = Annotated[Any, fields.only(True, why="Security groups of this cloud are always stateful.")]
+Direction: TypeAlias = Annotated[str, fields.checked(_direction, required=True)]
+EtherType: TypeAlias = Annotated[str, fields.checked(_ethertype)]
+Protocol: TypeAlias = Annotated[str | None, fields.checked(_protocol)]
+RulePort: TypeAlias = Annotated[int | None, fields.within(0, 65535, _port)]
+Remote: TypeAlias = Annotated[str | None, fields.checked(_remote)]
+
+
+class NewGroup(fields.Owned, kw_only=True):
+    name: GroupName
+    description: fields.Text = ""
+    tags: fields.Tags = []
+    stateful: OnlyStateful = SAME
+
+
+class ChangedGroup(Body):
+    name: GroupName = ""
+    description: fields.Text = ""
+    stateful: OnlyStateful = SAME
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
+
+
+class NewRule(Body):
+    security_group_id: fields.RequiredId
+    direction: Direction
+    ethertype: EtherType = IPV4
+    protocol: Protocol = None
+    port_range_min: RulePort = None
+    port_range_max: RulePort = None
+    remote_ip_prefix: Remote = None
+    remote_group_id: Remote = None
+    remote_address_group_id: fields.Id = None
+    description: fields.OptionalText = None
+    tags: fields.Tags = []
+    project_id: fields.Ignored = SAME
+    tenant_id: fields.Ignored = SAME
+
+
+class SecurityGroups(NetworkResource):
+    """Security groups."""
+
+    @lists(_GROUPS, policies.GROUP_GET, "security_groups")
+    def index(self, req: ServiceRequest) -> Response:
         """List the groups of the project, including its default group. An admin gets the groups of all projects."""
         whole = bool(req.context.is_admin)
         source = listing.Source(
@@ -36,144 +114,85 @@ class SecurityGroupResource(Resource):
             lambda group: [views.security_group(group)],
             {"id": "id", "name": "name", "project_id": "project_id", "tenant_id": "project_id"},
         )
-        return self.listed(req, "security_groups", source)
+        return self.listed(req, source)
 
-    def security_group(self, req: ServiceRequest, id: str) -> Response:
-        return listing.shown(req, "security_group", views.security_group(self._group(req, id)))
+    @shows(_GROUP, policies.GROUP_GET, _KEY)
+    def show(self, req: ServiceRequest, id: str) -> views.View:
+        return listing.cut(req, views.security_group(_group(self.conductor, req, id)))
 
-    def _group(self, req: ServiceRequest, id: str) -> SecurityGroup:
-        """Return a group by its id. The conductor also accepts names, which this API does not."""
-        group = self.conductor.security_group_get(req.context, id)
-        if group.id != id:
-            raise exceptions.SecurityGroupNotFound(group_id=id[:64])
-        return group
-
-    def create_security_group(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "security_group", _NEW_GROUP, _GROUP_ONLY_DEFAULT)
-        for fields in bodies:
-            _require_own(req, fields)
+    @route("POST", _GROUPS, policies.GROUP_CREATE, body=NewGroup, key=_KEY, response=_KEY, status=201)
+    def create(self, req: ServiceRequest) -> Response | views.View:
+        bodies, is_bulk = requests.bulk(req, NewGroup)
+        if any(requests.project_of(req, body) != (req.context.project_id or "") for body in bodies):
+            raise exceptions.ValidationError(detail="Only the group's own project can create it.")
         wanted = [
-            SecurityGroup(
-                id="",
-                name=_name(fields),
-                description=requests.text(fields, "description") or "",
-                tags=requests.tags(fields) or None,
-            )
-            for fields in bodies
+            SecurityGroup(id="", name=body.name, description=body.description, tags=body.tags or None)
+            for body in bodies
         ]
-        return self.created(
-            req,
-            "security_group",
-            (wanted, is_bulk),
-            functools.partial(self._create_group, req),
-            views.security_group,
-        )
+        return self.created(req, (wanted, is_bulk), self._create, views.security_group)
 
-    def _create_group(self, req: ServiceRequest, group: SecurityGroup) -> SecurityGroup:
+    def _create(self, context: RequestContext, group: SecurityGroup) -> SecurityGroup:
         if group.tags is None:
-            return self.conductor.security_group_create(req.context, group.name, group.description)
+            return self.conductor.security_group_create(context, group.name, group.description)
         wanted = NetworkResources(security_groups=[group])
-        return self.conductor.network_resources_create(req.context, wanted).security_groups[0]
+        return self.conductor.network_resources_create(context, wanted).security_groups[0]
 
-    def update_security_group(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
-        name = _name(fields) if "name" in fields else None
-        description = requests.texts(fields, "description").get("description")
-        updated = self.conductor.security_group_update(req.context, self._group(req, id).id, name, description)
-        return Response({"security_group": views.security_group(updated)})
+    @route("PUT", _GROUP, policies.GROUP_UPDATE, body=ChangedGroup, key=_KEY, response=_KEY)
+    def update(self, req: ServiceRequest, id: str) -> views.View:
+        changes = requests.changes(req, ChangedGroup)
+        values = (changes.get(name) for name in ("name", "description"))
+        group = _group(self.conductor, req, id)
+        return views.security_group(self.conductor.security_group_update(req.context, group.id, *values))
 
-    def delete_security_group(self, req: ServiceRequest, id: str) -> Response:
-        self.conductor.security_group_delete(req.context, self._group(req, id).id)
-        return Response(status=204)
+    @route("DELETE", _GROUP, policies.GROUP_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
+        self.conductor.security_group_delete(req.context, _group(self.conductor, req, id).id)
 
-    # --- rules
 
-    def security_group_rules(self, req: ServiceRequest) -> Response:
+class SecurityGroupRules(NetworkResource):
+    """Security group rules."""
+
+    @lists(_RULES, policies.RULE_GET, "security_group_rules")
+    def index(self, req: ServiceRequest) -> Response:
         names = ("id", "security_group_id", "remote_group_id", "direction", "ethertype", "project_id")
         source = listing.Source(
             lambda query: self.conductor.security_group_rule_list(req.context, query),
             lambda rule: [views.rule(rule, rule.project_id)],
             {**{name: name for name in names}, "tenant_id": "project_id"},
         )
-        return self.listed(req, "security_group_rules", source)
+        return self.listed(req, source)
 
-    def security_group_rule(self, req: ServiceRequest, id: str) -> Response:
+    @shows(_RULE, policies.RULE_GET, _RULE_KEY)
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         for rule in self.conductor.security_group_rule_list(req.context, ListQuery(filters={"id": [id]})):
             if rule.id == id:
-                return listing.shown(req, "security_group_rule", views.rule(rule, rule.project_id))
+                return listing.cut(req, views.rule(rule, rule.project_id))
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
-    def create_security_group_rule(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "security_group_rule", _RULE, ())
-        ids = [requests.required_id(fields, "security_group_id") for fields in bodies]
-        groups = {id: self._group(req, id) for id in dict.fromkeys(ids)}
-        wanted = [_rule(fields, id) for fields, id in zip(bodies, ids, strict=True)]
+    @route("POST", _RULES, policies.RULE_CREATE, body=NewRule, key=_RULE_KEY, response=_RULE_KEY, status=201)
+    def create(self, req: ServiceRequest) -> Response | views.View:
+        bodies, is_bulk = requests.bulk(req, NewRule)
+        ids = dict.fromkeys(body.security_group_id for body in bodies)
+        groups = {id: _group(self.conductor, req, id) for id in ids}
+        wanted = [
+            SecurityGroupRule(**{**requests.common(SecurityGroupRule, body), "id": "", "tags": body.tags or None})
+            for body in bodies
+        ]
         return self.created(
             req,
-            "security_group_rule",
             (wanted, is_bulk),
-            functools.partial(self.conductor.security_group_rule_create, req.context),
+            self.conductor.security_group_rule_create,
             lambda rule: views.rule(rule, groups[rule.security_group_id].project_id),
         )
 
-    def delete_security_group_rule(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", _RULE, policies.RULE_DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         self.conductor.security_group_rule_delete(req.context, id)
-        return Response(status=204)
 
 
-def _require_own(req: ServiceRequest, fields: dict[str, Any]) -> None:
-    if requests.project(req, fields) != (req.context.project_id or ""):
-        raise exceptions.ValidationError(detail="Only the group's own project can create it.")
-
-
-def _name(fields: dict[str, Any]) -> str:
-    name = requests.text(fields, "name")
-    if not name or not name.strip():
-        raise exceptions.ValidationError(detail="Invalid input for name. A security group needs a name.")
-    return name
-
-
-def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
-    direction, ethertype = fields.get("direction"), fields.get("ethertype") or IPV4
-    if not isinstance(direction, str):
-        raise exceptions.ValidationError(detail="Failed to parse request. Required attribute 'direction' not specified")
-    known = {ethertype.lower(): ethertype for ethertype in (IPV4, IPV6)}
-    return SecurityGroupRule(
-        id="",
-        security_group_id=group_id,
-        direction=direction,
-        ethertype=known.get(str(ethertype).lower(), str(ethertype)[:16]),
-        protocol=_protocol(fields.get("protocol")),
-        port_range_min=_port(fields, "port_range_min"),
-        port_range_max=_port(fields, "port_range_max"),
-        remote_ip_prefix=_source(fields, "remote_ip_prefix"),
-        remote_group_id=_source(fields, "remote_group_id"),
-        remote_address_group_id=requests.an_id(fields, "remote_address_group_id"),
-        description=requests.text(fields, "description"),
-        tags=requests.tags(fields) or None,
-    )
-
-
-def _source(fields: dict[str, Any], name: str) -> str | None:
-    """Return where a rule's packets come from or go to. An empty text is refused: it would mean all addresses."""
-    found = requests.text(fields, name)
-    if found == "":
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. Use null, or leave it out, for all.")
-    return found
-
-
-def _port(fields: dict[str, Any], name: str) -> int | None:
-    try:
-        return requests.number(fields, name, 0, 65535)
-    except exceptions.ValidationError as error:
-        raise exceptions.ValidationError(
-            detail=f"Invalid value for port {str(fields[name])[:16]}: {error.message}"
-        ) from error
-
-
-def _protocol(value: Any) -> str | None:
-    if value is None or str(value).lower() in _ANY:
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise exceptions.ValidationError(detail="Invalid input for protocol. It must be a name or a number.")
-    return str(value).lower()[:64]
+def _group(conductor: ConductorRPC, req: ServiceRequest, id: str) -> SecurityGroup:
+    """Return a group by its id. The conductor also accepts names, which this API does not."""
+    group = conductor.security_group_get(req.context, id)
+    if group.id != id:
+        raise exceptions.SecurityGroupNotFound(group_id=id[:64])
+    return group

@@ -2,85 +2,97 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Iterator
+from typing import Any
 
-from nova_lite.api.http.rest import ServiceRequest
-from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import requests
-from nova_lite.api.network.resource import Resource
+from nova_lite.api.http.bodies import Body
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
+from nova_lite.api.network import fields, requests
+from nova_lite.api.network.floating_ips import FloatingIps
+from nova_lite.api.network.networks import Networks
+from nova_lite.api.network.ports import Ports
+from nova_lite.api.network.resource import NetworkResource
+from nova_lite.api.network.routers import Routers
+from nova_lite.api.network.security_groups import SecurityGroupRules, SecurityGroups
+from nova_lite.api.network.subnet_pools import SubnetPools
+from nova_lite.api.network.subnets import Subnets
 from nova_lite.base import exceptions
+from nova_lite.policies import network_service as policies
 
-#: Paths of the kinds of resources with tags.
-PATHS = {
-    "networks": "/networks",
-    "subnets": "/subnets",
-    "subnetpools": "/subnetpools",
-    "ports": "/ports",
-    "routers": "/routers",
-    "floatingips": "/floatingips",
-    "security_groups": "/security-groups",
-    "security_group_rules": "/security-group-rules",
+#: Kinds of resources with tags, by the first part of their paths.
+KINDS: dict[str, type[NetworkResource]] = {
+    "networks": Networks,
+    "subnets": Subnets,
+    "subnetpools": SubnetPools,
+    "ports": Ports,
+    "routers": Routers,
+    "floatingips": FloatingIps,
+    "security-groups": SecurityGroups,
+    "security-group-rules": SecurityGroupRules,
 }
-#: Handlers of `TagResource` that show a resource, by kind.
-_SHOW: Mapping[str, str] = {
-    "networks": "network",
-    "subnets": "subnet",
-    "subnetpools": "subnet_pool",
-    "ports": "port",
-    "routers": "router",
-    "floatingips": "floating_ip",
-    "security_groups": "security_group",
-    "security_group_rules": "security_group_rule",
-}
-#: Handlers that refuse a resource that no user can tag, by kind.
-_CHECK: Mapping[str, str] = {"networks": "require_changeable_network", "subnets": "require_changeable_subnet"}
+_GET, _UPDATE, _DELETE = _RULES = ("get", "update", "delete")
 
 
-class TagResource(Resource):
-    """Handlers of ``/tags``. Each exists for each kind, as ``networks_tags`` and so on."""
+class ResourceTags(Body):
+    tags: fields.RequiredTags
 
-    def _tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
-        return Response({"tags": self._of(kind, req, id)})
 
-    def _tag(self, kind: str, req: ServiceRequest, id: str, tag: str) -> Response:
-        if tag not in self._of(kind, req, id):
-            raise exceptions.NetworkTagNotFound(tag=tag[:64])
-        return Response(status=204)
+class Tags(NetworkResource):
+    """Tags of resources. The routes exist for each of `KINDS`."""
 
-    def _of(self, kind: str, req: ServiceRequest, id: str) -> list[str]:
+    @classmethod
+    def declared_routes(cls) -> Iterator[ServiceRoute]:
+        for name in KINDS:
+            rules = dict(zip(_RULES, policies.TAGS[_kind(name)], strict=True))
+            for made in super().declared_routes():
+                yield made._replace(path=f"/{name}/{{id}}/tags{made.path}", policy=rules[made.policy])
+
+    @route("GET", "", _GET, response="tags")
+    def index(self, req: ServiceRequest, id: str) -> list[str]:
         if "fields" in req.GET:
             raise exceptions.ValidationError(detail="Tags have no fields.")
-        shown = getattr(self, _SHOW[kind])(req, id)
-        tags: list[str] = next(iter(shown.body.values()))["tags"]
+        resource: Any = self._resource(req)
+        tags: list[str] = resource.show(req, id)["tags"]
         return tags
 
-    def _set_tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
-        return Response({"tags": self._change(kind, req, id, requests.tags(req.json_object(), required=True), None)})
+    @route("GET", "/{tag}", _GET, status=204)
+    def show(self, req: ServiceRequest, id: str, tag: str) -> None:
+        if tag not in self.index(req, id):
+            raise exceptions.NetworkTagNotFound(tag=tag[:64])
 
-    def _add_tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
-        added = requests.tags(req.json_object(), required=True)
-        return Response({"tags": self._change(kind, req, id, added, [])}, 201)
+    @route("PUT", "", _UPDATE, body=ResourceTags, response="tags")
+    def replace(self, req: ServiceRequest, id: str) -> list[str]:
+        return self._change(req, id, requests.read(req, ResourceTags).tags, None)
 
-    def _add_tag(self, kind: str, req: ServiceRequest, id: str, tag: str) -> Response:
-        self._change(kind, req, id, [requests.a_tag(tag)], [])
-        return Response(status=201)
+    @route("POST", "", _UPDATE, body=ResourceTags, response="tags", status=201)
+    def add_several(self, req: ServiceRequest, id: str) -> list[str]:
+        return self._change(req, id, requests.read(req, ResourceTags).tags, [])
 
-    def _delete_tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
-        self._change(kind, req, id, [], None)
-        return Response(status=204)
+    @route("PUT", "/{tag}", _UPDATE, status=201)
+    def add(self, req: ServiceRequest, id: str, tag: str) -> None:
+        self._change(req, id, [fields.tag(tag)], [])
 
-    def _delete_tag(self, kind: str, req: ServiceRequest, id: str, tag: str) -> Response:
-        self._change(kind, req, id, [], [tag])
-        return Response(status=204)
+    @route("DELETE", "", _DELETE, status=204)
+    def delete_all(self, req: ServiceRequest, id: str) -> None:
+        self._change(req, id, [], None)
 
-    def _change(self, kind: str, req: ServiceRequest, id: str, add: list[str], remove: list[str] | None) -> list[str]:
-        self._of(kind, req, id)
-        if kind in _CHECK:
-            getattr(self, _CHECK[kind])(req, id)
-        return self.conductor.network_tags_change(req.context, kind, id, add, remove)
+    @route("DELETE", "/{tag}", _DELETE, status=204)
+    def delete(self, req: ServiceRequest, id: str, tag: str) -> None:
+        self._change(req, id, [], [tag])
+
+    def _change(self, req: ServiceRequest, id: str, add: list[str], remove: list[str] | None) -> list[str]:
+        self.index(req, id)
+        self._resource(req).require_changeable(req, id)
+        return self.conductor.network_tags_change(req.context, _kind(_name(req)), id, add, remove)
+
+    def _resource(self, req: ServiceRequest) -> NetworkResource:
+        return self.app.part(KINDS[_name(req)])
 
 
-for _kind in PATHS:
-    for _name in ("tags", "tag", "set_tags", "add_tags", "add_tag", "delete_tags", "delete_tag"):
-        setattr(TagResource, f"{_kind}_{_name}", functools.partialmethod(getattr(TagResource, f"_{_name}"), _kind))
+def _name(req: ServiceRequest) -> str:
+    return req.service_route.path.split("/")[1]
+
+
+def _kind(name: str) -> str:
+    """Return the conductor's name of a kind."""
+    return name.replace("-", "_")

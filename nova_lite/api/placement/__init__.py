@@ -1,6 +1,7 @@
 """The Placement API: inventories, usages and allocations of the compute hosts, to read.
 
-- `app`: routes and handlers
+- `app`: the application
+- `resources`: resource providers, allocations, names of resource classes and traits
 - `queries`: parameters of requests
 - `matching`: comparison of resource providers with what a request asks for
 - `versions`: the document of versions, and the microversion of a request

@@ -40,6 +40,27 @@ class CandidatesQuery(NamedTuple):
     limit: int | None
 
 
+#: Parameters of queries, and the versions since which there are such.
+PROVIDERS = {
+    "name": 0,
+    "uuid": 0,
+    "member_of": Change.MEMBER_OF,
+    "resources": Change.RESOURCES,
+    "in_tree": Change.TREES,
+    "required": Change.REQUIRED,
+}
+CANDIDATES = {
+    "limit": Change.CANDIDATES_LIMIT,
+    "group_policy": Change.GROUPS,
+    "root_required": Change.ROOT_REQUIRED,
+    "same_subtree": Change.SAME_SUBTREE,
+    "resources": Change.CANDIDATES,
+    "required": Change.CANDIDATES_TRAITS,
+    "member_of": Change.CANDIDATES_MEMBER_OF,
+    "in_tree": Change.CANDIDATES_IN_TREE,
+}
+
+
 def check_names(values: Mapping[str, str], known: Iterable[str]) -> None:
     """Refuse parameters that the version does not have."""
     unknown = sorted(set(values) - set(known))
@@ -56,15 +77,7 @@ def uuid(values: Mapping[str, str], name: str) -> str | None:
 
 def of_providers(values: MultiDict, minor: int) -> Needs:
     """Return the needs of a list of providers."""
-    since = {
-        "name": 0,
-        "uuid": 0,
-        "member_of": Change.MEMBER_OF,
-        "resources": Change.RESOURCES,
-        "in_tree": Change.TREES,
-        "required": Change.REQUIRED,
-    }
-    check_names(values, (name for name, change in since.items() if minor >= change))
+    check_names(values, (name for name, change in PROVIDERS.items() if minor >= change))
     return _needs(values, "", minor)
 
 
@@ -92,17 +105,7 @@ def of_candidates(values: MultiDict, minor: int) -> CandidatesQuery:
 
 def _suffixes(values: MultiDict, minor: int) -> list[str]:
     """Return the suffixes of the groups, in order. Refuses parameters that the version does not have."""
-    since = {
-        "limit": Change.CANDIDATES_LIMIT,
-        "group_policy": Change.GROUPS,
-        "root_required": Change.ROOT_REQUIRED,
-        "same_subtree": Change.SAME_SUBTREE,
-        "resources": Change.CANDIDATES,
-        "required": Change.CANDIDATES_TRAITS,
-        "member_of": Change.CANDIDATES_MEMBER_OF,
-        "in_tree": Change.CANDIDATES_IN_TREE,
-    }
-    known = {name for name, change in since.items() if minor >= change}
+    known = {name for name, change in CANDIDATES.items() if minor >= change}
     pattern = _NAMED if minor >= Change.NAMED_GROUPS else _NUMBERED
     found: dict[str, None] = {}
     for name in values:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import webob
 import webob.exc
 
 from nova_lite.api.http import wsgi
@@ -62,8 +63,20 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PlacementVers
     return PlacementVersions()
 
 
-def minor_of(headers: Mapping[str, str]) -> int:
+def minor_of(req: webob.Request) -> int:
     """Return the minor version of a request. Raises a 406 for an unsupported version, a 400 for an invalid one."""
+    return _minor_of(req.headers)
+
+
+def require(req: webob.Request, change: Change) -> int:
+    """Return the request's minor version. Raises `UnknownUrl` if that version does not have the URL."""
+    minor = minor_of(req)
+    if minor < change:
+        raise wsgi.UnknownUrl()
+    return minor
+
+
+def _minor_of(headers: Mapping[str, str]) -> int:
     version = _requested(headers)
     if version.major != 1 or not MINIMUM <= version.minor <= MAXIMUM:
         raise webob.exc.HTTPNotAcceptable(explanation=f"Unacceptable version header: {version}")
@@ -89,7 +102,7 @@ def with_header(environ: dict[str, Any], start_response: Any) -> Any:
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
         with contextlib.suppress(webob.exc.HTTPError):
-            version = minor_of({HEADER: environ.get("HTTP_OPENSTACK_API_VERSION", "")})
+            version = _minor_of({HEADER: environ.get("HTTP_OPENSTACK_API_VERSION", "")})
             headers = [*headers, (HEADER, f"{_SERVICE} 1.{version}"), ("Vary", HEADER)]
         return start_response(status, headers, *more)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nova_lite.api.http import wsgi
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
-from nova_lite.api.http.wsgi import Response
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.volume import versions
+from nova_lite.api.volume.resource import VolumeResource
+from nova_lite.api.volume.views import View
 from nova_lite.base import exceptions
 from nova_lite.policies import volume_service as policies
 
@@ -42,35 +42,39 @@ ABSENT = {
     "manageable_volumes": Absent("manageable-volumes", "Volume", _MANAGE, 8),
     "manageable_snapshots": Absent("manageable-snapshots", "Snapshot", _MANAGE, 8),
 }
+_LIST, _DETAIL, _ONE = "/", "/detail", "/{id}"
 
 
-def routes() -> Iterator[ServiceRoute]:
-    for name, kind in ABSENT.items():
-        yield ServiceRoute("GET", f"/{name}", "absent_list", policies.ABSENT)
-        if kind.detail:
-            yield ServiceRoute("GET", f"/{name}/detail", "absent_list", policies.ABSENT)
-        if kind.instead:
-            yield ServiceRoute("POST", f"/{name}", "refuse", policies.ABSENT)
-        for method in ("GET", "PUT", "DELETE"):
-            yield ServiceRoute(method, f"/{name}/{{id}}", "absent", policies.ABSENT)
+class AbsentResources(VolumeResource):
+    """Resources of Cinder that this cloud does not have."""
 
+    @classmethod
+    def declared_routes(cls) -> Iterator[ServiceRoute]:
+        for made in super().declared_routes():
+            for name, kind in ABSENT.items():
+                if (kind.detail or made.path != _DETAIL) and (kind.instead or made.method != "POST"):
+                    key = kind.key if made.handler == "index" else None
+                    yield made._replace(path=f"/{name}{made.path.rstrip('/')}", response=key)
 
-class AbsentResources:
-    """Handlers of `VolumeApp`."""
+    @route("GET", _LIST, policies.ABSENT)
+    @route("GET", _DETAIL, policies.ABSENT)
+    def index(self, req: ServiceRequest) -> list[View]:
+        _kind(req)
+        return []
 
-    def absent_list(self, req: ServiceRequest) -> Response:
-        return Response({_kind(req).key: []})
-
-    def absent(self, req: ServiceRequest, id: str) -> Response:
-        raise exceptions.NotFound(f"{_kind(req).one} {id[:64]} could not be found.")
-
-    def refuse(self, req: ServiceRequest) -> Response:
+    @route("POST", _LIST, policies.ABSENT)
+    def refuse(self, req: ServiceRequest) -> None:
         kind = _kind(req)
         raise exceptions.NotServed(what=f"A {kind.one.lower()}", instead=kind.instead)
+
+    @route("GET", _ONE, policies.ABSENT)
+    @route("PUT", _ONE, policies.ABSENT)
+    @route("DELETE", _ONE, policies.ABSENT)
+    def show(self, req: ServiceRequest, id: str) -> None:
+        raise exceptions.NotFound(f"{_kind(req).one} {id[:64]} could not be found.")
 
 
 def _kind(req: ServiceRequest) -> Absent:
     kind = ABSENT[req.path_info.split("/")[1]]
-    if versions.minor_of(req.headers) < kind.since:
-        raise wsgi.UnknownUrl()
+    versions.require(req, kind.since)
     return kind

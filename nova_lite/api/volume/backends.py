@@ -6,12 +6,13 @@ own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from nova_lite.api.http import rest
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
-from nova_lite.api.http.wsgi import Response
+from nova_lite.api.http import bodies
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.volume import requests, versions, views
+from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.base import exceptions
 from nova_lite.base.version import VERSION
 from nova_lite.objects import Service, VolumeFilters
@@ -26,84 +27,76 @@ BACKENDS = {
 }
 CHANGES = ("enable", "disable", "disable-log-reason", "freeze", "thaw", "failover_host", "failover")
 
-#: Extensions of Cinder's API that this API serves, by alias.
-EXTENSIONS = {
-    "os-hosts": "Hosts",
-    "os-services": "Services",
-    "os-quota-sets": "Quotas",
-    "os-quota-class-sets": "QuotaClasses",
-    "os-types-manage": "TypesManage",
-    "os-types-extra-specs": "TypesExtraSpecs",
-    "os-volume-type-access": "VolumeTypeAccess",
-    "os-volume-transfer": "VolumeTransfer",
-    "os-volume-actions": "VolumeActions",
-    "os-snapshot-actions": "SnapshotActions",
-    "os-admin-actions": "AdminActions",
-    "os-vol-image-meta": "VolumeImageMetadata",
-    "os-availability-zone": "AvailabilityZones",
-    "encryption": "VolumeTypeEncryption",
-    "qos-specs": "Qos_specs_manage",
-    "capabilities": "Capabilities",
-    "scheduler-stats": "Scheduler_stats",
-}
+
+class ServiceChange(bodies.Body):
+    host: requests.Text = None
+    binary: requests.Text = None
+    disabled_reason: requests.Anything = None
 
 
-class Backends(rest.ServiceApplication):
-    """Handlers of `VolumeApp`."""
+class _OfHosts(VolumeResource):
+    """Base of the resources that are about hosts."""
 
-    backend_routes = (
-        ServiceRoute("GET", "/os-services", "service_list", policies.SERVICES),
-        *(ServiceRoute("PUT", f"/os-services/{name}", "change_service", policies.CHANGE_SERVICES) for name in CHANGES),
-        ServiceRoute("GET", "/os-hosts", "hosts", policies.HOSTS),
-        ServiceRoute("GET", "/os-hosts/{name}", "host", policies.HOSTS),
-        ServiceRoute("GET", "/scheduler-stats/get_pools", "pools", policies.POOLS),
-        ServiceRoute("GET", "/capabilities/{name}", "capabilities", policies.CAPABILITIES),
-        ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS),
-    )
-
-    def _services(self, req: ServiceRequest) -> list[Service]:
+    def services(self, req: ServiceRequest) -> list[Service]:
         return self.conductor.service_list(req.context, None, views.COMPUTE)
 
-    def _service(self, req: ServiceRequest, name: str) -> Service:
+    def service(self, req: ServiceRequest, name: str) -> Service:
         """Return the service of a host. ``name``: of the host, maybe with its backend and pool as in ``host@x#y``."""
         host = name.partition("#")[0].partition("@")[0]
-        for service in self._services(req):
+        for service in self.services(req):
             if service.host == host:
                 return service
         raise exceptions.NotFound(f"Host {name[:64]} could not be found.")
 
-    def service_list(self, req: ServiceRequest) -> Response:
+
+class Services(_OfHosts):
+    """Services that do the work on volumes."""
+
+    @classmethod
+    def declared_routes(cls) -> Iterator[ServiceRoute]:
+        for made in super().declared_routes():
+            for name in CHANGES if made.handler == "change" else ("",):
+                yield made._replace(path=made.path + name)
+
+    @route("GET", "/os-services", policies.SERVICES, query=("host", "binary"), response="services")
+    def index(self, req: ServiceRequest) -> list[views.View]:
         """List the hosts that do the work on volumes."""
-        services = self._services(req)
-        minor = versions.minor_of(req.headers)
+        services, minor = self.services(req), versions.minor_of(req)
         shown = [views.service(service, binary, minor) for binary in views.BINARIES for service in services]
         for name in ("host", "binary"):
             shown = [view for view in shown if req.GET.get(name) in (None, view[name])]
-        return Response({"services": shown})
+        return shown
 
-    def change_service(self, req: ServiceRequest) -> Response:
+    @route("PUT", "/os-services/", policies.CHANGE_SERVICES, body=ServiceChange)
+    def change(self, req: ServiceRequest) -> None:
         """Refuse to change a service: it is part of the host's compute service."""
-        fields = req.json_object()
-        action = req.path_info.rpartition("/")[2]
-        host, binary = requests.text(fields, "host"), requests.text(fields, "binary")
-        if action == "disable-log-reason" and not requests.text(fields, "disabled_reason"):
+        sent, action = req.json_object(), req.path_info.rpartition("/")[2]
+        body = bodies.read(ServiceChange, sent)
+        if action == "disable-log-reason" and not requests.text(sent, "disabled_reason"):
             raise exceptions.ValidationError(detail="Disabled reason contains invalid characters or is too long.")
-        known = [service.host for service in self._services(req)]
-        if host not in known or binary not in (None, *views.BINARIES):
+        known = [service.host for service in self.services(req)]
+        if body.host not in known or body.binary not in (None, *views.BINARIES):
+            host, binary = str(body.host)[:64], str(body.binary)[:64]
             if action in ("freeze", "thaw"):
-                raise exceptions.ValidationError(detail=f"Host {str(host)[:64]} does no work on volumes.")
-            raise exceptions.NotFound(f"Service {str(binary)[:64]} could not be found on host {str(host)[:64]}.")
+                raise exceptions.ValidationError(detail=f"Host {host} does no work on volumes.")
+            raise exceptions.NotFound(f"Service {binary} could not be found on host {host}.")
         raise exceptions.NotServed(
             what="A change of a volume service", instead=" Disable the host's compute service, or drain the host."
         )
 
-    def hosts(self, req: ServiceRequest) -> Response:
-        shown = [_host(service) for service in self._services(req)]
-        return Response({"hosts": [view for view in shown if req.GET.get("zone") in (None, view["zone"])]})
 
-    def host(self, req: ServiceRequest, name: str) -> Response:
+class Hosts(_OfHosts):
+    """Hosts that do the work on volumes."""
+
+    @route("GET", "/os-hosts", policies.HOSTS, query=("zone",), response="hosts")
+    def index(self, req: ServiceRequest) -> list[views.View]:
+        shown = [_host(service) for service in self.services(req)]
+        return [view for view in shown if req.GET.get("zone") in (None, view["zone"])]
+
+    @route("GET", "/os-hosts/{name}", policies.HOSTS, response="host")
+    def show(self, req: ServiceRequest, name: str) -> list[views.View]:
         """Show the volumes that the host serves: all."""
-        self._service(req, name)
+        self.service(req, name)
         whole: dict[str, Any] = {"filters": VolumeFilters(), "limit": None, "marker": None, "offset": 0}
         whole |= {"sort_keys": [], "sort_dirs": []}
         volumes = self.conductor.volume_list(req.context, **whole)
@@ -122,47 +115,37 @@ class Backends(rest.ServiceApplication):
                 "total_snapshot_gb": str(sum(copies)),
             }
             shown.append({"resource": counts})
-        return Response({"host": shown})
+        return shown
 
-    def pools(self, req: ServiceRequest) -> Response:
+
+class Pools(_OfHosts):
+    """Pools and capabilities of the hosts' backends."""
+
+    @route("GET", "/scheduler-stats/get_pools", policies.POOLS, query=("detail",), response="pools")
+    def index(self, req: ServiceRequest) -> list[views.View]:
         detail = requests.flag(req.GET.get("detail", False), "detail")
-        return Response(
-            {
-                "pools": [
-                    _pool(service, self.conf.volume.backend, detail) for service in self._services(req) if service.up
-                ]
-            }
-        )
+        return [_pool(service, self.conf.volume.backend, detail) for service in self.services(req) if service.up]
 
-    def capabilities(self, req: ServiceRequest, name: str) -> Response:
-        service = self._service(req, name)
-        backend = self.conf.volume.backend
+    @route("GET", "/capabilities/{name}", policies.CAPABILITIES)
+    def show(self, req: ServiceRequest, name: str) -> views.View:
+        service, backend = self.service(req, name), self.conf.volume.backend
         protocol, description = _described(backend)
-        return Response(
-            {
-                "namespace": f"OS::Storage::Capabilities::{service.host}",
-                "vendor_name": VENDOR,
-                "volume_backend_name": backend,
-                "pool_name": None,
-                "driver_version": VERSION,
-                "storage_protocol": protocol,
-                "display_name": None,
-                "description": description,
-                "visibility": None,
-                "replication_targets": [],
-                "properties": {},
-            }
-        )
-
-    def extensions(self, req: ServiceRequest) -> Response:
-        shown = [
-            {"name": name, "alias": alias, "description": name, "updated": "2026-01-01T00:00:00+00:00", "links": []}
-            for alias, name in EXTENSIONS.items()
-        ]
-        return Response({"extensions": shown})
+        return {
+            "namespace": f"OS::Storage::Capabilities::{service.host}",
+            "vendor_name": VENDOR,
+            "volume_backend_name": backend,
+            "pool_name": None,
+            "driver_version": VERSION,
+            "storage_protocol": protocol,
+            "display_name": None,
+            "description": description,
+            "visibility": None,
+            "replication_targets": [],
+            "properties": {},
+        }
 
 
-def _host(service: Service) -> dict[str, Any]:
+def _host(service: Service) -> views.View:
     return {
         "host_name": service.host,
         "service": views.BINARY,
@@ -178,8 +161,8 @@ def _described(backend: str) -> tuple[str, str]:
     return BACKENDS.get(backend, (backend, backend))
 
 
-def _pool(service: Service, backend: str, detail: bool) -> dict[str, Any]:
-    view: dict[str, Any] = {"name": f"{service.host}@{backend}#{backend}"}
+def _pool(service: Service, backend: str, detail: bool) -> views.View:
+    view: views.View = {"name": f"{service.host}@{backend}#{backend}"}
     if detail:
         view["capabilities"] = {
             "pool_name": backend,

@@ -14,11 +14,19 @@ from nova_lite.base import exceptions
 from nova_lite.objects import VolumeFilters
 
 
-class _HasId(Protocol):
+class HasId(Protocol):
     id: str
 
 
-Item = TypeVar("Item", bound=_HasId)
+Item = TypeVar("Item", bound=HasId)
+
+
+#: Parameters of the queries of pages, and of lists.
+PAGE = ("limit", "marker", "offset")
+PARAMETERS = (
+    *PAGE, "sort", "sort_key", "sort_dir", "with_count", "all_tenants", "all_projects", "project_id", "bootable",
+    "name", "display_name", "status", "volume_id", "metadata",
+)  # fmt: skip
 
 
 def query_of(req: ServiceRequest, max_limit: int) -> dict[str, Any]:
@@ -65,17 +73,21 @@ def count(
     req: ServiceRequest, query: dict[str, Any], found: Sequence[Any], fetch: Callable[..., Sequence[Any]]
 ) -> dict[str, Any]:
     """Return the number of things that the filters match, on all pages, if the request wants it (3.45)."""
-    if versions.minor_of(req.headers) < versions.COUNTS or not flag(req.GET.get("with_count", False), "with_count"):
+    if versions.minor_of(req) < versions.COUNTS or not flag(req.GET.get("with_count", False), "with_count"):
         return {}
     is_whole = query["marker"] is None and not query["offset"] and len(found) < query["limit"]
     whole = {**query, "limit": None, "marker": None, "offset": 0}
     return {"count": len(found if is_whole else fetch(req.context, **whole))}
 
 
+def wants_all_projects(req: ServiceRequest) -> bool:
+    return any(req.GET.get(name, "").lower() in ("1", "true") for name in ("all_tenants", "all_projects"))
+
+
 def _filters(req: ServiceRequest) -> VolumeFilters:
     query = req.GET
-    all_projects = any(query.get(name, "").lower() in ("1", "true") for name in ("all_tenants", "all_projects"))
-    project = query.get("project_id") if req.context.is_admin and all_projects else req.context.project_id
+    is_of_all = req.context.is_admin and wants_all_projects(req)
+    project = query.get("project_id") if is_of_all else req.context.project_id
     bootable = query.get("bootable")
     return VolumeFilters(
         project_id=project,

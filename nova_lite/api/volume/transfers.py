@@ -3,93 +3,82 @@
 from __future__ import annotations
 
 import secrets
-import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated
 
-from nova_lite.api.http import rest, wsgi
-from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
-from nova_lite.api.http.wsgi import Response
+from nova_lite.api.http.bodies import Body
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute, route
 from nova_lite.api.volume import listing, requests, versions, views
-from nova_lite.base import exceptions
+from nova_lite.api.volume.resource import VolumeResource
 from nova_lite.objects import VolumeTransfer
 from nova_lite.objects.volume import transfer_digest
 from nova_lite.policies import volume_service as policies
 
 #: The URLs: the second one since 3.55.
-_COLLECTIONS = ("/os-volume-transfer", "/volume-transfers")
+_ALL, _NEWER = "/os-volume-transfer", "/volume-transfers"
+_ONE, _KEY = f"{_ALL}/{{id}}", "transfer"
+
+_WHOLE = "The snapshots of a volume move with it: delete them first, or offer it with them."
 
 
-def _routes(all_: str) -> Iterator[ServiceRoute]:
-    one = f"{all_}/{{id}}"
-    yield ServiceRoute("GET", all_, "transfers", policies.TRANSFER_LIST)
-    yield ServiceRoute("GET", f"{all_}/detail", "transfers_detail", policies.TRANSFER_LIST)
-    yield ServiceRoute("POST", all_, "create_transfer", policies.TRANSFER_CREATE)
-    yield ServiceRoute("GET", one, "show_transfer", policies.TRANSFER_LIST)
-    yield ServiceRoute("POST", f"{one}/accept", "accept_transfer", policies.TRANSFER_ACCEPT)
-    yield ServiceRoute("DELETE", one, "delete_transfer", policies.TRANSFER_DELETE)
+class NewTransfer(Body):
+    volume_id: requests.VolumeId
+    no_snapshots: Annotated[bool, requests.refused(requests.is_set, _WHOLE)] = False
+    name: requests.Name = ""
 
 
-class Transfers(rest.ServiceApplication):
-    """Handlers of `VolumeApp`."""
+class Acceptance(Body):
+    auth_key: Annotated[str, requests.needed(requests.text, "'auth_key' must be specified")]
 
-    transfer_routes = tuple(route for all_ in _COLLECTIONS for route in _routes(all_))
 
-    def transfers(self, req: ServiceRequest) -> Response:
+class Transfers(VolumeResource):
+    """Transfers of volumes."""
+
+    @classmethod
+    def declared_routes(cls) -> Iterator[ServiceRoute]:
+        for made in super().declared_routes():
+            yield made
+            yield made._replace(path=made.path.replace(_ALL, _NEWER))
+
+    @route("GET", _ALL, policies.TRANSFER_LIST, query=listing.PARAMETERS, response="transfers")
+    def index(self, req: ServiceRequest) -> list[views.View]:
         return self._list(req, whole=False)
 
-    def transfers_detail(self, req: ServiceRequest) -> Response:
+    @route("GET", f"{_ALL}/detail", policies.TRANSFER_LIST, query=listing.PARAMETERS, response="transfers")
+    def detail(self, req: ServiceRequest) -> list[views.View]:
         return self._list(req, whole=True)
 
-    def _list(self, req: ServiceRequest, whole: bool) -> Response:
+    def _list(self, req: ServiceRequest, whole: bool) -> list[views.View]:
         minor = _minor(req)
-        return Response({"transfers": [views.transfer(req, found, whole, minor) for found in self._transfers(req)]})
-
-    def _transfers(self, req: ServiceRequest) -> list[VolumeTransfer]:
         query = listing.query_of(req, self.conf.api.max_limit)
-        all_projects = any(req.GET.get(name, "").lower() in ("1", "true") for name in ("all_tenants", "all_projects"))
-        found = self.conductor.volume_transfer_list(req.context, all_projects)
-        return found[query["offset"] :][: query["limit"]]
+        found = self.conductor.volume_transfer_list(req.context, listing.wants_all_projects(req))
+        return [views.transfer(req, item, whole, minor) for item in found[query["offset"] :][: query["limit"]]]
 
-    def show_transfer(self, req: ServiceRequest, id: str) -> Response:
+    @route("GET", _ONE, policies.TRANSFER_LIST, response=_KEY)
+    def show(self, req: ServiceRequest, id: str) -> views.View:
         minor = _minor(req)
-        found = self.conductor.volume_transfer_get(req.context, id)
-        return Response({"transfer": views.transfer(req, found, True, minor)})
+        return views.transfer(req, self.conductor.volume_transfer_get(req.context, id), True, minor)
 
-    def create_transfer(self, req: ServiceRequest) -> Response:
-        minor = _minor(req)
-        fields = requests.body(req, "transfer", ("volume_id", "name", "no_snapshots"))
-        volume_id = requests.an_id(fields, "volume_id")
-        if volume_id is None:
-            raise exceptions.ValidationError(detail="'volume_id' must be specified")
-        if requests.flag(fields.get("no_snapshots") or False, "no_snapshots"):
-            raise exceptions.ValidationError(
-                detail="The snapshots of a volume move with it: delete them first, or offer it with them."
-            )
-        name = requests.text(fields, "name") or ""
+    @route("POST", _ALL, policies.TRANSFER_CREATE, body=NewTransfer, key=_KEY, response=_KEY, status=202)
+    def create(self, req: ServiceRequest) -> views.View:
+        minor, body = _minor(req), requests.read(req, NewTransfer)
         key, salt = secrets.token_hex(8), secrets.token_hex(16)
-        wanted = VolumeTransfer(id=str(uuid.uuid4()), volume_id=volume_id, name=name)
+        wanted = requests.new(VolumeTransfer, body)
         made = self.conductor.volume_transfer_create(req.context, wanted, salt, transfer_digest(salt, key))
-        view: dict[str, Any] = {**views.transfer(req, made, True, minor), "auth_key": key}
-        return Response({"transfer": view}, 202)
+        return {**views.transfer(req, made, True, minor), "auth_key": key}
 
-    def accept_transfer(self, req: ServiceRequest, id: str) -> Response:
-        minor = _minor(req)
-        key = requests.text(requests.body(req, "accept", ("auth_key",)), "auth_key")
-        if not key:
-            raise exceptions.ValidationError(detail="'auth_key' must be specified")
-        accepted = self.conductor.volume_transfer_accept(req.context, id, key)
-        return Response({"transfer": views.transfer(req, accepted, False, minor)}, 202)
+    @route("POST", f"{_ONE}/accept", policies.TRANSFER_ACCEPT, body=Acceptance, key="accept", response=_KEY, status=202)
+    def accept(self, req: ServiceRequest, id: str) -> views.View:
+        minor, body = _minor(req), requests.read(req, Acceptance)
+        accepted = self.conductor.volume_transfer_accept(req.context, id, body.auth_key)
+        return views.transfer(req, accepted, False, minor)
 
-    def delete_transfer(self, req: ServiceRequest, id: str) -> Response:
+    @route("DELETE", _ONE, policies.TRANSFER_DELETE, status=202)
+    def delete(self, req: ServiceRequest, id: str) -> None:
         _minor(req)
         self.conductor.volume_transfer_delete(req.context, id)
-        return Response(status=202)
 
 
 def _minor(req: ServiceRequest) -> int:
     """Return the minor version of a request. The newer URL needs a version that has it."""
-    minor = versions.minor_of(req.headers)
-    if req.path_info.startswith(_COLLECTIONS[1]) and minor < versions.TRANSFERS:
-        raise wsgi.UnknownUrl()
-    return minor
+    return versions.require(req, versions.TRANSFERS if req.path_info.startswith(_NEWER) else versions.MINIMUM)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import webob
 import webob.exc
 
 from nova_lite.api.http import wsgi
@@ -30,15 +31,23 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeVersion
     return VolumeVersions()
 
 
-def minor_of(headers: Mapping[str, str]) -> int:
+def minor_of(req: webob.Request) -> int:
     """Return the minor version of a request. Raises a 406 for an unsupported version, a 400 for an invalid one."""
-    version = _requested(headers)
+    version = _requested(req.headers)
     if version.major != 3 or not MINIMUM <= version.minor <= MAXIMUM:
         raise webob.exc.HTTPNotAcceptable(
             explanation=f"Version {version} is not supported by the API. Minimum is 3.{MINIMUM} and maximum is "
             f"3.{MAXIMUM}."
         )
     return version.minor
+
+
+def require(req: webob.Request, least: int) -> int:
+    """Return the minor version of a request. Raises `UnknownUrl` if that version does not have the URL."""
+    minor = minor_of(req)
+    if minor < least:
+        raise wsgi.UnknownUrl()
+    return minor
 
 
 def _requested(headers: Mapping[str, str]) -> Version:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
+from nova_lite.base import exceptions
 from nova_lite.objects import (
     Image,
     Service,
@@ -24,6 +25,8 @@ from nova_lite.objects import (
 )
 from nova_lite.policies import volume_service as policies
 
+View: TypeAlias = dict[str, Any]
+
 #: Binary of the daemons that do the work on volumes, and the name that clients know.
 COMPUTE, BINARY = "nova-compute", "cinder-volume"
 #: Services that each host is to clients. Some ask for the second one before they make backups.
@@ -37,20 +40,27 @@ RESOURCE_FILTERS = (
 )
 
 
-def volume_type(shown: VolumeType) -> dict[str, Any]:
+def item(found: View, key: str, missing: str) -> View:
+    """Return one item of an object. Raises a 404 with the sentence ``missing``."""
+    if key not in found:
+        raise exceptions.NotFound(missing)
+    return {key: found[key]}
+
+
+def volume_type(shown: VolumeType) -> View:
     return {**created_type(shown), "qos_specs_id": shown.qos_specs_id}
 
 
-def qos(shown: VolumeQosSpecs) -> dict[str, Any]:
+def qos(shown: VolumeQosSpecs) -> View:
     return {"id": shown.id, "name": shown.name, "consumer": shown.consumer, "specs": shown.specs}
 
 
-def created_type(shown: VolumeType) -> dict[str, Any]:
+def created_type(shown: VolumeType) -> View:
     """Return the view for responses to creations, without Cinder's extension for quality of service."""
     return {**changed_type(shown), "os-volume-type-access:is_public": shown.is_public}
 
 
-def changed_type(shown: VolumeType) -> dict[str, Any]:
+def changed_type(shown: VolumeType) -> View:
     return {
         "id": shown.id,
         "name": shown.name,
@@ -60,11 +70,11 @@ def changed_type(shown: VolumeType) -> dict[str, Any]:
     }
 
 
-def summary(req: ServiceRequest, volume: Volume) -> dict[str, Any]:
+def summary(req: ServiceRequest, volume: Volume) -> View:
     return {"id": volume.id, "name": volume.name, "links": links(req, volume.id)}
 
 
-def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
+def volume(req: ServiceRequest, shown: Volume, minor: int) -> View:
     """Return the complete view of a volume. ``minor``: minor part of the microversion."""
     view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
     if found := shown.shown_image_metadata():
@@ -77,9 +87,9 @@ def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     return view
 
 
-def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
+def changed(req: ServiceRequest, shown: Volume, minor: int) -> View:
     """Return the view for responses to creations and changes, without Cinder's extensions."""
-    view: dict[str, Any] = {
+    view: View = {
         **summary(req, shown),
         "status": shown.status,
         "size": shown.size,
@@ -111,11 +121,11 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     return view
 
 
-def volume_encryption(shown: VolumeEncryption) -> dict[str, Any]:
+def volume_encryption(shown: VolumeEncryption) -> View:
     """Return the view of a volume's encryption. A plain volume has no key id, and nothing else."""
     if shown.encryption_key_id is None:
         return {"encryption_key_id": None}
-    described: dict[str, Any] = msgspec.to_builtins(shown)
+    described: View = msgspec.to_builtins(shown)
     return described
 
 
@@ -130,7 +140,7 @@ def _is_attached(shown: Volume) -> bool:
     return shown.instance_uuid is not None and shown.status in ("in-use", "detaching", "extending", "backing-up")
 
 
-def attached(shown: Volume) -> dict[str, Any]:
+def attached(shown: Volume) -> View:
     own = shown.attachment
     return {
         "id": shown.id,
@@ -143,10 +153,10 @@ def attached(shown: Volume) -> dict[str, Any]:
     }
 
 
-def attachment(shown: Volume, whole: bool) -> dict[str, Any]:
+def attachment(shown: Volume, whole: bool) -> View:
     own = shown.attachment
     status = "attached" if shown.status == "in-use" else shown.status
-    view: dict[str, Any] = {
+    view: View = {
         "id": attachment_id(shown),
         "status": status if own is None else own.status,
         "instance": shown.instance_uuid if own is None else own.instance_uuid,
@@ -162,8 +172,8 @@ def attachment(shown: Volume, whole: bool) -> dict[str, Any]:
     return view
 
 
-def snapshot(shown: VolumeSnapshot, whole: bool, minor: int) -> dict[str, Any]:
-    view: dict[str, Any] = {
+def snapshot(shown: VolumeSnapshot, whole: bool, minor: int) -> View:
+    view: View = {
         "id": shown.id,
         "name": shown.name,
         "description": shown.description,
@@ -187,7 +197,7 @@ def snapshot(shown: VolumeSnapshot, whole: bool, minor: int) -> dict[str, Any]:
     return view
 
 
-def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> dict[str, Any]:
+def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> View:
     """Return the quota set of a project. ``with_usage``: include the usage of each resource."""
 
     def entry(limit: int, used: int) -> Any:
@@ -197,7 +207,7 @@ def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> dict[str, An
     return {"id": project_id, "groups": entry(0, 0), **known}
 
 
-def limits(use: VolumeUse) -> dict[str, Any]:
+def limits(use: VolumeUse) -> View:
     return {
         "rate": [],
         "absolute": {
@@ -215,10 +225,10 @@ def limits(use: VolumeUse) -> dict[str, Any]:
     }
 
 
-def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool, minor: int) -> dict[str, Any]:
+def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool, minor: int) -> View:
     """Return the view of an offer. Offers that were accepted are gone."""
     collection = "volume-transfers" if minor >= versions.TRANSFERS else "os-volume-transfer"
-    view: dict[str, Any] = {
+    view: View = {
         "id": shown.id,
         "name": shown.name,
         "volume_id": shown.volume_id,
@@ -234,7 +244,7 @@ def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool, minor: int
     return view
 
 
-def upload(shown: Volume, kind: VolumeType | None, image: Image) -> dict[str, Any]:
+def upload(shown: Volume, kind: VolumeType | None, image: Image) -> View:
     """Return the view of a volume of which an image is made."""
     return {
         "id": shown.id,
@@ -252,8 +262,8 @@ def upload(shown: Volume, kind: VolumeType | None, image: Image) -> dict[str, An
     }
 
 
-def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
-    view: dict[str, Any] = {"total_size": sum(volume.size for volume in volumes), "total_count": len(volumes)}
+def volume_summary(volumes: Sequence[Volume], minor: int) -> View:
+    view: View = {"total_size": sum(volume.size for volume in volumes), "total_count": len(volumes)}
     if minor >= versions.SUMMARY_METADATA:
         pairs = {pair for volume in volumes for pair in volume.metadata.items()}
         names = sorted({name for name, _ in pairs})
@@ -261,7 +271,7 @@ def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
     return view
 
 
-def encryption(shown: VolumeType) -> dict[str, Any]:
+def encryption(shown: VolumeType) -> View:
     """Return the view of a type's encryption. Empty for none."""
     return {} if shown.encryption is None else _NEVER_DELETED | shown.encryption
 
@@ -270,8 +280,8 @@ def encryption(shown: VolumeType) -> dict[str, Any]:
 _NEVER_DELETED = {"created_at": None, "updated_at": None, "deleted_at": None, "deleted": False}
 
 
-def service(shown: Service, binary: str, minor: int) -> dict[str, Any]:
-    view: dict[str, Any] = {
+def service(shown: Service, binary: str, minor: int) -> View:
+    view: View = {
         "binary": binary,
         "host": shown.host,
         "zone": shown.availability_zone,
@@ -289,12 +299,12 @@ def service(shown: Service, binary: str, minor: int) -> dict[str, Any]:
     return view
 
 
-def backup_summary(req: ServiceRequest, shown: VolumeBackup) -> dict[str, Any]:
+def backup_summary(req: ServiceRequest, shown: VolumeBackup) -> View:
     return {"id": shown.id, "name": shown.name, "links": links(req, shown.id, "backups")}
 
 
-def backup(req: ServiceRequest, shown: VolumeBackup, minor: int) -> dict[str, Any]:
-    view: dict[str, Any] = {
+def backup(req: ServiceRequest, shown: VolumeBackup, minor: int) -> View:
+    view: View = {
         **backup_summary(req, shown),
         "status": shown.status,
         "size": shown.size,

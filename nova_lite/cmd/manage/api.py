@@ -1,4 +1,4 @@
-"""Command ``api``: documents about the compute API."""
+"""Command ``api``: documents about the APIs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from nova_lite.cmd.manage.app import App, Commands
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("api", "Print documents about the compute API.")
-    commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
+    noun = commands.noun("api", "Print documents about the APIs.")
+    text = "Print the OpenAPI 3.1 document of an API, as the API serves it at /openapi.json."
+    commands.verb(noun, "openapi", text, openapi).add_argument(
+        "--api",
+        choices=("compute", "identity", "image", "network", "placement", "volume"),
+        default="compute",
+        help="the API; default: %(default)s",
+    )
     commands.verb(noun, "reference", "Print reference/api.md.", reference)
     commands.verb(noun, "operations", "Print the generated part of reference/operations.md.", operations)
     commands.verb(noun, "hardware", "Print the generated part of reference/hardware.md.", hardware)
@@ -54,11 +60,13 @@ def command_line(top: argparse.ArgumentParser, app: App, args: argparse.Namespac
 
 
 def openapi(app: App, args: argparse.Namespace) -> None:
-    """Print the OpenAPI document. The API is imported here only, because it loads the message bus, which is slow."""
+    """Print an OpenAPI document. The API is imported here only, because it loads the message bus, which is slow."""
     with warnings.catch_warnings(action="ignore"):
-        from nova_lite.api.http import openapi as made
+        from nova_lite.api.http import openapi as compute
+        from nova_lite.api.http import service_openapi
 
-    print(json.dumps(made.document(), indent=2))
+    made = compute.document() if args.api == "compute" else service_openapi.document(args.api)
+    print(json.dumps(made, indent=2))
 
 
 def reference(app: App, args: argparse.Namespace) -> None:

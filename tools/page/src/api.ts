@@ -110,9 +110,9 @@ export interface Reply {
   text: string;
 }
 
-/** Call the compute API, and return its reply whatever it is. */
-export const callCompute = (method: string, path: string, body: string | undefined, version: string): Promise<Reply> =>
-  exchange(method, ROOTS.compute + path, body, { version });
+/** Call an API, and return its reply whatever it is. */
+export const callAt = (method: string, url: string, body: string | undefined, version: string): Promise<Reply> =>
+  exchange(method, url, body, version ? { version } : {});
 
 async function exchange(method: string, url: string, body: unknown, options: Options): Promise<Reply> {
   const session = options.session ?? shown;

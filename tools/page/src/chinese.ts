@@ -653,14 +653,14 @@ export const CHINESE: Record<string, string> = {
     "无法检查文件。原因见 API 守护进程的日志。",
   "Nothing is wrong with the API's configuration.": "API 的配置没有问题。",
   "Files that were checked": "已检查的文件",
-  "Each request of the compute API that your roles allow. Programs send the same ones.":
-    "您的角色允许的所有计算 API 请求。程序发送的也是这些请求。",
+  "Each request of this cloud's APIs that your roles allow. Programs send the same ones.":
+    "您的角色允许的本云所有 API 请求。程序发送的也是这些请求。",
   "Evacuate its servers. Take the declaration back when it works again.": "请疏散其云主机。恢复后请撤销声明。",
   "Go back to it": "恢复到此快照",
   "Its servers may be lost, or only cut off. Look at the machine; declare it down only if it is off.":
     "其云主机可能已丢失，也可能只是失去连接。请检查机器；只有确认已关机才声明宕机。",
   "Its state allows no move.": "其状态不允许迁移。",
-  "Method": "方法",
+  "API": "API",
   "Moves that failed within a day": "一天内失败的迁移",
   "No host has room for it now.": "目前没有主机有足够资源。",
   "No server can be created or changed.": "无法创建或更改云主机。",

@@ -1,13 +1,14 @@
-// The API explorer: each operation of the compute API, by the API's own description, to be tried at once.
+// The API explorer: each operation of this cloud's APIs, by the APIs' own descriptions, to be tried at once.
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { callCompute, type Reply, send } from "./api";
+import { ApiError, callAt, type Reply, type Service, send } from "./api";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
 import { Command, command, Facts, Failure, Head, Name, Status, Table, Waiting } from "./ui";
 
 /** The part of a JSON Schema that an example is made of. */
 export interface Schema {
+  $ref?: string;
   type?: string | string[];
   enum?: unknown[];
   oneOf?: Schema[];
@@ -30,10 +31,22 @@ interface Described {
 }
 interface Document {
   paths: Record<string, Record<string, Described>>;
+  components: { schemas: Record<string, Schema> };
 }
+
+/** Path of each API below its name. */
+const MOUNTS: Record<Service, string> = {
+  compute: "/v2.1",
+  identity: "",
+  image: "/v2",
+  network: "/v2.0",
+  volume: "/v3",
+  placement: "",
+};
 
 interface Operation {
   id: string;
+  api: Service;
   method: string;
   path: string;
   about: string;
@@ -43,26 +56,55 @@ interface Operation {
   body: Schema | undefined;
 }
 
-/** Operations that the rules allow the caller. Each action on a server is one of its own. */
+/** Operations of all APIs that the rules allow the caller. */
 async function load(): Promise<Operation[]> {
-  const document = await send<Document>("GET", "api/compute/openapi.json");
+  const found = await Promise.all((Object.keys(MOUNTS) as Service[]).map(operationsOf));
+  return found.flat().filter((operation) => operation.rule === null || may(operation.rule));
+}
+
+/** The document of an API, or null if this cloud does not serve the API. */
+async function documentOf(api: Service): Promise<Document | null> {
+  try {
+    return await send<Document>("GET", `api/${api}/openapi.json`);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
+}
+
+/** The schema to which a schema refers, or the schema itself. */
+const referred = (schema: Schema | undefined, document: Document): Schema | undefined =>
+  schema?.$ref ? document.components.schemas[schema.$ref.split("/").pop()!] : schema;
+
+/** A body's schema, in which a single object under a key is written out. */
+function whole(schema: Schema | undefined, document: Document): Schema | undefined {
+  const own = referred(schema, document);
+  if (!own?.properties) return own;
+  const properties = Object.entries(own.properties).map(([name, part]) => [name, referred(part, document)]);
+  return { ...own, properties: Object.fromEntries(properties) };
+}
+
+/** Operations of one API. Each action on a server is one of its own. */
+async function operationsOf(api: Service): Promise<Operation[]> {
+  const document = await documentOf(api);
   const found: Operation[] = [];
+  if (!document) return found;
+  const prefix = api === "compute" ? "" : `${api}.`;
   for (const [path, methods] of Object.entries(document.paths))
     for (const [method, item] of Object.entries(methods)) {
       if (!Object.keys(item.responses).some((code) => code.startsWith("2"))) continue; // what Nova has removed, or this cloud has not
       const about = item.tags?.[0] ?? "";
-      const version = String(
-        item.parameters.find((parameter) => parameter.in === "header")?.schema.enum?.[0] ?? "compute 2.1",
-      );
+      const version = String(item.parameters.find((parameter) => parameter.in === "header")?.schema.enum?.[0] ?? "");
       const query = item.parameters.filter((parameter) => parameter.in === "query").map((parameter) => parameter.name);
-      const schema = item.requestBody?.content?.["application/json"]?.schema;
+      const schema = whole(item.requestBody?.content?.["application/json"]?.schema, document);
       const { actions, policy: rule = null } = item["x-openstack"];
       const bodies = schema?.oneOf ?? [];
       for (const [name, { policy }] of Object.entries(actions ?? {})) {
         const body = bodies.find((one) => one.required?.[0] === name);
         if (body)
           found.push({
-            id: `${item.operationId}.${name}`,
+            id: `${prefix}${item.operationId}.${name}`,
+            api,
             method: method.toUpperCase(),
             path,
             about: name,
@@ -74,7 +116,8 @@ async function load(): Promise<Operation[]> {
       }
       if (!actions)
         found.push({
-          id: item.operationId,
+          id: prefix + item.operationId,
+          api,
           method: method.toUpperCase(),
           path,
           about,
@@ -84,7 +127,7 @@ async function load(): Promise<Operation[]> {
           body: schema,
         });
     }
-  return found.filter((operation) => operation.rule === null || may(operation.rule));
+  return found;
 }
 
 /** A value that fits a schema, to begin with. Of an object, what it requires. */
@@ -120,14 +163,14 @@ export function Explorer({ id }: { id: string | undefined }): VNode {
     <>
       <Head
         title={t("API explorer")}
-        note={t("Each request of the compute API that your roles allow. Programs send the same ones.")}
+        note={t("Each request of this cloud's APIs that your roles allow. Programs send the same ones.")}
       />
       <Table
         label={t("API explorer")}
         rows={data}
         idOf={(row) => row.id}
         nameOf={(row) => row.id}
-        filter={{ name: "method", title: t("Method"), of: (row) => row.method }}
+        filter={{ name: "api", title: t("API"), of: (row) => row.api }}
         empty={<p>{t("There is nothing to show.")}</p>}
         columns={[
           {
@@ -177,7 +220,8 @@ function Try({ operation }: { operation: Operation }): VNode {
       if (Object.values(values).some((value) => /^\.{1,2}$/.test(value)))
         throw new Error("A browser takes . and .. for other paths.");
       if (body.trim()) JSON.parse(body);
-      const found = await callCompute(operation.method, target, body.trim() || undefined, operation.version);
+      const url = `api/${operation.api}${MOUNTS[operation.api]}${target}`;
+      const found = await callAt(operation.method, url, body.trim() || undefined, operation.version);
       setReply({ ...found, ms: Math.round(performance.now() - begun) });
     } catch (problem) {
       setError(problem as Error);
@@ -188,7 +232,8 @@ function Try({ operation }: { operation: Operation }): VNode {
   const text = command(
     "curl -X",
     operation.method,
-    ["-H", "X-Auth-Token: $TOKEN", "-H", `OpenStack-API-Version: ${operation.version}`],
+    ["-H", "X-Auth-Token: $TOKEN"],
+    operation.version && ["-H", `OpenStack-API-Version: ${operation.version}`],
     body.trim() && ["-H", "Content-Type: application/json", "-d", body.trim()],
   ).replace("'X-Auth-Token: $TOKEN'", '"X-Auth-Token: $TOKEN"');
   return (
@@ -200,6 +245,7 @@ function Try({ operation }: { operation: Operation }): VNode {
       <Facts
         items={[
           [t("Rule"), operation.rule && <code>{operation.rule}</code>],
+          [t("API"), operation.api],
           [t("Version"), operation.version],
           [t("Parameters"), operation.query.join(", ")],
         ]}
@@ -275,7 +321,7 @@ function Try({ operation }: { operation: Operation }): VNode {
           <pre tabIndex={0}>{JSON.stringify(operation.body, null, 2)}</pre>
         </details>
       )}
-      <Command text={`${text} "$COMPUTE_URL${target}"`} />
+      <Command text={`${text} "$${operation.api.toUpperCase()}_URL${target}"`} />
     </>
   );
 }

@@ -29,7 +29,7 @@ class Colours(ServiceResource):
 
 @pytest.fixture
 def entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a package with a resource of an API, and with another one that cannot be loaded."""
+    """Install a package with a resource of an API, and with a broken resource."""
     information = tmp_path / "made_up-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up\nVersion: 1.0\n")

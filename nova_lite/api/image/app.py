@@ -53,6 +53,7 @@ _MARKUP = "<br /><br />\n\n\n"
 class ImageApp(ServiceApplication):
     """WSGI application, mounted at ``/v2``."""
 
+    api = "image"
     strict_slashes = True
     resources = (Images, ImageData, Imports, Members, Info, Tasks, Schemas, Metadefs)
 

@@ -43,6 +43,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
 class NetworkApp(rest.ServiceApplication):
     """WSGI application, mounted at ``/v2.0``."""
 
+    api = "network"
     resources = (
         Networks,
         Subnets,

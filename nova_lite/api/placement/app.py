@@ -30,6 +30,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PlacementApp:
 class PlacementApp(ServiceApplication):
     """WSGI application, mounted at the root."""
 
+    api = "placement"
     resources = (Providers, Allocations, ResourceClasses, Traits)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:

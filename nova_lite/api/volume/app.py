@@ -42,6 +42,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
 class VolumeApp(ServiceApplication):
     """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
 
+    api = "volume"
     strict_slashes = True
     resources = (
         Volumes, VolumeActions, VolumeMetadata, Attachments, Snapshots, SnapshotMetadata, Backups, Transfers,

@@ -36,7 +36,9 @@ def test_every_named_point_is_in_the_code() -> None:
 def given_to_the_database() -> Iterator[str]:
     """Yield the names of the functions that the conductor gives `Database.write` and its kin, or lists for them."""
     for node in (node for path in (ROOT / "conductor").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))):
-        if isinstance(node, ast.Call) and re.match(r"write|transact", getattr(node.func, "attr", "") or name_of(node.func)):
+        if isinstance(node, ast.Call) and re.match(
+            r"write|transact", getattr(node.func, "attr", "") or name_of(node.func)
+        ):
             yield from (name_of(part) for given in node.args[:1] for part in ast.walk(given))
         elif isinstance(node, ast.Dict):
             yield from (name_of(value) for value in node.values)

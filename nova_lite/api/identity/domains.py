@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.bodies import changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
@@ -26,7 +26,7 @@ class NewDomain(Extensible, kw_only=True):
     name: String
     description: Description = ""
     enabled: Flag = True
-    tags: Annotated[list[str], requests.checked(_no_tags, maxItems=0)] = []
+    tags: Annotated[list[str], checked(_no_tags, maxItems=0)] = []
     options: NoOptions = {}
 
 

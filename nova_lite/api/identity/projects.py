@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http import validation
-from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.bodies import changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, domains, listing, requests, views
@@ -57,7 +57,7 @@ def _checked_tags(tags: Iterable[str]) -> list[str]:
     return checked
 
 
-Tags: TypeAlias = Annotated[list[str], requests.checked(_tags, maxItems=MAX_TAGS, uniqueItems=True)]
+Tags: TypeAlias = Annotated[list[str], checked(_tags, maxItems=MAX_TAGS, uniqueItems=True)]
 
 
 class NewTags(Open):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 import msgspec
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import SAME, Body, Check
+from nova_lite.api.http.bodies import SAME, Body, Check, checked
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
 from nova_lite.api.identity.content import Content
@@ -205,11 +205,6 @@ def update(req: ServiceRequest, record: Any, changed: dict[str, Any]) -> None:
         setattr(record, name, changed[name])
     if issubclass(_kind(req), Extensible):
         record.extra = attributes(req, record.extra)
-
-
-def checked(check: Check, **schema: Any) -> msgspec.Meta:
-    """Return the check of a field, and further keys of its JSON schema."""
-    return msgspec.Meta(extra={"check": check}, extra_json_schema=schema)
 
 
 def _string(sent: Sent, name: str) -> Any:

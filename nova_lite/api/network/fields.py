@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from nova_lite.api.http import validation
+from nova_lite.api.http import bodies, validation
 from nova_lite.api.http.bodies import Body
 from nova_lite.base import exceptions, ip
 
@@ -181,7 +181,7 @@ def checked(
             raise missing(name)
         return check(value, name) if null or value is not None else None
 
-    return msgspec.Meta(extra={"check": check_of}, extra_json_schema=schema)
+    return bodies.checked(check_of, **schema)
 
 
 def within(lowest: int, highest: int, check: Callable[..., Any] = number, null: bool = False) -> msgspec.Meta:

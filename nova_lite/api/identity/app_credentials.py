@@ -11,13 +11,14 @@ import secrets
 import uuid
 from typing import Annotated, Any
 
+from nova_lite.api.http.bodies import checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import access_rules, directory, passwords, requests, views
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import AccessRule, ApplicationCredential, User
-from nova_lite.api.identity.requests import Expiry, Open, Roles, checked, is_text, valid
+from nova_lite.api.identity.requests import Expiry, Open, Roles, is_text, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

@@ -18,13 +18,14 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from nova_lite.api.audit import notes
+from nova_lite.api.http.bodies import checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import app_credentials, credential_box, ec2_signature, one_time_codes, requests
 from nova_lite.api.identity.authority import Scope
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Credential
-from nova_lite.api.identity.requests import Object, Open, OptionalWords, Words, checked
+from nova_lite.api.identity.requests import Object, Open, OptionalWords, Words
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.bodies import changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.catalog import INTERFACES
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import EndpointGroup, Project
-from nova_lite.api.identity.requests import Extensible, OptionalWords, checked
+from nova_lite.api.identity.requests import Extensible, OptionalWords
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

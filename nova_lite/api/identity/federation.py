@@ -8,13 +8,13 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from nova_lite.api.http.bodies import Body, changed
+from nova_lite.api.http.bodies import Body, changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, mapping_rules, requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import FederationMapping, FederationProtocol, IdentityProvider
-from nova_lite.api.identity.requests import Words, checked, is_number, is_text, or_same, valid
+from nova_lite.api.identity.requests import Words, is_number, is_text, or_same, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

@@ -9,13 +9,13 @@ import functools
 from typing import Annotated, Any, TypeAlias
 
 from nova_lite.api.http import bodies
-from nova_lite.api.http.bodies import Body, changed
+from nova_lite.api.http.bodies import Body, changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Limit, RegisteredLimit
-from nova_lite.api.identity.requests import Open, OptionalWords, Words, checked, is_number, is_text, valid
+from nova_lite.api.identity.requests import Open, OptionalWords, Words, is_number, is_text, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

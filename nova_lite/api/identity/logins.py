@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from nova_lite.api.audit import notes
+from nova_lite.api.http.bodies import checked
 from nova_lite.api.http.rest import PUBLIC, ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import provider_logins, requests
 from nova_lite.api.identity.authority import Identity, Scope
 from nova_lite.api.identity.records import ApplicationCredential, User
-from nova_lite.api.identity.requests import Object, Open, checked
+from nova_lite.api.identity.requests import Object, Open
 from nova_lite.api.identity.resource import SUBJECT, IdentityResource
 from nova_lite.api.identity.tokens import Token
 from nova_lite.base import exceptions

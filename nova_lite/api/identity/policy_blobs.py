@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.bodies import changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import PolicyBlob
-from nova_lite.api.identity.requests import Extensible, checked, sized
+from nova_lite.api.identity.requests import Extensible, sized
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
-from nova_lite.api.http.bodies import changed
+from nova_lite.api.http.bodies import changed, checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import catalog, requests, views
 from nova_lite.api.identity.catalog import INTERFACES
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import CatalogEndpoint, CatalogRegion, CatalogService
-from nova_lite.api.identity.requests import Extensible, checked, or_null
+from nova_lite.api.identity.requests import Extensible, or_null
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from nova_lite.api.http.bodies import checked
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import requests, views
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST
 from nova_lite.api.identity.content import Content
 from nova_lite.api.identity.records import Role, Trust
-from nova_lite.api.identity.requests import Expiry, Open, Roles, Words, checked, is_number, valid
+from nova_lite.api.identity.requests import Expiry, Open, Roles, Words, is_number, valid
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions

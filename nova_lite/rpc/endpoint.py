@@ -77,6 +77,8 @@ class Endpoint:
             setattr(self, name, dispatch)
             if method is not service.command:
                 setattr(self, method.wire_name, dispatch)
+        #: Names on the wire of reads, which their callers send again while they have no reply.
+        self.repeated = frozenset(method.wire_name for method in methods.values() if method.is_read)
         self.access = (
             None
             if service.access is None

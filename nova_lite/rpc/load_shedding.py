@@ -41,6 +41,8 @@ Classify = Callable[[str, Mapping[str, Any], RequestContext], Priority]
 MAX_REFUSALS = 1000
 #: Longest wait in seconds of a user's call for later messages to be read.
 READ_WAIT = 0.2
+#: Reads whose copies a server knows.
+MAX_KNOWN_READS = 20_000
 #: Seconds between two log lines about an overload.
 LOG_INTERVAL = 10.0
 
@@ -74,6 +76,9 @@ class Workers:
     repeated. When many casts wait, the server takes messages from the broker more slowly, so that other servers get
     them.
 
+    A read that has no reply is sent again under its id (`nova_lite.rpc.patches`). Copies of a read of ``repeated`` that
+    this process has taken are dropped: its caller gets one reply, and copies fill no queue after a restart.
+
     At most ``at_once`` users' calls run at the same time, because many workers starve the single thread that reads
     from the broker. Messages that this thread has not read cannot be refused. When ``at_once`` calls would run, the
     last one waits while ``unread`` returns True.
@@ -87,9 +92,13 @@ class Workers:
         classify: Classify | None,
         max_workers: int,
         unread: Callable[[], bool] = lambda: False,
+        repeated: frozenset[str] = frozenset(),
     ) -> None:
         self.queue: AdmissionQueue[tuple[Callable[[Any], None], Any]] = AdmissionQueue(limit, max_workers, at_once)
         self._unread = unread
+        self._repeated = repeated
+        #: The time at which the caller of a read gives up, by the read's id. The oldest read comes first.
+        self._reads: dict[str, float] = {}
         self.expired = 0
         self.refused: collections.Counter[Priority] = collections.Counter()
         self._max_wait = max_wait
@@ -112,6 +121,8 @@ class Workers:
         now = time.monotonic()
         timeout = _timeout(message) if is_call else None
         deadline = None if timeout is None else now + timeout
+        if deadline is not None and self._is_copy(message, deadline):
+            return
         refused = self.queue.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
         if refused is not None:
             self._refuse(refused)
@@ -125,6 +136,17 @@ class Workers:
                 thread.join()
         self._refusals.append(None)
         self._to_refuse.release()
+
+    def _is_copy(self, message: Any, deadline: float) -> bool:
+        """Check whether a read of this id was taken before, and remember it. Local callers repeat none."""
+        if isinstance(message, LocalRequest) or message.message.get("method") not in self._repeated:
+            return False
+        now = time.monotonic()
+        while self._reads and (len(self._reads) >= MAX_KNOWN_READS or next(iter(self._reads.values())) < now):
+            del self._reads[next(iter(self._reads))]
+        is_known = message.msg_id in self._reads
+        self._reads.setdefault(message.msg_id, deadline)
+        return is_known
 
     def _priority(self, message: Any) -> Priority:
         if self._classify is None or message.message.get("method") == ECHO:
@@ -204,6 +226,7 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
     """oslo.messaging's server, with `Workers` once it is started."""
 
     classify: Classify | None = None
+    repeated: frozenset[str] = frozenset()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -215,6 +238,7 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
             options.max_user_calls,
             type(self).classify,
             unread=self._unread,
+            repeated=type(self).repeated,
         )
 
     def take(self, request: LocalRequest) -> None:
@@ -243,8 +267,10 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
         return workers
 
 
-def server_class(classify: Classify | None) -> type[SheddingServer]:
-    return type("SheddingServer", (SheddingServer,), {"classify": staticmethod(classify) if classify else None})
+def server_class(classify: Classify | None, repeated: frozenset[str] = frozenset()) -> type[SheddingServer]:
+    """Return a class of servers. ``repeated``: names on the wire of the methods whose calls may be sent again."""
+    attributes = {"classify": staticmethod(classify) if classify else None, "repeated": repeated}
+    return type("SheddingServer", (SheddingServer,), attributes)
 
 
 class Throttled:

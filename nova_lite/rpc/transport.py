@@ -370,7 +370,7 @@ class RpcServer(Server):
             executor=concurrency.rpc_executor(),
             serializer=ContextSerializer(),
             access_policy=messaging.DefaultRPCAccessPolicy,
-            server_cls=load_shedding.server_class(endpoint.classify),
+            server_cls=load_shedding.server_class(endpoint.classify, endpoint.repeated),
         )
         self._server.dispatcher = SignatureVerifier(self._server.dispatcher, transport.signing, endpoint, server)
         self._local: LocalServer | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -29,11 +30,14 @@ USER = RequestContext(user_id="u", project_id="p")
 class Incoming:
     """A message as oslo.messaging's driver delivers it. ``ttl``: the AMQP expiration of a call, in ms."""
 
-    def __init__(self, method: str, ttl: str | None = "20000", call: bool = True, **arguments: Any) -> None:
+    def __init__(
+        self, method: str, ttl: str | None = "20000", call: bool = True, msg_id: str = "", **arguments: Any
+    ) -> None:
         self.message = _Body(method=method, args=arguments)
         self.message._raw_message = SimpleNamespace(properties={"expiration": ttl} if ttl else {})
         self.ctxt = USER.to_rpc()
         self.reply_q = "replies" if call else None
+        self.msg_id = msg_id or uuid.uuid4().hex
         self.failures: list[Any] = []
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
@@ -50,7 +54,8 @@ class Pool:
     def __init__(self, limit: int = 4, threads: int = 1, longest: float = 60.0) -> None:
         self.may_end = threading.Event()
         self.done: list[str] = []
-        self.workers = Workers(limit, longest, threads, contract.contract_of(ConductorRPC).priority, threads)
+        priority, repeated = contract.contract_of(ConductorRPC).priority, frozenset({"instance_list"})
+        self.workers = Workers(limit, longest, threads, priority, threads, repeated=repeated)
 
     def __call__(self, incoming: list[Incoming]) -> None:
         assert self.may_end.wait(30)
@@ -127,6 +132,41 @@ def test_refused_callers_get_an_error_and_deletes_are_done(pool: Callable[..., P
     assert load_shedding.is_overloaded(error)
     assert 1 <= error.kwargs["retry_after"] <= 3
     assert made.end() == ["report_state"] + ["accept_action"] * 3
+
+
+def test_copies_of_a_waiting_read_take_no_room(pool: Callable[..., Pool]) -> None:
+    made = pool(limit=2)
+    occupied(made)
+    read, other = Incoming("instance_list", msg_id="1"), Incoming("instance_list", msg_id="2")
+    copies = [Incoming("instance_list", ttl=ttl, msg_id="1") for ttl in ("18000", "16000", "14000")]
+    made.send(read, *copies, other)
+    assert made.end() == ["report_state", "instance_list", "instance_list"]
+    assert [failure for one in (read, *copies, other) for failure in one.failures] == []
+
+
+def test_copy_of_a_read_with_a_reply_is_dropped(pool: Callable[..., Pool]) -> None:
+    made = pool()
+    made.may_end.set()
+    made.send(Incoming("instance_list", msg_id="1"))
+    wait_for("it is done", lambda: made.workers.queue.finished == 1)
+    made.send(Incoming("instance_list", msg_id="1"))
+    assert made.end() == ["instance_list"]
+
+
+def test_id_of_a_read_is_forgotten_when_its_caller_has_given_up(pool: Callable[..., Pool], clock: ShiftedTime) -> None:
+    made = pool()
+    made.may_end.set()
+    made.send(Incoming("instance_list", msg_id="1"))
+    wait_for("it is done", lambda: made.workers.queue.finished == 1)
+    clock.ahead += 21.0
+    made.send(Incoming("instance_list", msg_id="2"), Incoming("instance_list", msg_id="1"))
+    assert made.end() == ["instance_list"] * 3
+
+
+def test_change_with_the_id_of_another_is_left_to_the_replay_cache(pool: Callable[..., Pool]) -> None:
+    made = pool()
+    made.send(*(Incoming("instance_update", msg_id="1") for _ in range(2)))
+    assert made.end() == ["instance_update"] * 2
 
 
 def test_call_that_waited_too_long_is_refused(pool: Callable[..., Pool], clock: ShiftedTime) -> None:

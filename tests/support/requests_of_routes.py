@@ -179,7 +179,9 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "PATCH", "/v3/services/{id}"): [{"service": {"type": "theirs"}}],
     ("identity", "PATCH", "/v3/endpoints/{id}"): [{"endpoint": {"url": "http://127.0.0.1:1/taken"}}],
     ("identity", "PATCH", "/v3/regions/{id}"): [{"region": {"description": "taken"}}],
-    ("identity", "POST", "/v3/OS-TRUST/trusts"): [{"trust": {"trustor_user_id": "x", "trustee_user_id": "y"}}],
+    ("identity", "POST", "/v3/OS-TRUST/trusts"): [
+        {"trust": {"trustor_user_id": "x", "trustee_user_id": "y", "project_id": "p", "impersonation": False}}
+    ],
     ("image", "PATCH", "/images/{id}"): [
         [{"op": "replace", "path": "/name", "value": "taken"}],
         [{"op": "replace", "path": "/visibility", "value": "private"}],

@@ -84,8 +84,14 @@ def names(kind: type[Body]) -> frozenset[str]:
 
 
 def schemas(kinds: list[type[Body]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a JSON schema for each struct, and the schemas to which they refer, of an OpenAPI document."""
+    """Return a JSON schema for each struct, and the schemas to which they refer, of an OpenAPI document.
+
+    A default that stands for an attribute that is not given is left out: null, an empty string, and zero.
+    """
     found, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    for described in (field for part in parts.values() for field in part.get("properties", {}).values()):
+        if described.get("default", True) in (None, "", 0) and described["default"] is not False:
+            del described["default"]
     return list(found), parts
 
 

@@ -55,7 +55,7 @@ def application(api: str) -> type[ServiceApplication]:
 
 
 def _operation(route: ServiceRoute, body: Schema | None) -> dict[str, Any]:
-    names = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in route.query]
+    names = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in dict.fromkeys(route.query)]
     described: dict[str, Any] = {
         "operationId": openapi.operation_id(route.method, route.path),
         "tags": [_title(route)],

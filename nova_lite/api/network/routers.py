@@ -52,7 +52,7 @@ def _required_routes(value: Any, name: str) -> list[dict[str, str]]:
     return fields.routes(value, name)
 
 
-Gateway: TypeAlias = Annotated[dict[str, Any], fields.checked(_gateway, null=True)]
+Gateway: TypeAlias = Annotated[dict[str, Any] | None, fields.checked(_gateway, null=True)]
 RequiredRoutes: TypeAlias = Annotated[list[dict[str, str]], fields.checked(_required_routes, null=True)]
 OnlyWithoutHa: TypeAlias = Annotated[
     Any, fields.only(False, why="The hosts of the guests route: the loss of one does not stop the others.")
@@ -110,9 +110,11 @@ class Routers(NetworkResource):
     def create(self, req: ServiceRequest) -> Response | views.View:
         bodies, is_bulk = requests.bulk(req, NewRouter)
         for body in bodies:
-            _authorize_gateway(req, body.gateway, policies.ROUTER_CREATE_SNAT)
+            _authorize_gateway(req, body.gateway or {}, policies.ROUTER_CREATE_SNAT)
         wanted = [
-            requests.new(req, Router, body, routes=[StaticRoute(**item) for item in body.routes], **body.gateway)
+            requests.new(
+                req, Router, body, routes=[StaticRoute(**item) for item in body.routes], **(body.gateway or {})
+            )
             for body in bodies
         ]
         return self.created(req, (wanted, is_bulk), self.conductor.router_create, views.router)

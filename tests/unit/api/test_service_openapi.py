@@ -85,7 +85,7 @@ def test_bodies_that_tests_send_fit_the_schemas_of_the_documents() -> None:
             if isinstance(body, dict):
                 jsonschema.Draft202012Validator(schema).validate(body)
                 checked += 1
-    assert checked
+    assert checked > 70
 
 
 def test_document_of_an_unknown_api_is_a_configuration_error() -> None:

@@ -50,7 +50,7 @@ trap leave EXIT
 # What runs beside ends, too, if this is ended; what it has stacked, stays.
 leave() {
     [[ -z $beside_pid ]] || kill -- "-$beside_pid" 2>/dev/null || true
-    [[ -z $databases ]] || drop_test_databases >>"$LOG" 2>&1 || say "The test databases could not be dropped: see $LOG"
+    [[ -z $databases ]] || drop_test_databases "$TEST_DATABASE" >>"$LOG" 2>&1 || say "The test databases could not be dropped: see $LOG"
     rm -f "$results" "$beside" "$UNSTEADY" "$FAILURES"
 }
 

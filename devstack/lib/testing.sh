@@ -1,7 +1,8 @@
 # What tests need, and the stages that test.sh runs. Sourced, never run.
 
 TEST_VENV=$TOP/.venv
-TEST_DATABASE=nova_lite_test
+# Database and user of this run: another run has others, and keeps its password.
+TEST_DATABASE=nova_lite_test_$$
 TEST_PACKAGES=(chromium dbus gnupg haproxy iputils-ping ldap-utils mariadb-server openssl openssh-client openssh-server
     postgresql prometheus restic rsync shellcheck slapd systemd-container systemd-sysv)
 # What controllers of a cloud with several have besides. Its containers have this machine's packages.
@@ -53,22 +54,37 @@ start_services_for_tests() {
 # Empty databases on the two servers, which the tests are told of in their environment; a test may make others whose
 # names begin the same.
 make_test_databases() {
-    make_mariadb_database "$TEST_DATABASE" "$TEST_DATABASE" "$1" 'nova\_lite\_test%'
+    drop_databases_of_ended_runs
+    make_mariadb_database "$TEST_DATABASE" "$TEST_DATABASE" "$1" "${TEST_DATABASE//_/\\_}%"
     make_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE" "$1" CREATEDB
 }
 
-# With those that a test which was killed has left: PostgreSQL does not drop a role that owns a database.
+# Runs that were killed have left theirs.
+drop_databases_of_ended_runs() {
+    local user
+    for user in $(
+        {
+            echo "SELECT DISTINCT User FROM mysql.user WHERE User LIKE 'nova\_lite\_test\_%'" | sql_mariadb
+            sql_postgresql -c "SELECT rolname FROM pg_roles WHERE rolname LIKE 'nova\_lite\_test\_%'"
+        } | grep ^nova_lite_test_ | sort --unique
+    ); do
+        kill -0 "${user##*_}" 2>/dev/null || drop_test_databases "$user"
+    done
+}
+
+# drop_test_databases USER: with those that a test which was killed has left. PostgreSQL does not drop a role that owns a
+# database.
 drop_test_databases() {
     local name
-    for name in $(echo "SHOW DATABASES LIKE 'nova\_lite\_test\_%'" | sql_mariadb | tail --lines=+2); do
+    for name in $(echo "SHOW DATABASES LIKE '${1//_/\\_}\_%'" | sql_mariadb | tail --lines=+2); do
         echo "DROP DATABASE IF EXISTS \`$name\`" | sql_mariadb
     done
-    drop_mariadb_database "$TEST_DATABASE" "$TEST_DATABASE"
+    drop_mariadb_database "$1" "$1"
     for name in $(sql_postgresql -c "SELECT datname FROM pg_database JOIN pg_roles ON datdba = pg_roles.oid
-        WHERE rolname = '$TEST_DATABASE'"); do
+        WHERE rolname = '$1'"); do
         sql_postgresql -c "DROP DATABASE IF EXISTS \"$name\" WITH (FORCE)"
     done
-    drop_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE"
+    drop_postgresql_database "$1" "$1"
 }
 
 # run_tests DIRECTORY [OPTION]...: fewer lines than pytest's default, but its closing line. Failed tests of up to $MAX_AGAIN files

@@ -67,7 +67,7 @@ def database_url(kind: str) -> Iterator[str | None]:
     server = os.environ.get({"mariadb": MARIADB, "postgresql": POSTGRESQL}[kind])
     if not server:
         pytest.skip(f"{MARIADB if kind == 'mariadb' else POSTGRESQL} is not set (devstack/test.sh sets it)")
-    name = f"nova_lite_test_{uuid.uuid4().hex[:12]}"
+    name = f"{sa.make_url(server).database}_{uuid.uuid4().hex[:12]}"
     engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")

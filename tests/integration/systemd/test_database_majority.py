@@ -16,9 +16,9 @@ from nova_lite.cmd.setup import galera
 from nova_lite.cmd.setup.database import SETTLE_SECONDS
 from nova_lite.rpc.controllers import DATABASE_PORT
 from tests.integration.systemd.bare_machine import BareMachine
-from tests.integration.systemd.controllers import ADDRESSES, SETUP, Cloud
+from tests.integration.systemd.controllers import ADDRESSES, MANAGE, SETUP, Cloud
 from tests.support import pages, postrm
-from tests.support.waiting import wait_for_none
+from tests.support.waiting import wait_for, wait_for_none
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 boots a cloud")
 
@@ -26,6 +26,9 @@ PAGE = "howto/high-availability.md"
 STATUS = (SETUP, "database", "status")
 #: Seconds for a node that comes back, on a busy machine.
 BACK = 240.0
+#: Seconds until brokers that wait for each other serve. Each of their tries lasts up to five minutes.
+BROKERS = 420.0
+SERVICES = (MANAGE, "service", "list")
 #: Writes through the load balancer until a file exists. Prints the longest time between two successes.
 WRITER = f"""
 import os, subprocess, time
@@ -129,6 +132,61 @@ def test_majority_without_lost_machines_comes_back_by_the_pages_command(whole: C
     wait_until_used(whole, 3)
 
 
+def test_broker_that_is_killed_comes_back_without_an_operator(whole: Cloud) -> None:
+    first = whole.controllers["ha1"]
+    first.run("systemctl", "kill", "--signal=KILL", "rabbitmq-server")
+    wait_until_brokers_run(whole, list(ADDRESSES))
+    wait_until_served(first)
+
+
+def test_all_controllers_come_back_from_a_power_cut_without_an_operator(whole: Cloud) -> None:
+    for machine in whole.controllers.values():
+        machine.power_off()
+    whole.power_on(*ADDRESSES)
+    wait_until_brokers_run(whole, list(ADDRESSES))
+    wait_until_used(whole, 3)
+    wait_until_served(whole.controllers["ha1"])
+
+
+def test_two_controllers_of_a_power_cut_serve_by_the_pages_commands(whole: Cloud) -> None:
+    """Brokers that lost their power wait for all others, since the lost one may have the last messages."""
+    for machine in whole.controllers.values():
+        machine.power_off()
+    whole.power_on("ha1", "ha2")
+    first = whole.controllers["ha1"]
+    wait_until_lost(first)
+    (recover,) = commands(1, "ha3")
+    first.execute([recover])
+    wait_until_used(whole, 2, "ha1")
+    first.execute(pages.blocks(PAGE, "No broker starts")[0])
+    wait_until_brokers_run(whole, ["ha1", "ha2"])
+    wait_until_served(first)
+    whole.power_on("ha3")
+    wait_until_brokers_run(whole, list(ADDRESSES))
+    wait_until_used(whole, 3)
+
+
+def wait_until_served(machine: BareMachine) -> None:
+    """Wait until the control plane answers this controller."""
+    wait_for("services are listed", lambda: "nova-scheduler" in machine.run(*SERVICES, check=False), BACK, 1)
+
+
+def wait_until_brokers_run(cloud: Cloud, names: list[str]) -> None:
+    """Wait until the brokers of these controllers, and no others, are a cluster that serves."""
+    expected = [f"rabbit@{name}" for name in names]
+
+    def others() -> list[list[str]]:
+        seen = [running_brokers(cloud.controllers[name]) for name in names]
+        return [nodes for nodes in seen if nodes != expected]
+
+    wait_for_none("the brokers are a cluster", others, BROKERS, 2)
+
+
+def running_brokers(machine: BareMachine) -> list[str]:
+    said = rabbit(machine, "cluster_status", "--formatter", "json", check=False)
+    return sorted(json.loads(said)["running_nodes"]) if said.startswith("{") else []
+
+
 def test_purge_of_a_controllers_package_leaves_the_others_brokers_as_they_are(whole: Cloud) -> None:
     """Last, because the third controller ends. The brokers of the others have the same accounts and virtual host."""
     first, _, third = whole.controllers.values()
@@ -144,9 +202,9 @@ def test_purge_of_a_controllers_package_leaves_the_others_brokers_as_they_are(wh
     assert broker_has(third) == ["/", "guest"]
 
 
-def rabbit(machine: BareMachine, *arguments: str) -> str:
+def rabbit(machine: BareMachine, *arguments: str, check: bool = True) -> str:
     as_broker = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups", "env", "HOME=/var/lib/rabbitmq")
-    return machine.run(*as_broker, "rabbitmqctl", "--quiet", *arguments)
+    return machine.run(*as_broker, "rabbitmqctl", "--quiet", *arguments, check=check)
 
 
 def broker_has(machine: BareMachine) -> list[str]:

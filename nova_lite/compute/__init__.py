@@ -4,7 +4,7 @@ The path of a command: the conductor casts it to the host (`nova_lite.rpcapi.com
 starts a job (``jobs``), which checks that the host is registered (``registration``). `CommandExecutor` (``executor``)
 records the command in the fencing token store (``fencing``), waits for the instance's lock, and calls the handler of
 the step (``operations``), which calls the driver (`nova_lite.virt`). The result is recorded, and then reported to the
-conductor until that accepts it (``reports``, ``report_batcher``). A build takes the same path with `Builder`
+conductor until that accepts it (``reports``). A build takes the same path with `Builder`
 (``operations.create``).
 
 The fencing rule: before a host reports a failed build, or confirms that an instance will not appear here, it revokes
@@ -19,8 +19,9 @@ the generation on disk. A revoked generation is never built here again, so anoth
 - `reconciler`, `host_boot`, `consistency_check`: comparison of the domains with the database, also after a boot
 - `self_fencing`, `lease_ways`, `guard`: the lease of the host, and the guard that stops its protected guests
 - `claims`: resources that the instances hold, in memory
-- `port_filters`: packet filters
-- `volumes`, `user_volumes`: work on volumes
+- `port_filters`: packet filters, routers and tunnels of the host, as the conductor's rows say
+- `volumes`: work on the files of volumes; attachments are in ``operations.volumes``
+- `user_volumes`: requests to Cinder as the user; it runs in the API daemon
 - `consoles`, `image_caching`, `server_metrics`: consoles, cached images, and metrics of servers
 - `api`: the internal interface that the REST layer uses; it runs in the API daemon
 """

@@ -3,10 +3,10 @@
 Its RPC methods are declared in `nova_lite.rpcapi.conductor`; all SQL is in `nova_lite.db`, in wings of the same names.
 A wing imports `operations` and `engine`, but no other wing.
 
-- `manager`: puts the parts together
+- `manager`: puts the parts together, and has all timers
 - `reconciler`: repeats the current step of unfinished actions
 - `actions`: RPC methods about actions: acceptance, and reports of hosts
-- `database`: RPC methods that are one query
+- `database`: RPC methods that are one function of `nova_lite.db`, such as changes of routers and quotas
 - `identity`: RPC methods about records of the identity service
 - `replay_cache`: makes repeated messages harmless
 - `engine`: takes an action from acceptance to its end, or undoes it

@@ -39,7 +39,7 @@ Conductor::
 
 Compute::
 
-    compute/port_filters.py                packet filters of the host
+    compute/port_filters.py                packet filters, routers and tunnels of the host
     compute/operations/interfaces.py       attach and detach on the host
     virt/libvirt/net/networks.py           bridges, NAT and DHCP
     virt/libvirt/net/security_groups.py    nftables: security groups

@@ -10,12 +10,12 @@ definitions:
 - the tests check the fault matrix and the model of the protocol against them
 
 The package has the names of its modules, so callers write ``operations.CREATE``. What only one operation does is in
-``conductor/operations`` and ``compute/operations``, in the file of its name.
+``conductor/operations`` and ``compute/operations``. Their maps say in which file.
 
 - `types`, `notifications`: the classes
 - `table`: the frozen table
 - `steps`, `states`, `migration_states`: names of steps and states, and shared steps
-- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`: the definitions
+- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`: the definitions; backups are among the images
 """
 
 from __future__ import annotations

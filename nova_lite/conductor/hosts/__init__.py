@@ -1,6 +1,6 @@
 """The conductor's work for compute hosts.
 
-- `heartbeats`: writes heartbeats, and renews leases in batches
+- `heartbeats`: writes heartbeats, and renews the leases of commands in batches
 - `publisher`: publishes changes of hosts to the schedulers
 - `domains`: compares the domains of a host with the database
 - `crashes`: records crashes of guests, and starts protected servers again

@@ -1,4 +1,4 @@
-"""Evacuation: the instance leaves a host that is forced down, and is built on another one.
+"""Evacuation: the instance leaves a host that is forced down or fenced, and is built on another one.
 
 With ``forced_down`` the operator confirms that nothing runs on that host, which may not register. On acceptance the
 instance leaves it and gets a new generation. So the host destroys the old guest before it serves again.

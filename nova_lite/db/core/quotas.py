@@ -28,11 +28,12 @@ LOG = logging.getLogger(__name__)
 
 UNLIMITED = -1
 
-#: Every limited resource. The first three are counted per project in `models.QuotaUsage`, ``key_pairs`` per user; the
-#: others bound the size of one request or object.
+#: Every limited resource. The first three are counted per project in `models.QuotaUsage`, ``key_pairs`` per user.
+#: Server groups, floating addresses, security groups and their rules are counted by their rows. The others limit the
+#: size of one request or object.
 RESOURCES = tuple(opt.name for opt in quota_conf.OPTS)
 
-#: Limits that are stored only for clients that set them. Other limits apply to networks and addresses.
+#: Further limits, which the network API sets. The functions in ``db/network`` that make these resources apply them.
 NETWORK_RESOURCES = ("fixed_ips", "networks", "subnets", "routers", "subnet_pools", "rbac_policies")
 
 #: The project whose limits are the defaults of all projects.

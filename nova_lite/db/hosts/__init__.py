@@ -11,7 +11,7 @@
 - `host_health`: problems of hosts' machines
 - `host_storage`: directories of disks that hosts share
 - `joins`: tokens and requests of machines that become hosts
-- `leases`: leases of hosts that fence themselves
+- `leases`: leases of hosts that fence themselves, and records of hosts whose power is off
 - `evacuations`: protected servers of lost hosts, which run again elsewhere
 - `crashes`: protected servers whose guests have crashed
 - `unknown_domains`: results of the comparison of domains

@@ -16,7 +16,7 @@
 - `address_scopes`: address scopes
 - `subnet_pools`: subnet pools
 - `rbac`: policies that share resources with other projects
-- `api_resources`: the four above, by kind
+- `api_resources`: `address_groups`, `address_scopes`, `subnet_pools` and `rbac`, by kind
 - `bulk`: several resources in one transaction
 - `network_tags`: tags
 - `network_quotas`: quotas under Neutron's names

@@ -1,4 +1,4 @@
-"""Keeps the packet filters, routers and tunnels of this host equal to the conductor's security groups, ports and floating addresses.
+"""Keeps packet filters, routers and tunnels of this host equal to the conductor's groups, ports and addresses.
 
 The host queries the conductor whenever something may have changed, and periodically. So a lost message, or an absence
 of the host, only causes a delay.

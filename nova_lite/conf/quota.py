@@ -1,7 +1,7 @@
 """``[quota]``: default limits of a project; -1 is unlimited. Read by the conductor.
 
-Limits of networks, routers and addresses are in ``[network]``, of volumes in ``[volume]``, of images in ``[image]``, and
-of backup policies in ``[server_backups]``.
+Limits of networks, routers and addresses are in ``[network]``, of volumes in ``[volume]``, of images in ``[image]``,
+and of backup policies in ``[server_backups]``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ changes what a definition cannot describe, for example quota, images, volumes, o
 the engine's transactions: `accept` when the action is written, `on_step_done` after each step, `on_failed` after the
 undo. See `nova_lite.conductor.engine.handler.OperationHandler`.
 
-Most files have the name of the operation. Cold migrations are in `resize`. `create` is an endpoint of its own, because it makes servers, and each of the other operations changes one.
+Most files have the name of the operation. Cold migrations are in `resize`. `create` is an endpoint of its own, because
+it makes servers, and each of the other operations changes one.
 
 - `registry`: handlers by kind
 - `checks`, `volume_sources`: checks that several operations share

@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
-from importlib import metadata
 from typing import Any
 
 import pytest
@@ -107,12 +105,3 @@ def test_rest_works_without_the_distribution(without: dict[str, Any]) -> None:
     assert without["server"] == "ACTIVE"
     assert without["loaded"] == []
     assert set(without["rules"]) == {rule.name for rule in policies.list_rules()} - own_rules()
-
-
-def test_installed_entry_points_are_those_of_the_checkout() -> None:
-    project = tomllib.loads((TOP / "conformance/pyproject.toml").read_text())["project"]
-    wanted = {
-        (group, name, value) for group, points in project["entry-points"].items() for name, value in points.items()
-    }
-    found = metadata.distribution("nova-lite-conformance").entry_points
-    assert {(point.group, point.name, point.value) for point in found} == wanted

@@ -9,7 +9,7 @@ from nova_lite.api.http.microversions import Version
 
 
 class RouteEntry(NamedTuple):
-    """A route, or an action of a route. ``resource`` is the title of its extension, ``package`` the extension's package.
+    """A route, or an action of a route. ``resource`` is the title of its extension, ``package`` its Python package.
 
     It exists in the minor versions ``since`` to ``until`` (None: no end).
     """

@@ -42,8 +42,8 @@ checkout_version() {
     )
 }
 
-# install_checkout DIRECTORY: a copy of the checkout and all it depends on, and the command line client. Where that is
-# there, only the copy is replaced, which takes seconds.
+# install_checkout DIRECTORY: a copy of the checkout with both of its distributions, all they depend on, and the command line
+# client. Where that is there, only the copy is replaced, which takes seconds.
 install_checkout() {
     local directory=$1 version
     install_locked "$directory" stack
@@ -51,19 +51,21 @@ install_checkout() {
     sources=$(mktemp -d) # not local: the trap outlives this function
     trap 'remove_tree "$sources"' EXIT
     # The package has a link to a file of etc/.
-    tar -C "$TOP" --dereference --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
-    SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \
-        --force-reinstall "$sources"
+    tar -C "$TOP" --dereference --exclude=__pycache__ --exclude='*.egg-info' -cf - setup.cfg pyproject.toml README.md LICENSE \
+        nova_lite conformance | tar -C "$sources" -xf -
+    SETUPTOOLS_SCM_PRETEND_VERSION=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \
+        --force-reinstall "$sources" "$sources/conformance"
 }
 
-# install_for_tests DIRECTORY: the checkout itself (editable) with what its tests need. Writes into the checkout.
+# install_for_tests DIRECTORY: the checkout itself (both distributions, editable) with what its tests need. Writes into the
+# checkout.
 install_for_tests() {
     local directory=$1 wanted version
     install_locked "$directory" tests
-    wanted=$(cat "$TOP/setup.cfg" "$TOP/pyproject.toml" | sha256sum)
+    wanted=$(cat "$TOP/setup.cfg" "$TOP/pyproject.toml" "$TOP/conformance/pyproject.toml" | sha256sum)
     [[ $(cat "$directory/.checkout" 2>/dev/null) != "$wanted" ]] || return 0
     version=$(checkout_version "$directory")
-    SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \
-        --editable "$TOP"
+    SETUPTOOLS_SCM_PRETEND_VERSION=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \
+        --editable "$TOP" --editable "$TOP/conformance"
     echo "$wanted" >"$directory/.checkout"
 }

@@ -12,13 +12,17 @@ A constant holds a rule's name, so handlers write ``policies.CREATE``.
 - `quotas`, `usage`, `audit_events`, `extensions`: rules of quotas, usage, audit log, and extensions
 
 The names and defaults are part of the API: operators override them in ``[oslo_policy] policy_file``. Most handlers
-declare their rule, and the dispatcher enforces it (`nova_lite.api.http.wsgi`).
+declare their rule, and the dispatcher enforces it (`nova_lite.api.http.wsgi`). Entry points of `NAMESPACE` add rules of
+other packages.
 """
 
 from __future__ import annotations
 
+import functools
+
 from oslo_policy import policy
 
+from nova_lite.base import plugins
 from nova_lite.policies import (  # noqa: F401 each import adds rules
     aggregates,
     assisted_volume_snapshots,
@@ -51,7 +55,16 @@ from nova_lite.policies import (  # noqa: F401 each import adds rules
     volumes,
 )
 
+#: Group of entry points. Each names a module with rules of another package, in the form of ours.
+NAMESPACE = "nova_lite.policies"
+
 
 def list_rules() -> list[policy.RuleDefault]:
     """Return all rules with their defaults. Also the entry point of oslopolicy-sample-generator."""
+    _load_installed()
     return list(base.RULES)
+
+
+@functools.cache
+def _load_installed() -> None:
+    plugins.installed(NAMESPACE, "rules")

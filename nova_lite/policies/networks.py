@@ -5,11 +5,6 @@ from __future__ import annotations
 from nova_lite.policies.base import READER, Rules
 
 _networks = Rules("os_compute_api:os-networks")
-_tenant_networks = Rules("os_compute_api:os-tenant-networks")
 
 LIST = _networks("list", READER, "List networks", "GET /os-networks")
 SHOW = _networks("show", READER, "Show a network", "GET /os-networks/{network_id}")
-TENANT_NETWORKS_LIST = _tenant_networks("list", READER, "List a project's networks", "GET /os-tenant-networks")
-TENANT_NETWORKS_SHOW = _tenant_networks(
-    "show", READER, "Show a network of a project", "GET /os-tenant-networks/{network_id}"
-)

@@ -10,12 +10,16 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.support.code_versions import unpack
+from tests.support.code_versions import hide_conformance, unpack
 
 
 def extract(commit: str, tree: Path) -> Path:
-    """Write the code of a commit to ``tree``, with the metadata by which its plugins are found, and return ``tree``."""
+    """Write the code of a commit to ``tree``, with the metadata by which its plugins are found, and return ``tree``.
+
+    The second distribution of this checkout is hidden: it fits the code of this checkout alone.
+    """
     unpack(commit, tree)
+    hide_conformance(tree)
     command = "import setuptools; setuptools.setup()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", command, "-q", "egg_info"], cwd=tree, check=True, timeout=120)
     missing = [name for name in _libraries_of(tree) if not _is_installed(name)]

@@ -50,3 +50,10 @@ def build_wheel(sources: Path, where: Path, version: str) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = where.glob("*.whl")
     return made
+
+
+def hide_conformance(directory: Path) -> None:
+    """Write metadata that hide the entry points of the second distribution from programs with this PYTHONPATH."""
+    information = directory / "nova_lite_conformance-0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: nova-lite-conformance\nVersion: 0\n")

@@ -151,6 +151,16 @@ class EveryApi(InProcessCloud):
         shown = response.json[kind]
         return None if shown.get("OS-EXT-STS:task_state") else str(shown["status"])
 
+    def _furnish_conformance(self, domain: str) -> dict[str, list[str]]:
+        """Create what only the second distribution serves."""
+        make = self.made
+        policy_id = make("identity", "/v3/policies", {"policy": {"type": "text/plain", "blob": "{}"}})["policy"]["id"]
+        body: dict[str, Any] = {"config": {"ldap": {"url": "ldap://cloud"}}}
+        make("identity", f"/v3/domains/{domain}/config", body, "PUT")
+        body = {"endpoint_group": {"name": "one", "filters": {"interface": "internal"}}}
+        endpoints = make("identity", "/v3/OS-EP-FILTER/endpoint_groups", body)["endpoint_group"]["id"]
+        return {"policy": [policy_id], "endpoint_group": [endpoints]}
+
     def _furnish(self) -> dict[str, list[str]]:
         make = self.made
         self.conductor.db.write(floating_ips.create_pool, "public", "172.24.9.32/28")
@@ -204,11 +214,6 @@ class EveryApi(InProcessCloud):
         registered = make("identity", "/v3/registered_limits", body)["registered_limits"][0]["id"]
         body = {"limits": [limit | {"resource_limit": 5, "domain_id": domain}]}
         limits = make("identity", "/v3/limits", body)["limits"][0]["id"]
-        policy_id = make("identity", "/v3/policies", {"policy": {"type": "text/plain", "blob": "{}"}})["policy"]["id"]
-        body = {"config": {"ldap": {"url": "ldap://cloud"}}}
-        make("identity", f"/v3/domains/{domain}/config", body, "PUT")
-        body = {"endpoint_group": {"name": "one", "filters": {"interface": "internal"}}}
-        endpoints = make("identity", "/v3/OS-EP-FILTER/endpoint_groups", body)["endpoint_group"]["id"]
         roles = [make("identity", "/v3/roles", {"role": {"name": name}})["role"]["id"] for name in ("one", "two")]
         federation = "/v3/OS-FEDERATION"
         mapped = {"local": [{"user": {"name": "{0}"}}], "remote": [{"type": "OIDC-sub"}]}
@@ -288,8 +293,7 @@ class EveryApi(InProcessCloud):
             "config_group": ["ldap"],
             "config_option": ["url"],
             "limit": [limits],
-            "policy": [policy_id],
-            "endpoint_group": [endpoints],
+            **self._furnish_conformance(domain),
             "aggregate": [str(aggregate)],
             "service": [service],
             "hypervisor": [hypervisor],

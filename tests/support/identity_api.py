@@ -89,3 +89,27 @@ def error(response: webob.Response, code: int) -> str:
     assert response.json["error"]["code"] == code
     message: str = response.json["error"]["message"]
     return message
+
+
+class Admin:
+    """Sends requests of an admin below ``/v3``. ``service``: an entry of the catalog."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.token = world.token("admin")
+        self.service = self("POST", "services", {"service": {"type": "one"}}).json["service"]["id"]
+
+    def __call__(self, method: str, path: str, body: Any = None) -> Any:
+        return self.world(method, f"/v3/{path}", body, self.token)
+
+    def register(self, name: str = "things", **fields: Any) -> Any:
+        limit = {"service_id": self.service, "resource_name": name, "default_limit": 5, **fields}
+        return self("POST", "registered_limits", {"registered_limits": [limit]})
+
+    def limit(self, name: str = "things", **fields: Any) -> Any:
+        limit = {"service_id": self.service, "resource_name": name, "resource_limit": 3, **fields}
+        return self("POST", "limits", {"limits": [limit]})
+
+    def endpoint(self, url: str, interface: str = "public") -> str:
+        body = {"endpoint": {"service_id": self.service, "interface": interface, "url": url}}
+        return str(self("POST", "endpoints", body).json["endpoint"]["id"])

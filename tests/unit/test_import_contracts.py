@@ -47,6 +47,15 @@ def test_contract_about_the_cloud_in_one_process_names_every_daemon() -> None:
     assert {f"nova_lite.cmd.{name}" for name in daemons} - sources == set()
 
 
+def test_contract_of_the_second_distribution_names_every_other_room() -> None:
+    found = contract("The second distribution imports the APIs and what they are made of")["forbidden_modules"]
+    rooms = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    allowed = {"__init__", "api", "base", "objects", "policies"}
+    assert {name for name in found if name.startswith("nova_lite.")} == {
+        f"nova_lite.{name}" for name in rooms - allowed
+    }
+
+
 @pytest.mark.parametrize("container", ["nova_lite", "nova_lite.db", "nova_lite.conductor"])
 def test_layers_are_exhaustive(container: str) -> None:
     contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

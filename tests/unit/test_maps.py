@@ -15,6 +15,7 @@ import nova_lite
 
 ROOT = Path(nova_lite.__file__).parent
 TOP = ROOT.parent
+SECOND = TOP / "conformance/nova_lite_conformance"
 #: Packages without a map: README's table is the map of the whole, and migrations have numbers as names.
 WITHOUT_MAP = (".", "db/migrations/versions")
 #: Row of a list: the names of one or several modules, and a text.
@@ -42,6 +43,11 @@ def rows(package: str, text: str) -> Counter[str]:
 def test_map_of_a_package_names_each_module_once(package: str) -> None:
     text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
     assert rows(package, text) == dict.fromkeys(modules(ROOT / package), 1)
+
+
+def test_map_of_the_second_distribution_names_each_module_once() -> None:
+    text = ast.get_docstring(ast.parse((SECOND / "__init__.py").read_text())) or ""
+    assert rows("", text) == dict.fromkeys(modules(SECOND), 1)
 
 
 def test_rows_of_a_map_are_items_and_paths() -> None:

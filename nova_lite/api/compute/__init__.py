@@ -23,7 +23,7 @@ most requests once, and returns a view.
 - `server_external_events`, `assisted_volume_snapshots`: calls of other services
 - `images`, `image_metadata`, `networks`, `security_groups`, `floating_ips`, `volumes`: proxies of other services, for
   old clients
-- `extensions`, `not_served`: the extensions, and the routes that always fail
+- `extensions`: the extensions of this API
 - `schema_types`, `view_helpers`: parts of schemas and views that resources share
 - `ssh_keys`, `certificates`: keys and certificates of key pairs
 

@@ -1,4 +1,4 @@
-"""``/os-networks`` and ``/os-tenant-networks`` until 2.35: the built-in networks, which clients find by name."""
+"""``/os-networks`` until 2.35: the built-in networks, which clients find by name."""
 
 from __future__ import annotations
 
@@ -35,29 +35,6 @@ def _find(networks: list[Network], id: str) -> Network:
         if network.id == id:
             return network
     raise exceptions.NetworkNotFound(network_id=id[:64])
-
-
-class TenantNetworks(Extension):
-    alias = "os-tenant-networks"
-    title = "Networks of a project"
-    routes = (
-        Route("GET", "/os-tenant-networks", "index", until=LAST_WITH_PROXIES),
-        Route("GET", "/os-tenant-networks/{id}", "show", until=LAST_WITH_PROXIES),
-    )
-
-    @declares(policies.TENANT_NETWORKS_LIST, response="networks")
-    def index(self, req: Request) -> Response:
-        return Response(
-            {"networks": [_tenant_network_view(network) for network in self.conductor.network_list(req.context)]}
-        )
-
-    @declares(policies.TENANT_NETWORKS_SHOW, response="network")
-    def show(self, req: Request, id: str) -> Response:
-        return Response({"network": _tenant_network_view(_find(self.conductor.network_list(req.context, id), id))})
-
-
-def _tenant_network_view(network: Network) -> dict[str, str]:
-    return {"id": network.id, "cidr": network.cidr, "label": network.name}
 
 
 # --- views

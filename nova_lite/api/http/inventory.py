@@ -9,7 +9,7 @@ from nova_lite.api.http.microversions import Version
 
 
 class RouteEntry(NamedTuple):
-    """A route, or an action of a route. ``resource`` is the title of its extension.
+    """A route, or an action of a route. ``resource`` is the title of its extension, ``package`` its Python package.
 
     It exists in the minor versions ``since`` to ``until`` (None: no end).
     """
@@ -18,6 +18,7 @@ class RouteEntry(NamedTuple):
     path: str
     action: str | None
     resource: str
+    package: str
     since: int
     until: int | None
     declared: wsgi.Declaration
@@ -41,6 +42,7 @@ def route_entries() -> list[RouteEntry]:
             route.path,
             route.action,
             extension.title,
+            extension.__module__.partition(".")[0],
             route.since,
             route.until,
             route.declaration(extension),

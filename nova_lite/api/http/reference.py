@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
 
 from nova_lite import policies
 from nova_lite.api.http import microversions
@@ -18,8 +17,15 @@ policies. [API behaviour](api-behaviour.md) describes each resource. The schemas
 
 `{project_id}` may precede each path. It must be the project of the token. An operation may check further rules for
 parts of its work. `nova-lite-manage policy list` lists all rules.
+
+A title names the package of its routes, unless that is nova_lite. Without that package they are a 404.
+`nova_lite_conformance` is in `conformance/` of the repository.
 """
 _COLUMNS = "| operation | versions | rule | allowed for |\n|---|---|---|---|"
+_REFUSED = """501: this cloud does not offer it. 410: Nova has removed it.
+
+| operation | versions | answer |
+|---|---|---|"""
 _WHO = {
     base.ADMIN: "admin",
     base.MEMBER: "member of the project",
@@ -31,28 +37,25 @@ _WHO = {
 
 def markdown() -> str:
     """Return the page."""
-    entries = sorted(route_entries(), key=lambda entry: (not entry.served, entry.resource if entry.served else ""))
+    entries = sorted(route_entries(), key=lambda entry: (not entry.served, _title(entry)))
     parts = [_HEAD]
-    for resource, group in itertools.groupby(
-        (entry for entry in entries if entry.served), key=lambda entry: entry.resource
-    ):
-        parts.append(f"## {resource}\n\n{_COLUMNS}\n" + "".join(_lines(group)))
-    refused = "".join(
-        f"| {_name(entry)} | {_versions(entry)} | {entry.declared.status.at(entry.newest)} |\n"
-        for entry in entries
-        if not entry.served
-    )
-    parts.append(
-        "## Not served\n\n501: this cloud does not offer it. 410: Nova has removed it.\n\n"
-        f"| operation | versions | answer |\n|---|---|---|\n{refused}"
-    )
+    for title, group in itertools.groupby(entries, key=_title):
+        rows = list(group)
+        parts.append(f"## {title}\n\n{_COLUMNS if rows[0].served else _REFUSED}\n{''.join(map(_line, rows))}")
     return "\n".join(parts)
 
 
-def _lines(entries: Iterable[RouteEntry]) -> Iterator[str]:
-    for entry in entries:
-        rule = entry.declared.policy
-        yield f"| {_name(entry)} | {_versions(entry)} | `{rule}` | {who_may(rule)} |\n"
+def _title(entry: RouteEntry) -> str:
+    """Return the title of an entry's section. Sections of other packages name their package."""
+    title = entry.resource if entry.served else "Not served"
+    return title if entry.package == "nova_lite" else f"{title} ({entry.package})"
+
+
+def _line(entry: RouteEntry) -> str:
+    declared = entry.declared
+    if not entry.served:
+        return f"| {_name(entry)} | {_versions(entry)} | {declared.status.at(entry.newest)} |\n"
+    return f"| {_name(entry)} | {_versions(entry)} | `{declared.policy}` | {who_may(declared.policy)} |\n"
 
 
 def who_may(rule: str) -> str:

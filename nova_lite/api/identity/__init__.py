@@ -44,10 +44,10 @@ API, with Keystone's v3 endpoints, one module for each kind of resource:
 - `trusts`: roles that a user gives to another one, as Heat needs them
 - `federation`: identity providers, their protocols, mappings
 - `services`, `limits`: services, endpoints and regions of operators; unified limits of other services
-- `policy_blobs`, `domain_config`, `endpoint_filters`: policies of other services, configuration of domains, endpoints
-  of single projects. Only conformance suites need these resources. Entry points add them.
 - `requests`, `views`, `listing`: validation of requests; responses; filters of lists
 - `versions`, `faults`: version document; errors in Keystone's form
+
+Entry points add resources of other packages, such as those of ``conformance/`` in this repository.
 
 Authentication of requests to all APIs::
 

@@ -31,7 +31,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
 
 
 class IdentityApp(rest.ServiceApplication):
-    """WSGI application, mounted at ``/``. Parts that only conformance suites ask for are installed resources."""
+    """WSGI application, mounted at ``/``."""
 
     api = "identity"
     resources = (

@@ -10,13 +10,8 @@ from oslo_config import cfg
 
 from nova_lite.api.http import wsgi
 from nova_lite.api.http.rest import NAMESPACE, PUBLIC, ServiceApplication, ServiceRequest, ServiceResource, route
-from nova_lite.api.identity.app import IdentityApp
 from nova_lite.compute.api import API
 from nova_lite.policies.enforcer import Policy
-from tests.support.every_api import EveryApi
-
-#: Paths of the identity API that only conformance suites ask for.
-INSTALLED = ["/v3/policies", "/v3/domains/config/default", "/v3/OS-EP-FILTER/endpoint_groups"]
 
 
 class Colours(ServiceResource):
@@ -56,14 +51,3 @@ def test_resource_of_another_api_is_not_served(entry_points: None) -> None:
         api = "other"
 
     assert Other.routes == ()
-
-
-def test_identity_api_serves_what_conformance_suites_need_by_entry_points(
-    cloud: EveryApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert [cloud.send("identity", "GET", path).status_code for path in INSTALLED] == [200, 200, 200]
-    monkeypatch.setattr(IdentityApp, "all_resources", classmethod(lambda kind: kind.resources))
-    own = IdentityApp(cloud.services)
-    paths = {made.path for made in own.routes}
-    assert paths & set(INSTALLED) == set()
-    assert "/v3/projects" in paths

@@ -149,7 +149,11 @@ OWN_WAYS = {
 
 
 def test_everything_that_removes_trees_does_it_in_this_way() -> None:
-    files = [path for top in ("nova_lite", "devstack", "benchmarks", "tools") for path in (TOP / top).rglob("*")]
+    files = [
+        path
+        for top in ("nova_lite", "conformance", "devstack", "benchmarks", "tools")
+        for path in (TOP / top).rglob("*")
+    ]
     found = set()
     for path in files:
         if path.is_file() and not path.is_symlink() and "node_modules" not in path.parts:

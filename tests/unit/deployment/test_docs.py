@@ -27,7 +27,7 @@ def test_links_lead_somewhere(page: pathlib.Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_paths_exist(page: pathlib.Path) -> None:
     """Paths of the repository in code font; NAME and braces stand for several."""
-    for path in re.findall(r"`((?:nova_lite|etc|devstack|tests|docs)/[A-Za-z0-9_./-]+)`", page.read_text()):
+    for path in re.findall(r"`((?:nova_lite|conformance|etc|devstack|tests|docs)/[A-Za-z0-9_./-]+)`", page.read_text()):
         if not re.search(r"[A-Z]{4}|local\.conf$", path):
             assert (TOP / path).exists(), path
 
@@ -153,7 +153,7 @@ def test_there_are_functions_to_check() -> None:
 
 def test_code_names_pages_that_exist() -> None:
     suffixes = (".py", ".sh", ".service", ".cfg", ".toml", ".yml")
-    folders = ("nova_lite", "tests", "etc", "devstack", "benchmarks", "tools")
+    folders = ("nova_lite", "conformance", "tests", "etc", "devstack", "benchmarks", "tools")
     files = [path for folder in folders for path in (TOP / folder).rglob("*") if path.suffix in suffixes]
     named = {page for path in files for page in re.findall(r"docs/[a-z0-9/-]+\.md", path.read_text())}
     assert len(named) > 10

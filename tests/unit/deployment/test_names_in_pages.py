@@ -52,7 +52,7 @@ def test_page_configuration_examples_name_options_that_exist(page: pathlib.Path)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_page_names_metrics_that_exist(page: pathlib.Path) -> None:
     named = re.findall(r"`(nova_lite_[a-z_]+)(?:\{[^`]*)?`", page.read_text())
-    others = {"nova_lite_block_device", "nova_lite_test", "nova_lite_cloud", "nova_lite_dev"}
+    others = {"nova_lite_block_device", "nova_lite_conformance", "nova_lite_test", "nova_lite_cloud", "nova_lite_dev"}
     tables = {name for name in named if name.startswith(("nova_lite_ports_", "nova_lite_tunnels_"))}
     assert set(named) - metrics.DAEMONS_OF.keys() - others - tables == set()
 

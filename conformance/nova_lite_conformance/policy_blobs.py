@@ -17,7 +17,7 @@ from nova_lite.api.identity.requests import Extensible, sized
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
-from nova_lite.policies import identity as policies
+from nova_lite_conformance import policies
 
 #: Each API process has all of them in memory.
 MAX_POLICIES, MAX_BLOB, MAX_TYPE = 100, 65535, 255

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.api.compute.not_served import GONE_ACTIONS, GONE_ROUTES
+from nova_lite_conformance.not_served import GONE_ACTIONS, GONE_ROUTES
 from tests.support.api_client import Client, fault
 
 

@@ -18,7 +18,7 @@ from nova_lite.api.identity.requests import Extensible, OptionalWords
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
-from nova_lite.policies import identity as policies
+from nova_lite_conformance import policies
 
 #: Each API process has all of them in memory, and looks at them for each token.
 MAX_GROUPS = 100

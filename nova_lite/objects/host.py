@@ -154,7 +154,7 @@ class HostState(msgspec.Struct, kw_only=True):
     ``instances``: uuids of the instances placed here. ``flavors``: public flavor id to number of instances. ``io_ops``:
     number of instances with a task when the row was read. ``failed_builds``: builds that failed here in a row.
     ``numa``: NUMA cells of the host; ``numa_used``: use by id of the cell. ``pci``: devices for guests; ``pci_used``:
-    addresses of those that are claimed.
+    addresses of the claimed ones.
     """
 
     id: int

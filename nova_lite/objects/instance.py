@@ -105,9 +105,9 @@ class Instance(msgspec.Struct, kw_only=True):
     attempts: it is the fencing token of host and domain. ``task_state`` is None unless an action is open.
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
     ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
-    ``numa``: its place in the NUMA cells of the host; None: anywhere. ``pci``: its devices there. ``site_role``: its role at
-    this site (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the host
-    has last reported them.
+    ``numa``: its place in the NUMA cells of the host; None: anywhere. ``pci``: its devices there. ``site_role``: its
+    role at this site (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the
+    host has last reported them.
     """
 
     uuid: str

@@ -43,7 +43,7 @@ class FoundDevice(msgspec.Struct, frozen=True):
 
 
 class DeviceSpec(msgspec.Struct, frozen=True):
-    """Part of the option: which devices it means, and what it says of them.
+    """Part of the option: a pattern of devices, and their description.
 
     ``address``: a pattern for each part of an address. ``exact``: the address, if it is the only one.
     """

@@ -27,7 +27,7 @@ class RebootHandler(OperationHandler):
 
 
 class SuspendHandler(OperationHandler):
-    """Refuses servers with PCI devices, whose state nobody can save to a disk."""
+    """Refuses servers with PCI devices, whose state cannot be saved to a disk."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]

@@ -12,7 +12,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 class PciPassthroughFilter(HostFilter):
     """Requires free PCI devices for all aliases of the flavor, as in the conductor's claim.
 
-    For a guest in NUMA cells, the policies say how near they have to be.
+    For a guest in NUMA cells, they have to be as near as the policies demand.
     """
 
     binds_forced_hosts = True

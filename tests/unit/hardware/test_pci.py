@@ -191,7 +191,9 @@ def test_guest_is_placed_in_the_cell_of_the_device(policy: str) -> None:
 
 def test_preferred_device_is_a_far_one_where_its_cell_is_full() -> None:
     cells = [CELLS[0]]
-    topology, devices = pci.place([want(1, "preferred")], [device("0000:02:00.0", 1)], (), ONE_NODE, cells, {}, Ratios())
+    topology, devices = pci.place(
+        [want(1, "preferred")], [device("0000:02:00.0", 1)], (), ONE_NODE, cells, {}, Ratios()
+    )
     assert topology is not None and len(devices) == 1
     with pytest.raises(FitError, match="1 PCI devices gpu requested, 0 free in the guest's NUMA cells"):
         pci.place([want(1, "required")], [device("0000:02:00.0", 1)], (), ONE_NODE, cells, {}, Ratios())
@@ -204,7 +206,9 @@ DEVICES = st.lists(
     max_size=5,
 )
 REQUESTS = st.lists(
-    st.tuples(st.sampled_from(["a", "b", "ab"]), st.integers(1, 2), st.sampled_from(["required", "legacy", "preferred"])),
+    st.tuples(
+        st.sampled_from(["a", "b", "ab"]), st.integers(1, 2), st.sampled_from(["required", "legacy", "preferred"])
+    ),
     min_size=1,
     max_size=3,
 )

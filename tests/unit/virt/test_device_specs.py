@@ -29,7 +29,9 @@ MACHINE = [
 
 def parse(*values: Any) -> list[device_specs.DeviceSpec]:
     conf = make.conf("sqlite://")
-    conf.set_override("device_spec", [value if isinstance(value, str) else json.dumps(value) for value in values], "pci")
+    conf.set_override(
+        "device_spec", [value if isinstance(value, str) else json.dumps(value) for value in values], "pci"
+    )
     return device_specs.parse(conf)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 
@@ -10,6 +11,7 @@ import libvirt
 import msgspec
 from oslo_config import cfg
 
+from nova_lite.base import files
 from nova_lite.objects import PCIDevice
 from nova_lite.objects.pci import TYPE_PCI, TYPE_PF, TYPE_VF
 from nova_lite.virt import device_specs
@@ -24,10 +26,14 @@ _MOST_DOMAINS = 0xFFFF
 
 
 class Offer:
-    """The offered devices. Without ``[pci] device_spec`` libvirt is not asked. Raises `ConfigurationError`."""
+    """The offered devices. Without ``[pci] device_spec`` libvirt is not asked. Raises `ConfigurationError`.
+
+    A device has no interface while a guest has it. So a file keeps the last names of interfaces.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
         self._specs = device_specs.parse(conf)
+        self._names = os.path.join(conf.state_path, "pci-names.json")
         self._connection = connection
         self._warned: set[str] = set()
 
@@ -36,7 +42,10 @@ class Offer:
         if not self._specs:
             return []
         found = parse(self._descriptions())
-        offered = device_specs.offered(self._specs, found.devices)
+        machine = found.devices
+        if any(spec.devname is not None for spec in self._specs):
+            machine = self._named(machine)
+        offered = device_specs.offered(self._specs, machine)
         for device in offered:
             if device.address not in found.isolated and device.address not in self._warned:
                 self._warned.add(device.address)
@@ -47,8 +56,20 @@ class Offer:
                 )
         return [device for device in offered if device.address in found.isolated]
 
+    def _named(self, machine: list[FoundDevice]) -> list[FoundDevice]:
+        """Return the devices with the names that they have, or had last."""
+        try:
+            with open(self._names, "rb") as file:
+                stored = msgspec.json.decode(file.read(), type=dict[str, tuple[str, ...]])
+        except (FileNotFoundError, msgspec.MsgspecError):
+            stored = {}
+        names = stored | {item.device.address: item.names for item in machine if item.names}
+        if names != stored:
+            files.write_atomically(self._names, msgspec.json.encode(names))
+        return [msgspec.structs.replace(item, names=names.get(item.device.address, ())) for item in machine]
+
     def _descriptions(self) -> list[str]:
-        """Return libvirt's XML of PCI devices and of network interfaces. One that vanishes meanwhile is left out."""
+        """Return the XML of PCI devices and network interfaces. A device that vanishes meanwhile is left out."""
         kinds = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET
         gone = (libvirt.VIR_ERR_NO_NODE_DEVICE,)
         texts = [
@@ -59,7 +80,7 @@ class Offer:
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Devices of a machine. ``isolated``: addresses of those that are in an IOMMU group."""
+    """Devices of a machine. ``isolated``: addresses of the devices in IOMMU groups."""
 
     devices: list[FoundDevice]
     isolated: frozenset[str]

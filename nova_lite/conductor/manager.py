@@ -29,12 +29,12 @@ from nova_lite.conductor.hosts.evacuation import Evacuator
 from nova_lite.conductor.hosts.fencing import HostFencer
 from nova_lite.conductor.hosts.health import HealthKeeper
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
-from nova_lite.conductor.hosts.lost_devices import LostDevices
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.conductor.hosts.room import SurvivalCheck
 from nova_lite.conductor.identity import IdentityEndpoints
 from nova_lite.conductor.image.endpoints import ImageEndpoints
+from nova_lite.conductor.lost_devices import LostDevices
 from nova_lite.conductor.network.attach import InterfaceAttacher
 from nova_lite.conductor.network.endpoints import NetworkServiceEndpoints, PortEndpoints
 from nova_lite.conductor.network.filter_publisher import FilterPublisher

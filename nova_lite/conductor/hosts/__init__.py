@@ -4,7 +4,6 @@
 - `publisher`: publishes changes of hosts to the schedulers
 - `domains`: compares the domains of a host with the database
 - `crashes`: records crashes of guests, and starts protected servers again
-- `lost_devices`: tells owners of servers that devices have vanished
 - `fencing`: fences silent hosts
 - `evacuation`: evacuates protected servers of lost hosts
 - `room`: counts the room for the servers of lost hosts

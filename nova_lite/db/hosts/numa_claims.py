@@ -41,22 +41,19 @@ class Chosen(NamedTuple):
 
 
 #: A guest that may be anywhere in its host, and has none of its devices.
-NOTHING = Chosen(None, [], {})
+_NOTHING = Chosen(None, [], {})
 
 
 def choose(uow: UnitOfWork, node_id: int, numa: NUMARequest | None, pci: Sequence[PCIRequest]) -> Chosen | None:
     """Lock the node, and choose a place in its NUMA cells and free devices. None: the requests do not fit."""
+    if numa is None and not pci:
+        return _NOTHING
     inventory, numa_used, cpu_ratio, ram_ratio = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
-    usage, cells, ratios = (
-        compute_nodes.numa_used(numa_used),
-        compute_nodes.numa_cells(inventory),
-        (cpu_ratio, ram_ratio),
-    )
-    claimed = pci_claims.used(uow, node_id) if pci else []
+    usage, cells = compute_nodes.numa_used(numa_used), compute_nodes.numa_cells(inventory)
+    offered, claimed = compute_nodes.pci_devices(inventory), pci_claims.used(uow, node_id) if pci else []
+    ratios = fitting.Ratios(cpu_ratio, ram_ratio)
     try:
-        topology, devices = pci_requests.place(
-            pci, compute_nodes.pci_devices(inventory), claimed, numa, cells, usage, fitting.Ratios(*ratios)
-        )
+        topology, devices = pci_requests.place(pci, offered, claimed, numa, cells, usage, ratios)
     except fitting.FitError:
         return None
     columns: dict[str, Any] = {}

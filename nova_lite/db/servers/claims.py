@@ -77,9 +77,7 @@ def take(
     if alive is None:
         return None
     zone, node_id = alive
-    chosen: numa_claims.Chosen | None = numa_claims.NOTHING
-    if numa is not None or pci:
-        chosen = numa_claims.choose(uow, node_id, numa, pci)
+    chosen = numa_claims.choose(uow, node_id, numa, pci)
     if chosen is None:
         return None
     topology = chosen.topology

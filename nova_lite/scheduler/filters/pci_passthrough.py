@@ -29,6 +29,3 @@ class PciPassthroughFilter(HostFilter):
         except FitError as miss:
             return str(miss)
         return ""
-
-    def shortfall(self, host: HostState, spec: RequestSpec) -> float:
-        return -len(pci.unused(host.pci, host.pci_used))

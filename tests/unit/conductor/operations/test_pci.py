@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.engine.placement_request import request_spec
-from nova_lite.conductor.hosts.lost_devices import EVENT, LostDevices
+from nova_lite.conductor.lost_devices import EVENT, LostDevices
 from nova_lite.db.core import models
 from nova_lite.db.hosts import hosts
 from nova_lite.db.servers import flavors, instances

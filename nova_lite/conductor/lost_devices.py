@@ -28,9 +28,9 @@ class LostDevices:
 
     def sweep(self) -> None:
         for instance_uuid in self._db.read(pci_claims.lost):
-            self._db.write(self._report, instance_uuid)
+            self._db.write(self._report_lost_devices, instance_uuid)
 
-    def _report(self, uow: UnitOfWork, instance_uuid: str) -> None:
+    def _report_lost_devices(self, uow: UnitOfWork, instance_uuid: str) -> None:
         instance = instances.lock(uow, instance_uuid)
         aliases = pci_claims.take_lost(uow, instance_uuid)
         if instance is None or instance.deleted or not aliases:

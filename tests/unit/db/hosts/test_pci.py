@@ -286,5 +286,7 @@ def test_audit_names_servers_that_have_one_device(db: Database, host: Selection)
 
 def test_claim_without_devices_leaves_them_alone(db: Database, host: Selection) -> None:
     """The claim reads no devices either: their addresses would be in the columns."""
-    assert set((db.write(numa_claims.choose, 1, PINNED, ()) or host).columns) == {"numa_used"}  # type: ignore[union-attr]
-    assert (db.write(numa_claims.choose, 1, None, ()) or host).columns == {}  # type: ignore[union-attr]
+    (state,) = db.read(hosts.states)
+    pinned, plain = (db.write(numa_claims.choose, state.id, numa, ()) for numa in (PINNED, None))
+    assert pinned is not None and plain is not None
+    assert (set(pinned.columns), plain.columns) == ({"numa_used"}, {})

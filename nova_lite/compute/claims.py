@@ -6,13 +6,14 @@ than reported, or it may hold more than the conductor knew. A build that does no
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.objects import Flavor, InstanceNUMATopology
+from nova_lite.objects import Instance
 
 UNITS = {"vcpus": "vCPUs", "memory_mb": "MB of memory", "disk_gb": "GB of disk"}
 
@@ -20,20 +21,23 @@ UNITS = {"vcpus": "vCPUs", "memory_mb": "MB of memory", "disk_gb": "GB of disk"}
 class Resources(msgspec.Struct, frozen=True):
     """Amount of a host's resources: memory in MB, disk in GB.
 
-    ``vcpus``: vCPUs that share CPUs. ``cpus``: CPUs that are dedicated to one vCPU each.
+    ``vcpus``: vCPUs that share CPUs. ``cpus``: CPUs that are dedicated to one vCPU each. ``pci``: addresses of devices.
     """
 
     vcpus: int = 0
     memory_mb: int = 0
     disk_gb: int = 0
     cpus: tuple[int, ...] = ()
+    pci: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, flavor: Flavor, numa: InstanceNUMATopology | None) -> Resources:
-        """Return the resources of an instance. ``numa``: its placement in the host's NUMA cells."""
+    def of(cls, instance: Instance) -> Resources:
+        """Return the resources of an instance."""
+        flavor, numa = instance.flavor, instance.numa
+        devices = tuple(device.address for device in instance.pci or ())
         cpus = () if numa is None else tuple(numa.host_cpus)
         vcpus = 0 if numa is not None and numa.dedicated else flavor.vcpus
-        return cls(vcpus=vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb, cpus=cpus)
+        return cls(vcpus=vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb, cpus=cpus, pci=devices)
 
 
 class Claims:
@@ -62,17 +66,23 @@ class Claims:
                     raise exceptions.ComputeResourcesUnavailable(
                         reason=f"{need} {unit} requested, {max(0, total - used)} of {total} left on this host"
                     )
-            self._check_cpus(resources, others, capacity)
+            self._check_each(resources, others, capacity)
             self._held[instance_uuid] = resources
 
     @staticmethod
-    def _check_cpus(resources: Resources, others: list[Resources], capacity: Resources) -> None:
-        """Raise `ComputeResourcesUnavailable` unless each CPU is in cpu_dedicated_set and free."""
-        taken = {cpu for held in others for cpu in held.cpus}
+    def _check_each(resources: Resources, others: list[Resources], capacity: Resources) -> None:
+        """Raise `ComputeResourcesUnavailable` unless each CPU and each device is available and free."""
+        taken = {*itertools.chain.from_iterable((*held.cpus, *held.pci) for held in others)}
         for cpu in resources.cpus:
             if cpu not in capacity.cpus or cpu in taken:
                 why = "another guest has it" if cpu in capacity.cpus else "it is not in cpu_dedicated_set"
                 raise exceptions.ComputeResourcesUnavailable(reason=f"CPU {cpu} requested, but on this host {why}")
+        for device in resources.pci:
+            if device not in capacity.pci or device in taken:
+                why = "another guest has it" if device in capacity.pci else "it is not offered"
+                raise exceptions.ComputeResourcesUnavailable(
+                    reason=f"PCI device {device} requested, but on this host {why}"
+                )
 
     def restore(self, held: Mapping[str, Resources]) -> None:
         """Take over the claims of domains that existed before this daemon started."""

@@ -87,6 +87,7 @@ class Heartbeat:
             memory_mb=int((known.memory_mb - conf.reserved_host_memory_mb) * conf.ram_allocation_ratio),
             disk_gb=int((known.disk_gb - self._reserved_disk_gb()) * conf.disk_allocation_ratio),
             cpus=tuple(cpu for cell in known.numa for cpu in cpu_sets.parse(cell.dedicated_cpus)),
+            pci=tuple(device.address for device in known.pci),
         )
 
     def _reserved_disk_gb(self) -> int:

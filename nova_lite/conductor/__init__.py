@@ -8,6 +8,7 @@ A wing imports `operations` and `engine`, but no other wing.
 - `actions`: RPC methods about actions: acceptance, and reports of hosts
 - `database`: RPC methods that are one function of `nova_lite.db`, such as changes of routers and quotas
 - `identity`: RPC methods about records of the identity service
+- `lost_devices`: tells owners of servers that devices have vanished
 - `replay_cache`: makes repeated messages harmless
 - `engine`: takes an action from acceptance to its end, or undoes it
 - `operations`: what only one operation does

@@ -34,6 +34,7 @@ from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.conductor.hosts.room import SurvivalCheck
 from nova_lite.conductor.identity import IdentityEndpoints
 from nova_lite.conductor.image.endpoints import ImageEndpoints
+from nova_lite.conductor.lost_devices import LostDevices
 from nova_lite.conductor.network.attach import InterfaceAttacher
 from nova_lite.conductor.network.endpoints import NetworkServiceEndpoints, PortEndpoints
 from nova_lite.conductor.network.filter_publisher import FilterPublisher
@@ -64,6 +65,7 @@ from nova_lite.db.hosts import compute_nodes, services
 from nova_lite.db.servers import console_tokens
 from nova_lite.db.upkeep import audit_events, backlog, purge
 from nova_lite.db.volume.cinder import BACKEND as CINDER
+from nova_lite.hardware import pci
 from nova_lite.image.driver import load_backend as load_images
 from nova_lite.network.driver import load_backend
 from nova_lite.rpcapi.compute import ComputeRPC
@@ -114,6 +116,7 @@ class ConductorManager:
         self.conf = conf
         self._timing = timing.conductor
         self._closing = threading.Event()
+        pci.check_aliases(conf)
         self.db = Database(conf, timing.database, conf.database.read_timeout)
         self.notifications = Notifications(self.db, conf, timing.conductor)
         network_backend = load_backend(conf)
@@ -138,6 +141,7 @@ class ConductorManager:
         self.fencer = HostFencer(self.db, conf, timing.conductor)
         self.evacuator = Evacuator(self.engine)
         self.crash_restarter = CrashRestarter(self.engine)
+        self.lost_devices = LostDevices(self.db, conf)
         self.balancer = Balancer(self.engine, scheduler)
         self.health_keeper = HealthKeeper(self.engine, scheduler, timing=timing.conductor)
         self.survival_check = SurvivalCheck(self.engine, scheduler)
@@ -195,6 +199,7 @@ class ConductorManager:
         if self.replication.journal is not None:
             yield Worker("replication", self.conf.replication.interval, self.replication.run_if_first)
         yield Worker("host_health", HOST_HEALTH_INTERVAL, self.health_keeper.run_if_first, jitter=True)
+        yield Worker("lost_devices", HOST_HEALTH_INTERVAL, self.lost_devices.sweep, jitter=True)
         if own.survive_hosts:
             yield Worker("survival", SURVIVAL_INTERVAL, self.survival_check.run_if_first, jitter=True, at_once=True)
         yield Worker("balance", self.conf.balance.interval, self.balancer.run_if_first, jitter=True)

@@ -9,7 +9,7 @@ user (docs/adr/0050-an-option-is-something-that-an-operator-decides.md).
 - `service_client`: options of a section for another OpenStack service
 - `api`, `conductor`, `scheduler`, `compute`, `base`, `database`, `rpc`, `upgrade_levels`: daemons, database, and
   messages
-- `libvirt`, `fake`, `vxlan`, `consoles`, `metadata`: hypervisors, tunnels, consoles, and metadata
+- `libvirt`, `fake`, `pci`, `vxlan`, `consoles`, `metadata`: hypervisors, devices, tunnels, consoles, and metadata
 - `identity`, `ldap`, `oidc`, `join`, `quota`: users and hosts of the cloud
 - `image`, `glance`, `network`, `neutron`, `volume`, `cinder`: services and their backends
 - `server_backups`, `replication`, `balance`, `host_health`: backups, second site, and care for hosts
@@ -49,6 +49,7 @@ from nova_lite.conf import (
     notifications,
     oidc,
     otel,
+    pci,
     quota,
     replication,
     rpc,
@@ -81,6 +82,7 @@ GROUPS = (
     notifications,
     oidc,
     otel,
+    pci,
     quota,
     replication,
     rpc,

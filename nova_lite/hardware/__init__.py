@@ -16,6 +16,7 @@ without effect.
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts
     hardware/fitting.py      placement in the NUMA cells of a host
+    hardware/pci.py          aliases, and the choice of PCI devices
 """
 
 from __future__ import annotations

@@ -197,14 +197,15 @@ MEMORY = (
         precedence=Precedence.ONLY_ONE,
         specs=_NODES,
     ),
-    refused(
+    honoured(
         "pci_numa_affinity_policy",
-        one_of("required", "preferred", "legacy", "socket"),
-        "this cloud has no PCI passthrough",
+        one_of("required", "preferred", "legacy"),
+        "whether PCI devices have to be in the NUMA cells of a guest that is placed in some; `legacy`: unless the "
+        "machine does not know the cell of a device",
         flavor="hw:pci_numa_affinity_policy",
         image="hw_pci_numa_affinity_policy",
-        harmless=("legacy", "preferred"),
         specs={"hw:pci_numa_affinity_policy": "required"},
+        other_effect="the choice of the host and of its devices",
     ),
     refused(
         "locked_memory",
@@ -562,15 +563,15 @@ DEVICES = (
     refused(
         "viommu_model",
         one_of("intel", "smmuv3", "virtio", "auto"),
-        "this cloud has no PCI passthrough, which an IOMMU would guard",
+        "guests have no IOMMU of their own",
         flavor="hw:viommu_model",
         image="hw_viommu_model",
         specs={"hw:viommu_model": "intel"},
     ),
-    refused(
+    honoured(
         "pci_passthrough",
-        matching("aliases, as `gpu:1`", r"[^:,]+(:\d+)?(,[^:,]+(:\d+)?)*"),
-        "this cloud has no PCI passthrough",
+        matching("aliases with numbers of devices, as `gpu:1`", r"[^:,]+:[1-9]\d{0,2}(,[^:,]+:[1-9]\d{0,2})*"),
+        "devices of the host for the guest alone, of kinds that `[pci] alias` defines",
         flavor="pci_passthrough:alias",
         specs={"pci_passthrough:alias": "gpu:1"},
     ),

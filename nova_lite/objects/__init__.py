@@ -8,8 +8,8 @@ have no I/O, and no behaviour beyond what follows from their own fields. There i
 - `backup`, `replication`: backups of servers, and servers with a replica at another site
 - `build`, `action`, `migration`, `live_migration`, `incident`: operations: requests, builds, actions, moves, and
   failures of guests
-- `host`, `request_spec`, `numa`, `aggregate`, `placement`: placement: services, nodes, host states, requests, and
-  views
+- `host`, `request_spec`, `numa`, `pci`, `aggregate`, `placement`: placement: services, nodes, host states, requests,
+  and views
 - `join`, `fencing`, `protection`, `storage`: hosts that join, and hosts that are lost
 - `balance`, `health`: load and health of hosts
 - `identity`, `network`, `ipv6`, `network_api_resources`, `network_bulk`, `router`, `floating_ip`, `security_group`,
@@ -55,6 +55,7 @@ from nova_lite.objects.network import *
 from nova_lite.objects.network_api_resources import *
 from nova_lite.objects.network_bulk import *
 from nova_lite.objects.numa import *
+from nova_lite.objects.pci import *
 from nova_lite.objects.placement import *
 from nova_lite.objects.quota import *
 from nova_lite.objects.ready import *

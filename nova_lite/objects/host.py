@@ -10,6 +10,7 @@ import msgspec
 
 from nova_lite.objects.health import HostProblem
 from nova_lite.objects.numa import NUMACell, NUMAUsage
+from nova_lite.objects.pci import PCIDevice
 
 
 class Service(msgspec.Struct, kw_only=True):
@@ -43,7 +44,8 @@ class Inventory(msgspec.Struct, kw_only=True):
 
     ``vcpus``: CPUs that guests share. CPUs for one vCPU each are in ``numa``.
     ``tunnel_ip``: the address that other hosts send tunnelled traffic to; None: this host has no tunnels. ``networks``:
-    ranges that the host uses outside of the cloud's bridges (`nova_lite.base.machine_networks`).
+    ranges that the host uses outside of the cloud's bridges (`nova_lite.base.machine_networks`). ``pci``: devices that
+    guests may have, used or not.
     """
 
     node: str
@@ -64,6 +66,7 @@ class Inventory(msgspec.Struct, kw_only=True):
     running_vms: int = 0
     uptime: str | None = None
     numa: list[NUMACell] = msgspec.field(default_factory=list)
+    pci: list[PCIDevice] = msgspec.field(default_factory=list)
 
 
 class HostReport(msgspec.Struct, kw_only=True):
@@ -150,7 +153,8 @@ class HostState(msgspec.Struct, kw_only=True):
 
     ``instances``: uuids of the instances placed here. ``flavors``: public flavor id to number of instances. ``io_ops``:
     number of instances with a task when the row was read. ``failed_builds``: builds that failed here in a row.
-    ``numa``: NUMA cells of the host; ``numa_used``: use by id of the cell.
+    ``numa``: NUMA cells of the host; ``numa_used``: use by id of the cell. ``pci``: devices for guests; ``pci_used``:
+    addresses of the claimed ones.
     """
 
     id: int
@@ -185,6 +189,8 @@ class HostState(msgspec.Struct, kw_only=True):
     numa_used: NUMAUsage = msgspec.field(default_factory=dict)
     cpu_allocation_ratio: float = 1.0
     ram_allocation_ratio: float = 1.0
+    pci: list[PCIDevice] = msgspec.field(default_factory=list)
+    pci_used: list[str] = msgspec.field(default_factory=list)
 
 
 class HostVersion(msgspec.Struct, kw_only=True):

@@ -14,6 +14,7 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.guest_device import GuestDevices
 from nova_lite.objects.network import Network
 from nova_lite.objects.numa import InstanceNUMATopology
+from nova_lite.objects.pci import PCIDevice
 
 #: Key in an instance's ``system_metadata``: the password that the guest posted, encrypted with the key pair, in base64.
 POSTED_PASSWORD = "password"  # noqa: S105 a key
@@ -104,9 +105,9 @@ class Instance(msgspec.Struct, kw_only=True):
     attempts: it is the fencing token of host and domain. ``task_state`` is None unless an action is open.
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
     ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
-    ``numa``: its place in the NUMA cells of the host; None: anywhere. ``site_role``: its role at this site
-    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the host has last
-    reported them.
+    ``numa``: its place in the NUMA cells of the host; None: anywhere. ``pci``: its devices there. ``site_role``: its
+    role at this site (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the
+    host has last reported them.
     """
 
     uuid: str
@@ -150,6 +151,7 @@ class Instance(msgspec.Struct, kw_only=True):
     vifs: list[VIF] = msgspec.field(default_factory=list)
     block_devices: list[BlockDevice] = msgspec.field(default_factory=list)
     numa: InstanceNUMATopology | None = None
+    pci: list[PCIDevice] | None = None
     guest_devices: GuestDevices | None = None
     fault: InstanceFault | None = None
     host_status: str | None = None

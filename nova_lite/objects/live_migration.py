@@ -8,6 +8,7 @@ import msgspec
 
 from nova_lite.objects.migration import DiskSource
 from nova_lite.objects.numa import InstanceNUMATopology
+from nova_lite.objects.pci import PCIDevice
 
 
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
@@ -32,7 +33,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
 
     ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
     those of the whole host; empty if guests are not pinned. ``below``: path and format of the files
-    below the root disk.
+    below the root disk. ``pci``: the PCI devices of the host for the guest, in the order of those at the source.
     """
 
     driver: str
@@ -48,6 +49,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     numa: InstanceNUMATopology | None = None
     shared_cpus: dict[str, str] = msgspec.field(default_factory=dict)
     below: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    pci: list[PCIDevice] = msgspec.field(default_factory=list)
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):

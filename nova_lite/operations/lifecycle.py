@@ -284,4 +284,5 @@ UNLOCK = Operation(
 )
 CRASH = Operation("crash", at_replica=True, reported=True)
 WATCHDOG = Operation("watchdog", at_replica=True, reported=True)
+DEVICE_LOST = Operation("device_lost", at_replica=True, reported=True)
 RESET_STATE = Operation("reset_state", at_replica=True, during=ANY, despite_lock=True, needs_host=False)

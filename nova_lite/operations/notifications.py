@@ -66,6 +66,7 @@ SILENT = {
     "changePassword": "Nova has no notification about passwords",
     "crash": "Nova has no notification about crashes",
     "watchdog": "Nova has no notification about watchdogs",
+    "device_lost": "Nova has no notification about lost devices",
     "reset_state": "Nova only has instance.update for it",
     "volume_snapshot_create": "Nova has no notification about the files of volumes",
     "volume_snapshot_delete": "Nova has no notification about the files of volumes",

@@ -18,7 +18,7 @@ import msgspec
 
 from nova_lite import hardware
 from nova_lite.base.exceptions import NoValidHost
-from nova_lite.hardware import fitting
+from nova_lite.hardware import fitting, pci
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
 from nova_lite.objects.numa import usage_with
 from nova_lite.scheduler import reasons, uuids
@@ -124,9 +124,11 @@ def _take_cpus(after: HostState, spec: RequestSpec) -> None:
     topology = hardware.numa_of(spec.flavor, spec.image)
     if topology is None or not topology.dedicated:
         after.vcpus_used += spec.flavor.vcpus
-    if topology is not None:
+    if topology is not None or spec.pci:
         with contextlib.suppress(fitting.FitError):
-            after.numa_used = usage_with(after.numa_used, fitting.fit_host(topology, after))
+            place, devices = pci.place_on_host(spec.pci, topology, after)
+            after.numa_used = after.numa_used if place is None else usage_with(after.numa_used, place)
+            after.pci_used = [*after.pci_used, *(device.address for device in devices)]
 
 
 def selection(host: HostState) -> Selection:

@@ -25,8 +25,9 @@ from nova_lite.objects import (
     NUMACell,
     PortFilters,
 )
+from nova_lite.objects.pci import TYPE_PF, TYPE_VF, PCIDevice
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import abilities, driver, fake_disks, topology
+from nova_lite.virt import abilities, device_specs, driver, fake_disks, topology
 from nova_lite.virt.abilities import (
     ConsoleAddress,
     DomainInfo,
@@ -35,6 +36,7 @@ from nova_lite.virt.abilities import (
     HostCounters,
     SpawnSpec,
 )
+from nova_lite.virt.device_specs import FoundDevice
 from nova_lite.virt.fake_hypervisor import Ability, Control, Domain, FakeHypervisor, domain_of, images_of
 
 _MIB = 1024 * 1024
@@ -58,8 +60,15 @@ _IDLE = dict.fromkeys(
 CELLS = 2
 BEYOND_MACHINES = 4096
 
+#: Number of virtual functions of its network card.
+VIRTUAL_FUNCTIONS = 4
+
 
 class FakeMachine(Ability, abilities.Machine):
+    def __init__(self, hypervisor: FakeHypervisor) -> None:
+        super().__init__(hypervisor)
+        self._specs = device_specs.parse(hypervisor.conf)
+
     def inventory(self) -> Inventory:
         control = self._fake.step("inventory")
         cells = _machine(control)
@@ -68,6 +77,7 @@ class FakeMachine(Ability, abilities.Machine):
             node=self._fake.host,
             vcpus=len(shared) if cells else control.vcpus,
             numa=topology.available_cells(self._fake.conf, cells),
+            pci=device_specs.offered(self._specs, _devices(control)),
             memory_mb=control.memory_mb,
             disk_gb=control.disk_gb,
             hypervisor_type="fake",
@@ -413,6 +423,35 @@ class FakeDriver(driver.ComputeDriver):
 
     def guard_arguments(self) -> list[str]:
         return ["--fake", self.hypervisor.path]
+
+
+def _devices(control: Control) -> list[FoundDevice]:
+    """Return the PCI devices of the machine: an accelerator in each cell, and a card with virtual functions."""
+    card = "0000:c1:00.0"
+    devices = [
+        *(
+            PCIDevice(address=f"0000:{bus}:00.0", vendor_id="10de", product_id="1eb8", numa_cell=cell)
+            for cell, bus in enumerate(("41", "81"))
+        ),
+        PCIDevice(address=card, vendor_id="8086", product_id="1592", dev_type=TYPE_PF, numa_cell=1),
+        *(
+            PCIDevice(
+                address=f"0000:c1:01.{function}",
+                vendor_id="8086",
+                product_id="1889",
+                dev_type=TYPE_VF,
+                numa_cell=1,
+                parent=card,
+            )
+            for function in range(VIRTUAL_FUNCTIONS)
+        ),
+    ]
+    names = {card: "ens1"}
+    return [
+        FoundDevice(device, tuple(names[item] for item in (device.address, device.parent) if item in names))
+        for device in devices
+        if device.address not in control.unplugged
+    ]
 
 
 def _machine(control: Control) -> list[NUMACell]:

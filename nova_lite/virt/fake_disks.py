@@ -124,6 +124,7 @@ class FakeLiveMoves(Ability, abilities.LiveMoves):
             address=self._fake.conf.my_ip,
             paths={"domain": self._fake.file("domains", instance_uuid), "disks": self._fake.disks(instance_uuid)},
             numa=spec.instance.numa,
+            pci=spec.instance.pci or [],
         )
 
     def migrate(
@@ -152,6 +153,7 @@ class FakeLiveMoves(Ability, abilities.LiveMoves):
         domain = self._fake.read(instance_uuid)
         domain.generations = {destination.host: destination.generation}
         domain.host_cpus = [] if destination.numa is None else destination.numa.host_cpus
+        domain.pci = [device.address for device in destination.pci]
         self._fake.write(domain)
         os.rename(self._fake.file("domains", instance_uuid), destination.paths["domain"])
         self._fake.step("live_migration_after_move")

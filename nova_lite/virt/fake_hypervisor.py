@@ -45,7 +45,7 @@ class Domain(msgspec.Struct, kw_only=True):
     ``power_state``: tests let a guest crash by `PowerState.CRASHED`. ``halted``: its watchdog has paused it.
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
-    CPUs of the host that are dedicated to the domain.
+    CPUs of the host that are dedicated to the domain. ``pci``: addresses of its devices of the host.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
     of a volume, by its id, that in use first.
     """
@@ -67,6 +67,7 @@ class Domain(msgspec.Struct, kw_only=True):
     encrypted: list[str] = msgspec.field(default_factory=list)
     interfaces: list[str] = msgspec.field(default_factory=list)
     host_cpus: list[int] = msgspec.field(default_factory=list)
+    pci: list[str] = msgspec.field(default_factory=list)
     checkpoint: str | None = None
     volume_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
@@ -78,7 +79,7 @@ class Control(msgspec.Struct, kw_only=True):
     migration. ``hang_at``: steps that hang until the file changes; "*" for all. ``vcpus``, ``memory_mb``, ``disk_gb``:
     of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
     memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type. ``problems``: of
-    the machine, text by key, such as ``disk/smart/a``.
+    the machine, text by key, such as ``disk/smart/a``. ``unplugged``: addresses of PCI devices that the machine lacks.
     """
 
     spawn_delay: float
@@ -96,6 +97,7 @@ class Control(msgspec.Struct, kw_only=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
     guest_use: float = 0.0
     problems: dict[str, str] = msgspec.field(default_factory=dict)
+    unplugged: list[str] = msgspec.field(default_factory=list)
     console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
@@ -311,6 +313,7 @@ def domain_of(spec: SpawnSpec) -> Domain:
         volume_files=files_of(spec.volumes),
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
+        pci=[device.address for device in instance.pci or ()],
     )
 
 

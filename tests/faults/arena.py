@@ -388,13 +388,14 @@ class Arena:
         host, _ = self.guests()[server_id]
         return list(json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["volumes"])
 
-    def own_cpus(self) -> dict[str, tuple[str, list[int]]]:
-        """Return, by server, its host and its dedicated CPUs, and check that guests and rows agree."""
+    def own_parts(self) -> dict[str, tuple[str, list[int], list[str]]]:
+        """Return, by server, its host, its dedicated CPUs and its devices. Check that guests and rows agree."""
         found = {}
         for server_id, (host, _) in self.guests().items():
-            guest = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["host_cpus"]
-            row = self.db.read(judges.own_cpus, server_id)
-            assert (host, guest) == row, f"guest {server_id} has CPUs {guest} of {host}, the rows say {row}"
+            domain = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())
+            guest = (host, domain["host_cpus"], domain["pci"])
+            row = self.db.read(judges.own_parts, server_id)
+            assert guest == row, f"guest {server_id} has {guest}, the rows say {row}"
             found[server_id] = row
         return found
 

@@ -94,14 +94,16 @@ def open_actions(uow: UnitOfWork) -> list[str]:
 
 
 def nothing_held(uow: UnitOfWork) -> bool:
-    if any(uow.session.query(table).count() for table in (models.Allocation, models.Port)):
+    if any(uow.session.query(table).count() for table in (models.Allocation, models.PCIClaim, models.Port)):
         return False
-    return not any(uow.session.scalars(sa.select(models.ComputeNode.numa_used)))
+    columns = (models.ComputeNode.numa_used, models.ComputeNode.pci_used)
+    return not any(used for row in uow.session.execute(sa.select(*columns)) for used in row)
 
 
-def own_cpus(uow: UnitOfWork, server_id: str) -> tuple[str, list[int]]:
-    """Return the host and the dedicated CPUs of the server's only allocation."""
+def own_parts(uow: UnitOfWork, server_id: str) -> tuple[str, list[int], list[str]]:
+    """Return the host, the dedicated CPUs and the devices of the server's only allocation."""
     allocation, node = models.Allocation, models.ComputeNode
-    query = sa.select(node.host, allocation.numa).join(node, node.id == allocation.compute_node_id)
-    host, numa = uow.session.execute(query.where(allocation.instance_uuid == server_id)).one()
-    return host, msgspec.convert(numa, InstanceNUMATopology).host_cpus
+    query = sa.select(node.host, allocation.numa, allocation.pci).join(node, node.id == allocation.compute_node_id)
+    host, numa, devices = uow.session.execute(query.where(allocation.instance_uuid == server_id)).one()
+    cpus = msgspec.convert(numa, InstanceNUMATopology).host_cpus
+    return host, cpus, [device["address"] for device in devices]

@@ -1,29 +1,37 @@
-"""Servers with CPUs of their own: whatever fails, no CPU is two guests', and none stays with no server."""
+"""Servers with CPUs and devices of their own: whatever fails, none is two guests', and none stays with no server."""
 
 from __future__ import annotations
 
-from tests.faults.arena import Arena, Site
+from tests.faults.arena import SETTLE_SECONDS, Arena, Site
+from tests.support.waiting import wait_for
 
-#: Each of two hosts has two CPUs for that, which is one server's.
-SITE = Site(dedicated_cpus="0-1")
+#: Address of the device of each host.
+DEVICE = "0000:41:00.0"
+DEVICES = f"""[pci]
+alias = {{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}}
+device_spec = {{"address": "{DEVICE}"}}
+"""
+
+#: Each of two hosts has two CPUs and one device for that, which is one server's.
+SITE = Site(dedicated_cpus="0-1", config=DEVICES)
 
 PINNED = "pinned"
 FLAVOR = {"id": PINNED, "name": PINNED, "ram": 64, "disk": 1, "vcpus": 2}
 
 
 def flavor(arena: Arena) -> None:
-    """Make a flavor with dedicated CPUs."""
+    """Make a flavor with dedicated CPUs and a device."""
     arena.insist("POST", "/flavors", {"flavor": FLAVOR}, (200, 409))
-    specs = {"extra_specs": {"hw:cpu_policy": "dedicated"}}
+    specs = {"extra_specs": {"hw:cpu_policy": "dedicated", "pci_passthrough:alias": "gpu:1"}}
     arena.insist("POST", f"/flavors/{PINNED}/os-extra_specs", specs, (200,))
 
 
 def create(arena: Arena) -> None:
-    """Create as many servers as fit. Each guest has the CPUs of its row."""
+    """Create as many servers as fit. Each guest has the CPUs and the device of its row."""
     arena.create(2, PINNED)
     arena.settle("ACTIVE", 2)
     arena.nothing_open()
-    assert sorted(arena.own_cpus().values()) == [(host, [0, 1]) for host in sorted(arena.cloud.computes)]
+    assert sorted(arena.own_parts().values()) == [(host, [0, 1], [DEVICE]) for host in sorted(arena.cloud.computes)]
 
 
 def delete_while_building(arena: Arena) -> None:
@@ -34,3 +42,28 @@ def delete_while_building(arena: Arena) -> None:
     arena.gone()
     arena.nothing_open()
     create(arena)
+
+
+def one_with_device(arena: Arena) -> None:
+    flavor(arena)
+    arena.create(1, PINNED)
+    arena.settle("ACTIVE", 1)
+
+
+def device_lost(arena: Arena) -> None:
+    """Take the device off its machine: the history of the server has one entry, and the guest stays."""
+    (server,) = arena.servers()
+    arena.control_hosts(unplugged=[DEVICE])
+    try:
+        wait_for("its owner sees the loss", lambda: _losses(arena, server["id"]), SETTLE_SECONDS)
+        arena.nothing_open()
+        assert _losses(arena, server["id"]) == 1, "it was reported more than once"
+        assert server["id"] in arena.guests()
+    finally:
+        arena.control_hosts()
+
+
+def _losses(arena: Arena, server_id: str) -> int:
+    answer = arena.send("GET", f"/servers/{server_id}/os-instance-actions", None)
+    listed = [] if answer is None or answer.status_code != 200 else answer.json()["instanceActions"]
+    return sum(item["action"] == "device_lost" for item in listed)

@@ -39,6 +39,8 @@ RETIRE = "retire"
 DOMAIN_LOST = "domain_lost"
 #: A protected guest that has crashed is to be started again.
 RESTART = "restart_crashed"
+#: A device that a guest has has vanished.
+DEVICE_LOST = "report_lost_devices"
 #: Transactions around a call to a network service: for interfaces, and to release them at the end of a server, which
 #: may fail, or during a build that was deleted.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
@@ -108,6 +110,7 @@ TRANSACTIONS = (
     RETIRE,
     DOMAIN_LOST,
     RESTART,
+    DEVICE_LOST,
     ASK,
     TELL,
     TOLD,

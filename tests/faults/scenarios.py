@@ -1171,10 +1171,10 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("create 1", nothing, create(1), points.of(operations.CREATE), rows=("create",))
     yield Scenario("create 20", nothing, create(20), points.of_several())
     yield Scenario(
-        "create 2 with CPUs of their own", pinned.flavor, pinned.create, points.of(operations.CREATE), pinned.SITE
+        "create 2 with CPUs and devices", pinned.flavor, pinned.create, points.of(operations.CREATE), pinned.SITE
     )
     yield Scenario(
-        "delete while building with CPUs of its own",
+        "delete while building with CPUs and a device",
         pinned.flavor,
         pinned.delete_while_building,
         CREATE_AND_DELETE,
@@ -1274,6 +1274,8 @@ def _stories() -> Iterator[Scenario]:
     yield from _automatic()
     yield Scenario("domain vanished", one_active, vanished, VANISHED)
     yield Scenario("crash", one_protected, crashed, CRASHED)
+    found = {CONDUCTOR: around(f"commit/{points.DEVICE_LOST}")}
+    yield Scenario("device vanished", pinned.one_with_device, pinned.device_lost, found, pinned.SITE)
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})
     yield Scenario("create 2, one place", nothing, last_place, {}, ONE_PLACE)

@@ -69,9 +69,9 @@ def conditional_claim() -> None:
         more = {name: getattr(ComputeNode, name) + amount for name, amount in amounts.items()}
         uow.change(sa.update(ComputeNode).where(ComputeNode.host == host).values(**more))
 
-    def grant(uow: Any, instance: Any, selection: Any, numa: Any = None) -> bool:
+    def grant(uow: Any, instance: Any, selection: Any, numa: Any = None, pci: Any = ()) -> bool:
         widen(uow, instance, selection.host, 1)
-        granted = claim(uow, instance, selection, numa)
+        granted = claim(uow, instance, selection, numa, pci)
         widen(uow, instance, selection.host, -1)
         return granted
 

@@ -56,6 +56,12 @@ class GuestAgentNotEnabled(Conflict):
     msg_fmt = "QEMU guest agent is not enabled"
 
 
+class HasPCIDevices(Conflict):
+    """A suspend of a server with devices of its host."""
+
+    msg_fmt = "Server %(instance_id)s has PCI devices of its host, so it cannot be suspended. Stop it, or shelve it."
+
+
 class NoFreePort(Conflict):
     """A running guest whose machine has no place for another device."""
 

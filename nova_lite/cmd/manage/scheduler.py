@@ -18,6 +18,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.hosts import hosts
 from nova_lite.db.image import images
 from nova_lite.db.servers import action_log, flavors, instances, server_groups
+from nova_lite.hardware import pci
 from nova_lite.objects import BalancePlan, HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.objects.balance import RESOURCES
 from nova_lite.scheduler import core, filters, plans, weights
@@ -81,12 +82,15 @@ def _imagined(uow: UnitOfWork, app: App, args: argparse.Namespace) -> tuple[list
     for key, value in args.hint:
         earlier = hints.get(key)
         hints[key] = value if earlier is None else [*([earlier] if isinstance(earlier, str) else earlier), value]
+    flavor = flavors.get(uow, app.context, args.flavor)
+    image = None if args.image is None else images.get(uow, app.context, args.image)
     spec = RequestSpec(
         instance_uuids=[str(uuid.uuid4()) for _ in range(args.count)],
         project_id=args.project,
         user_id="",
-        flavor=flavors.get(uow, app.context, args.flavor),
-        image=None if args.image is None else images.get(uow, app.context, args.image),
+        flavor=flavor,
+        image=image,
+        pci=pci.requests(uow.conf, flavor, image),
         availability_zone=args.az,
         requested_destination=_destination(args),
         instance_group=_group(uow, app.context, hints.get("group")),

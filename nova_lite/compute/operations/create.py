@@ -192,7 +192,7 @@ class Builder:
         """Claim resources, plug the networks, and spawn. Each step's rollback is pushed to ``undo`` before the step."""
         host, instance, generation = self._host, request.instance, request.generation
         check_injected_files(request.injected_files)
-        resources = Resources.of(instance.flavor, instance.numa)
+        resources = Resources.of(instance)
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, resources, request.limits)
         known = request.connected == self._registration.admission

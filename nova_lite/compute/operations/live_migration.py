@@ -41,8 +41,8 @@ def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any
     found = host.domain(uuid)
     if found is not None and found.generation < generation:
         host.remove_with_retries(uuid)
-    instance = msgspec.structs.replace(command.instance, numa=moves.numa_at(command, HostRole.DESTINATION))
-    host.claims.instance_claim(uuid, Resources.of(instance.flavor, instance.numa), payload.get("limits", {}))
+    instance = moves.instance_at(command, HostRole.DESTINATION)
+    host.claims.instance_claim(uuid, Resources.of(instance), payload.get("limits", {}))
     host.driver.networks.plug(command.instance, command.instance.vifs)
     spec = moves.spawn_spec(host, command, instance)
     source = msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
@@ -112,7 +112,7 @@ def post_live_migration_at_destination(host: LocalHost, command: ActionCommand) 
     """Make the guest belong to this host. Runs at the destination."""
     uuid = command.instance.uuid
     moves.require_generation(host, command)
-    resources = Resources.of(command.instance.flavor, moves.numa_at(command, HostRole.DESTINATION))
+    resources = Resources.of(moves.instance_at(command, HostRole.DESTINATION))
     host.fencing.mark_built(uuid, command.generation, resources)
     interfaces.bind_and_plug(host, command.instance)
     host.driver.live_moves.finish(uuid)

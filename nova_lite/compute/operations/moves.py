@@ -7,7 +7,7 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import ActionCommand, Image, Instance, InstanceNUMATopology
+from nova_lite.objects import ActionCommand, Image, Instance, InstanceNUMATopology, PCIDevice
 from nova_lite.operations import HostRole
 from nova_lite.virt.abilities import SpawnSpec
 
@@ -34,10 +34,14 @@ def require_generation(host: LocalHost, command: ActionCommand) -> None:
         raise exceptions.DomainNotFound(instance_uuid=found.uuid)
 
 
-def numa_at(command: ActionCommand, role: HostRole) -> InstanceNUMATopology | None:
-    """Return the instance's placement in the NUMA cells of the host with this role."""
+def instance_at(command: ActionCommand, role: HostRole) -> Instance:
+    """Return the instance with its place in the NUMA cells, and its devices, of the host with this role."""
     allocation = command.payload.get(role.value) or {}
-    return msgspec.convert(allocation.get("numa"), InstanceNUMATopology | None)
+    return msgspec.structs.replace(
+        command.instance,
+        numa=msgspec.convert(allocation.get("numa"), InstanceNUMATopology | None),
+        pci=msgspec.convert(allocation.get("pci"), list[PCIDevice] | None),
+    )
 
 
 def spawn_spec(host: LocalHost, command: ActionCommand, instance: Instance) -> SpawnSpec:

@@ -51,7 +51,7 @@ def _recreate(host: LocalHost, command: ActionCommand) -> None:
     if not host.driver.definitions:
         raise exceptions.DomainNotFound(instance_uuid=instance.uuid)
     host.fencing.check_not_held(instance.uuid, command.generation)
-    resources = Resources.of(instance.flavor, instance.numa)
+    resources = Resources.of(instance)
     host.claims.instance_claim(instance.uuid, resources, {})
     try:
         host.driver.definitions.recreate(spawn_spec(host, command, instance))

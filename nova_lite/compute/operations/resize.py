@@ -59,10 +59,9 @@ def finish_resize(host: LocalHost, command: ActionCommand) -> None:
         host.remove_with_retries(uuid)
     finish = host.driver.moves.finish
     flavor = msgspec.convert(payload["flavor"], Flavor)
-    numa = moves.numa_at(command, HostRole.DESTINATION)
-    resources = Resources.of(flavor, numa)
+    instance = msgspec.structs.replace(moves.instance_at(command, HostRole.DESTINATION), flavor=flavor)
+    resources = Resources.of(instance)
     host.claims.instance_claim(uuid, resources, payload.get("limits", {}))
-    instance = msgspec.structs.replace(command.instance, flavor=flavor, numa=numa)
     instance.vifs = interfaces.bind_and_plug(host, instance)
     finish(
         moves.spawn_spec(host, command, instance),
@@ -119,7 +118,7 @@ def _is_one_host(command: ActionCommand) -> bool:
 def _restore_original(host: LocalHost, command: ActionCommand) -> None:
     """Restore the guest that was set aside. Remove its replacement, which may exist if this host was forced down."""
     uuid = command.instance.uuid
-    resources = Resources.of(command.instance.flavor, moves.numa_at(command, HostRole.SOURCE))
+    resources = Resources.of(moves.instance_at(command, HostRole.SOURCE))
     found = host.domain(uuid)
     if found is not None and found.generation > command.generation:
         host.fencing.revoke(uuid, found.generation)

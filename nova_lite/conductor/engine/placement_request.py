@@ -13,6 +13,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.servers import instances, server_groups
+from nova_lite.hardware import pci
 from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
 
 #: Replaces the uuid of another project's server in a scheduler hint. No host has a server of this uuid.
@@ -90,12 +91,15 @@ def request_spec(
     ``flavor``: the new flavor, if the instance gets another one.
     """
     destination = instance.request.get("requested_destination")
+    new_flavor = msgspec.convert(flavor or instance.flavor, Flavor)
+    image = None if instance.image is None else msgspec.convert(instance.image, Image)
     return RequestSpec(
         instance_uuids=[instance.uuid],
         project_id=instance.project_id,
         user_id=instance.user_id,
-        flavor=msgspec.convert(flavor or instance.flavor, Flavor),
-        image=None if instance.image is None else msgspec.convert(instance.image, Image),
+        flavor=new_flavor,
+        image=image,
+        pci=pci.requests(uow.conf, new_flavor, image),
         availability_zone=instance.requested_availability_zone,
         forced_host=instance.request.get("forced_host"),
         forced_node=instance.request.get("forced_node"),

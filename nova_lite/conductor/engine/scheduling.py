@@ -404,17 +404,17 @@ def _is_claimed(handlers: HandlerLookup, ctx: ActionContext, request: PlacementR
         return False
     step, numa = ctx.step, hardware.numa_of(request.spec.flavor, request.spec.image)
     if not isinstance(step, ScheduleStep) or step.moves:
-        if not claims.claim(uow, instance, selection, numa):
+        if not claims.claim(uow, instance, selection, numa, request.spec.pci):
             return False
         place = claims.place_of(instance)
         assert place is not None
         handlers(ctx.action.action).on_claimed(uow, instance, place)
         return True
-    place = claims.take(uow, instance, selection, claims.needs(request.spec.flavor), numa)
+    place = claims.take(uow, instance, selection, claims.needs(request.spec.flavor), numa, request.spec.pci)
     if place is None:
         return False
     same = place.host == instance.host
-    ctx.action.payload = {**ctx.action.payload, HostRole.DESTINATION.value: place._asdict(), "same_host": same}
+    ctx.action.payload = {**ctx.action.payload, HostRole.DESTINATION.value: place.described(), "same_host": same}
     handlers(ctx.action.action).on_claimed(uow, instance, place)
     return True
 

@@ -20,7 +20,8 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.hosts import hosts
 from nova_lite.db.servers import claims, server_migrations
-from nova_lite.objects import Flavor
+from nova_lite.hardware import pci
+from nova_lite.objects import Flavor, Image
 from nova_lite.operations import Step, migration_states, states
 
 #: Status of the migration's row after a step.
@@ -53,16 +54,18 @@ class LiveMigrateHandler(OperationHandler):
             raise exceptions.InstanceInvalidState(
                 method="os-migrateLive", instance_id=instance.uuid, attr="migration", state="unfinished"
             )
+        flavor = msgspec.convert(instance.flavor, Flavor)
+        image = msgspec.convert(instance.image, Image | None)
+        pci.check_live_migration(pci.requests(uow.conf, flavor, image))
         instance.request = {}
         if target is not None:
             forced = payload.get("forced")
             instance.request = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
-        flavor = msgspec.convert(instance.flavor, Flavor)
         kind = migration_states.LIVE_MIGRATION
         row = server_migrations.begin(uow, context, instance, kind, source, flavor)
         server_migrations.set_status(uow, row, migration_states.QUEUED)
         return {
-            "source": source._asdict(),
+            "source": source.described(),
             "flavor": instance.flavor,
             "image": instance.image,
             "boot_images": instance.boot_images,

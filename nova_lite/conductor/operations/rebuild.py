@@ -22,6 +22,7 @@ from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
 from nova_lite.db.servers import claims, keypairs
 from nova_lite.db.volume import block_devices, cinder, volumes
+from nova_lite.hardware import pci
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
 from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import states
@@ -82,7 +83,7 @@ class RebuildHandler(OperationHandler):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         image, parts = _images(uow, context, instance, payload)
-        _check_numa(instance, image)
+        _check_numa(uow.conf, instance, image)
         root = root_volume(block_devices.of(instance))
         reimaged = _reimage(uow, root, image) if root is not None and payload.get("reimage_boot_volume") else {}
         if "key_name" in payload:
@@ -106,13 +107,16 @@ class RebuildHandler(OperationHandler):
         return {"stop": instance.vm_state == states.STOPPED and not payload.get(STARTS), **reimaged}
 
 
-def _check_numa(instance: Instance, image: Image) -> None:
+def _check_numa(conf: cfg.ConfigOpts, instance: Instance, image: Image) -> None:
     """Raise `HardwareRefused` if the image needs other NUMA cells, because the server stays in its own."""
     flavor, old = msgspec.convert(instance.flavor, Flavor), msgspec.convert(instance.image, Image | None)
-    if hardware.numa_of(flavor, image) != hardware.numa_of(flavor, old):
+    numa = hardware.numa_of(flavor, image)
+    near = numa is not None and pci.requests(conf, flavor, image) != pci.requests(conf, flavor, old)
+    if numa != hardware.numa_of(flavor, old) or near:
         raise exceptions.HardwareRefused(
             reason="The image asks for other CPUs or memory of the server's host than it has (hw_cpu_policy, "
-            "hw_mem_page_size, hw_numa_nodes and what goes with them): a rebuild cannot change that."
+            "hw_mem_page_size, hw_numa_nodes, hw_pci_numa_affinity_policy and what goes with them): a rebuild cannot "
+            "change that."
         )
 
 

@@ -10,7 +10,7 @@ from nova_lite.conductor.operations.interfaces import AttachInterfaceHandler, De
 from nova_lite.conductor.operations.live_migration import LiveMigrateHandler
 from nova_lite.conductor.operations.lock import LockHandler, UnlockHandler
 from nova_lite.conductor.operations.password import ChangePasswordHandler
-from nova_lite.conductor.operations.power import RebootHandler
+from nova_lite.conductor.operations.power import RebootHandler, SuspendHandler
 from nova_lite.conductor.operations.rebuild import RebuildHandler
 from nova_lite.conductor.operations.rescue import RescueHandler
 from nova_lite.conductor.operations.reset_state import ResetStateHandler
@@ -36,6 +36,7 @@ _HANDLERS: dict[str, OperationHandler] = {
     "lock": LockHandler(),
     "unlock": UnlockHandler(),
     "reboot": RebootHandler(),
+    "suspend": SuspendHandler(),
     "rebuild": RebuildHandler(),
     "rescue": RescueHandler(),
     "changePassword": ChangePasswordHandler(),

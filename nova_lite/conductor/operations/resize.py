@@ -26,6 +26,7 @@ from nova_lite.db.core.models import Instance, Migration
 from nova_lite.db.hosts import hosts
 from nova_lite.db.servers import claims, flavors, server_migrations
 from nova_lite.db.volume import block_devices
+from nova_lite.hardware import pci
 from nova_lite.objects import Flavor, Image
 from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import Step, migration_states, states
@@ -54,7 +55,7 @@ class ResizeHandler(OperationHandler):
         instance.request = {} if target is None else {"requested_destination": {"host": target}}
         server_migrations.begin(uow, context, instance, self.kind, source, flavor)
         return {
-            "source": source._asdict(),
+            "source": source.described(),
             "flavor": msgspec.to_builtins(flavor),
             "image": instance.image,
             "boot_images": instance.boot_images,
@@ -78,6 +79,7 @@ class ResizeHandler(OperationHandler):
         if flavor.disabled:
             raise exceptions.FlavorUnavailable(flavor_id=payload["flavor_id"])
         image = msgspec.convert(instance.image, Image | None)
+        pci.requests(uow.conf, flavor, image, strict=True)
         if root_volume(block_devices.of(instance)) is None:
             _check_root_disk(old, flavor)
             check_image = checks.check_flavor_fits

@@ -289,7 +289,7 @@ class ComputeNode(Numbered, Changed, Base):
     ``vcpus``, ``memory_mb``, ``disk_gb`` are capacities after ratio and reservation; ``inventory`` is the driver's
     report. ``generation`` grows with every change. ``failed_builds`` counts failed builds since the last success.
     ``freed_at``: when capacity was last released. ``numa_used``: the allocations' share of its NUMA cells
-    (`nova_lite.objects.numa`); changed under the row's lock.
+    (`nova_lite.objects.numa`); changed under the row's lock. ``pci_used``: addresses of its `PCIClaim` rows.
     """
 
     __tablename__ = "compute_nodes"
@@ -314,6 +314,7 @@ class ComputeNode(Numbered, Changed, Base):
     failed_builds: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     freed_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     numa_used: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    pci_used: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
 
     service: Mapped[Service] = relationship(lazy="joined")
 
@@ -323,6 +324,7 @@ class Allocation(Numbered, Created, Base):
 
     An instance has one allocation while it is placed, two while it moves. ``generation``: the attempt that it was made
     for. ``numa``: its place in the NUMA cells (`nova_lite.objects.InstanceNUMATopology`), if it is bound to any.
+    ``pci``: its devices (`nova_lite.objects.PCIDevice`), each with a `PCIClaim`.
     """
 
     __tablename__ = "allocations"
@@ -335,6 +337,23 @@ class Allocation(Numbered, Created, Base):
     memory_mb: Mapped[int]
     disk_gb: Mapped[int]
     numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    pci: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+class PCIClaim(Created, Base):
+    """A PCI device of a hypervisor that an instance has. The key admits one claim of a device.
+
+    ``state``: "claimed"; "lost" if the host does not offer it any more; then "reported", if its owner can see that.
+    """
+
+    __tablename__ = "pci_claims"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    compute_node_id: Mapped[int] = mapped_column(BigId, sa.ForeignKey("compute_nodes.id"), primary_key=True)
+    address: Mapped[str] = mapped_column(sa.String(16), primary_key=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    alias: Mapped[str] = mapped_column(sa.String(256))
+    state: Mapped[str] = mapped_column(sa.String(16), index=True)
 
 
 class Aggregate(Numbered, Changed, Base):
@@ -418,7 +437,7 @@ class Instance(Numbered, Changed, Base):
     ``network_call_until``: a call to the network service may take effect until then. ``generation``: of the guest at
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
-    (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``guest_devices``: places of its devices
+    (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``guest_devices``: places of its devices
     (`nova_lite.objects.GuestDevices`). ``network_info``: interfaces
     (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: where the disks of
     an evacuated server may be (`nova_lite.db.hosts.host_storage`). ``site_role``: of a replicated server
@@ -490,6 +509,7 @@ class Instance(Numbered, Changed, Base):
     block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    pci: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     guest_devices: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     site_role: Mapped[str | None] = mapped_column(sa.String(16))
     shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)

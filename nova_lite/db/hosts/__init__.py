@@ -6,7 +6,7 @@
 - `aggregates`: aggregates, and their changes
 - `host_aggregates`: what aggregates set for their hosts
 - `placement`: inventories and allocations as the Placement API shows them
-- `numa_claims`: claims of CPUs and memory of NUMA cells
+- `numa_claims`, `pci_claims`: claims of CPUs and memory of NUMA cells, and of PCI devices
 - `balance`: measured load, and moves that relieve hosts
 - `host_health`: problems of hosts' machines
 - `host_storage`: directories of disks that hosts share

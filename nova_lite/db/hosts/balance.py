@@ -36,6 +36,7 @@ from nova_lite.db.core.models import (
 )
 from nova_lite.db.core.statements import insert_if_missing
 from nova_lite.db.hosts import evacuations, hosts, leases, services
+from nova_lite.hardware import pci
 from nova_lite.objects import Flavor, Image
 from nova_lite.objects import balance as objects
 from nova_lite.objects.balance import RESOURCES, Load, LoadRequest
@@ -196,6 +197,8 @@ def _server(
     topology = hardware.numa_of(flavor, image)
     alone = topology is not None and topology.dedicated
     stays = history.stays.get(row.uuid, "")
+    if pci.ALIAS in flavor.extra_specs:
+        stays = "it has PCI devices of its host"
     if row.locked:
         stays = "it is locked"
     if row.vm_state != states.ACTIVE:

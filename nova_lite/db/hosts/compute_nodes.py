@@ -23,9 +23,9 @@ from nova_lite.db.core.events import HostChanged, HostRemoved
 from nova_lite.db.core.models import AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.db.core.rows import to_object
 from nova_lite.db.core.statements import UpdateEach, by_reference
-from nova_lite.db.hosts import host_aggregates
+from nova_lite.db.hosts import host_aggregates, pci_claims
 from nova_lite.objects import ComputeNode as ComputeNodeObject
-from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage
+from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage, PCIDevice
 from nova_lite.objects import Service as ServiceObject
 
 #: Parts of an inventory that schedulers receive unchanged, and parts that decide where instances go.
@@ -37,7 +37,7 @@ _TOLD = (
     "supported_vm_modes",
     "capabilities",
 )
-_SCHEDULED_BY = (*_TOLD, "numa", "host_ip")
+_SCHEDULED_BY = (*_TOLD, "numa", "pci", "host_ip")
 
 #: Parts of an inventory that only users see. The uptime changes with each heartbeat and is written now and then.
 _ALWAYS = {"uptime"}
@@ -91,6 +91,8 @@ def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
         before.get(name) != now.get(name) for name in _SCHEDULED_BY
     )
     matters = matters or _disk_changed(before, now)
+    if before.get("pci") != now.get("pci"):
+        pci_claims.compare(uow, node.id, [device.address for device in pci_devices(now)])
     for name, value in values.items():
         if getattr(node, name) != value:
             setattr(node, name, value)
@@ -256,6 +258,8 @@ def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequen
         aggregates=list(aggregates),
         numa=numa_cells(inventory),
         numa_used=numa_used(row.numa_used),
+        pci=pci_devices(inventory),
+        pci_used=row.pci_used or [],
         **_scheduled_by(row),
     )
 
@@ -284,6 +288,11 @@ def free_disk(capacity: int, total: int, free: int | None) -> int | None:
 def numa_cells(inventory: dict[str, Any]) -> list[NUMACell]:
     """Return the NUMA cells of a reported inventory."""
     return msgspec.convert(inventory.get("numa", []), list[NUMACell])
+
+
+def pci_devices(inventory: dict[str, Any]) -> list[PCIDevice]:
+    """Return the PCI devices of a reported inventory."""
+    return msgspec.convert(inventory.get("pci", []), list[PCIDevice])
 
 
 def numa_used(column: dict[str, Any] | None) -> NUMAUsage:

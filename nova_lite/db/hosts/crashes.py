@@ -31,7 +31,7 @@ NEUTRAL = (
     operations.CREATE_IMAGE.kind, operations.CREATE_BACKUP.kind, operations.LOCK.kind, operations.UNLOCK.kind,
     operations.ATTACH_VOLUME.kind, operations.DETACH_VOLUME.kind, operations.SWAP_VOLUME.kind,
     operations.ATTACH_INTERFACE.kind, operations.DETACH_INTERFACE.kind, operations.CRASH.kind,
-    operations.WATCHDOG.kind,
+    operations.WATCHDOG.kind, operations.DEVICE_LOST.kind,
 )  # fmt: skip
 
 

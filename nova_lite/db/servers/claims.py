@@ -5,7 +5,7 @@ Two schedulers may choose the same host. The update succeeds exactly as long as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -15,11 +15,11 @@ from nova_lite.db.core.engine import UnitOfWork, utcnow
 from nova_lite.db.core.events import HostChanged, HostFreed
 from nova_lite.db.core.models import Allocation, ComputeNode, Instance, Port, Service
 from nova_lite.db.core.releases import collecting
-from nova_lite.db.hosts import hosts, numa_claims
+from nova_lite.db.hosts import hosts, numa_claims, pci_claims
 from nova_lite.db.hosts.services import COMPUTE
 from nova_lite.db.volume import cinder
 from nova_lite.hardware.numa import NUMARequest
-from nova_lite.objects import Flavor, InstanceNUMATopology, Selection
+from nova_lite.objects import Flavor, PCIRequest, Selection
 from nova_lite.objects.host import admission
 
 #: Claimed resources: columns of `Allocation` and, with ``_used``, of `ComputeNode`.
@@ -28,7 +28,7 @@ RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 class Place(NamedTuple):
     """A claimed place: the hypervisor, its zone, and the generation of the guest there. ``numa``: the place in the
-    NUMA cells, in plain values.
+    NUMA cells, in plain values. ``pci``: devices of the host, in plain values.
     """
 
     host: str
@@ -36,16 +36,27 @@ class Place(NamedTuple):
     generation: int
     zone: str | None
     numa: dict[str, Any] | None = None
+    pci: list[dict[str, Any]] | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Return plain values. They name no devices if there are none: then older conductors understand them."""
+        return {name: value for name, value in self._asdict().items() if value or name != "pci"}
 
 
-def claim(uow: UnitOfWork, instance: Instance, selection: Selection, numa: NUMARequest | None = None) -> bool:
+def claim(
+    uow: UnitOfWork,
+    instance: Instance,
+    selection: Selection,
+    numa: NUMARequest | None = None,
+    pci: Sequence[PCIRequest] = (),
+) -> bool:
     """Claim the selected node and move ``instance`` there; return False if the host is not alive or a resource no
     longer fits.
 
     The instance gets host, node and the next generation. The caller holds the lock of its row.
     """
     wanted = {name: getattr(instance, name) for name in RESOURCES}
-    place = take(uow, instance, selection, wanted, numa)
+    place = take(uow, instance, selection, wanted, numa, pci)
     if place is not None:
         move(instance, place)
     return place is not None
@@ -57,6 +68,7 @@ def take(
     selection: Selection,
     wanted: Mapping[str, int],
     numa: NUMARequest | None = None,
+    pci: Sequence[PCIRequest] = (),
 ) -> Place | None:
     """Claim ``wanted`` of the selected node for an instance that stays where it is; return None when it does not
     fit. vCPUs with dedicated CPUs (``numa``) do not count as shared ones.
@@ -65,14 +77,12 @@ def take(
     if alive is None:
         return None
     zone, node_id = alive
-    topology: InstanceNUMATopology | None = None
-    columns: dict[str, Any] = {}
-    if numa is not None:
-        found = numa_claims.place(uow, node_id, numa)
-        if found is None:
-            return None
-        topology, columns["numa_used"] = found
-        wanted = {**wanted, "vcpus": 0} if topology.dedicated else wanted
+    chosen = numa_claims.choose(uow, node_id, numa, pci)
+    if chosen is None:
+        return None
+    topology = chosen.topology
+    if topology is not None and topology.dedicated:
+        wanted = {**wanted, "vcpus": 0}
     used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
     changed = uow.change(
         sa.update(ComputeNode)
@@ -82,21 +92,25 @@ def take(
         )
         .values(
             generation=ComputeNode.generation + 1,
-            **columns,
+            **chosen.columns,
             **{f"{name}_used": amount for name, amount in used.items()},
         )
     )
     if changed != 1:
         return None
     described = None if topology is None else msgspec.to_builtins(topology)
-    place = Place(selection.host, selection.node, next_generation(instance), zone, described)
+    devices = msgspec.to_builtins(chosen.devices) or None
+    place = Place(selection.host, selection.node, next_generation(instance), zone, described, devices)
     allocation = {
         "instance_uuid": instance.uuid,
         "compute_node_id": node_id,
         "generation": place.generation,
         "numa": described,
+        "pci": devices,
     }
     uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
+    if chosen.devices:
+        pci_claims.insert(uow, node_id, instance.uuid, chosen.devices)
     uow.publish(HostChanged(node_id))
     return place
 
@@ -175,17 +189,18 @@ def place_of(instance: Instance) -> Place | None:
     """Return the instance's current place."""
     if instance.host is None:
         return None
-    return Place(instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa)
+    zone, numa, pci = instance.availability_zone, instance.numa, instance.pci
+    return Place(instance.host, instance.node, instance.generation, zone, numa, pci)
 
 
 def move(instance: Instance, place: Place) -> None:
     """Move the instance to a place."""
-    instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa = place
+    instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa, instance.pci = place
 
 
 def leave(instance: Instance) -> None:
     """Remove the instance from its host."""
-    instance.host = instance.node = instance.numa = None
+    instance.host = instance.node = instance.numa = instance.pci = None
 
 
 class HeldHost(NamedTuple):
@@ -308,19 +323,28 @@ def release_all(uow: UnitOfWork, instance_uuids: Collection[str]) -> None:
 
 def _release(uow: UnitOfWork, gone: sa.Delete) -> None:
     """Delete allocations, and subtract them from the counters of their nodes."""
-    columns = (Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES), Allocation.numa)
+    columns = (
+        Allocation.compute_node_id,
+        *(getattr(Allocation, name) for name in RESOURCES),
+        Allocation.numa,
+        Allocation.pci,
+    )
     amounts: dict[int, list[int]] = {}
     cells: dict[int, list[dict[str, Any]]] = {}
-    for node_id, *released, numa in uow.session.connection().execute(gone.returning(*columns)):
+    devices: dict[int, list[dict[str, Any]]] = {}
+    for node_id, *released, numa, pci in uow.session.connection().execute(gone.returning(*columns)):
         sums = amounts.get(node_id, [0] * len(RESOURCES))
         amounts[node_id] = [one + other for one, other in zip(sums, released, strict=True)]
         if numa is not None:
             cells.setdefault(node_id, []).append(numa)
+        devices.setdefault(node_id, []).extend(pci or ())
     for node_id in sorted(amounts):
         used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts[node_id], strict=True)}
         left: dict[str, Any] = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
         if node_id in cells:
             left["numa_used"] = numa_claims.without(uow, node_id, cells[node_id])
+        if devices[node_id]:
+            left["pci_used"] = pci_claims.delete(uow, node_id, devices[node_id])
         uow.change(
             sa.update(ComputeNode)
             .where(ComputeNode.id == node_id)

@@ -33,6 +33,7 @@ from nova_lite.objects import (
     InstanceFilters,
     InstanceNUMATopology,
     InstanceQuery,
+    PCIDevice,
     digest_of_domains,
 )
 from nova_lite.operations import states
@@ -133,6 +134,7 @@ def _bare(values: Sequence[Any]) -> Instance:
     named["flavor"] = msgspec.convert(named["flavor"], Flavor)
     named["block_devices"] = msgspec.convert(named["block_devices"] or [], list[BlockDevice])
     named["numa"] = msgspec.convert(named["numa"], InstanceNUMATopology | None)
+    named["pci"] = msgspec.convert(named["pci"], list[PCIDevice] | None)
     named["guest_devices"] = msgspec.convert(named["guest_devices"], GuestDevices | None)
     named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], InstanceFault)
     return Instance(**named)

@@ -142,9 +142,10 @@ def _move(uow: UnitOfWork, instance: Instance, found: NewerDomain, service: Serv
 
 def _claim(uow: UnitOfWork, instance: Instance, found: NewerDomain, service: Service) -> None:
     """Claim the row's resources where the guest is, even if the host is full: the guest is there."""
-    if instance.numa is not None:
+    if instance.numa is not None or instance.pci:
         raise exceptions.InvalidInput(
-            reason=f"server {instance.uuid} has a place in NUMA cells, and that on host {found.host} is unknown"
+            reason=f"server {instance.uuid} has a place in NUMA cells or devices, and those on host {found.host} are "
+            "unknown"
         )
     node = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id).limit(1)).one()
     claims.release(uow, instance.uuid)

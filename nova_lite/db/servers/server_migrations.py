@@ -47,7 +47,7 @@ def begin(
         status=PRE_MIGRATING,
         user_id=context.user_id,
         project_id=context.project_id,
-        source=source._asdict(),
+        source=source.described(),
         source_host=source.host,
         old_flavor=instance.flavor,
         new_flavor=msgspec.to_builtins(new_flavor),
@@ -90,7 +90,7 @@ def set_status(uow: UnitOfWork, row: Migration, status: str) -> None:
 
 def set_destination(uow: UnitOfWork, row: Migration, place: Place) -> None:
     """Store the claimed destination."""
-    row.destination, row.destination_host = place._asdict(), place.host
+    row.destination, row.destination_host = place.described(), place.host
     query = sa.select(ComputeNode.inventory).where(ComputeNode.host == place.host, ComputeNode.node == place.node)
     row.destination_ip = (uow.session.scalar(query) or {}).get("host_ip")
 

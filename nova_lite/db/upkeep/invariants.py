@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from nova_lite.db.core.models import (
     InstanceAction,
     Migration,
     Network,
+    PCIClaim,
     Port,
     QuotaUsage,
     RouterInterface,
@@ -36,9 +37,10 @@ from nova_lite.db.core.models import (
 )
 from nova_lite.db.core.quota_counts import COUNTED
 from nova_lite.db.core.statements import insert_if_missing
+from nova_lite.db.hosts import pci_claims
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import newer_domains
-from nova_lite.objects import InstanceNUMATopology, ipv6
+from nova_lite.objects import InstanceNUMATopology, PCIDevice, ipv6
 from nova_lite.objects import Network as NetworkObject
 from nova_lite.objects.numa import usage_of
 from nova_lite.operations import migration_states, states
@@ -341,6 +343,8 @@ def _amounts_of(row: Instance) -> dict[str, Any]:
         amounts["numa"] = row.numa
         if msgspec.convert(row.numa, InstanceNUMATopology).dedicated:
             amounts["vcpus"] = 0
+    if row.pci is not None:
+        amounts["pci"] = row.pci
     return amounts
 
 
@@ -455,6 +459,74 @@ def _recount_numa(uow: UnitOfWork, node_id: int) -> None:
     uow.publish(HostChanged(node_id))
 
 
+#: A text line for each claim of a device of a node.
+_CLAIMS = (
+    sa.select(sa.func.aggregate_strings(PCIClaim.address + " " + PCIClaim.instance_uuid, "\n"))
+    .where(PCIClaim.compute_node_id == ComputeNode.id)
+    .scalar_subquery()
+)
+
+
+def pci_devices(uow: UnitOfWork) -> Iterator[Problem]:
+    """Find nodes whose claims of devices differ from their allocations, and devices that two servers have."""
+    columns = (
+        ComputeNode.id,
+        ComputeNode.host,
+        ComputeNode.pci_used,
+        _CLAIMS,
+        Allocation.instance_uuid,
+        Allocation.pci,
+    )
+    has_claims = sa.exists().where(PCIClaim.compute_node_id == ComputeNode.id)
+    query = (
+        sa.select(*columns)
+        .outerjoin(Allocation, sa.and_(Allocation.compute_node_id == ComputeNode.id, Allocation.pci.is_not(None)))
+        .where(sa.or_(ComputeNode.pci_used.is_not(None), Allocation.pci.is_not(None), has_claims))
+        .order_by(ComputeNode.id)
+    )
+    for (node_id, host), of_node in itertools.groupby(uow.session.execute(query), key=lambda row: (row[0], row[1])):
+        rows_of_node = [row[2:] for row in of_node]
+        used, claims, *_ = rows_of_node[0]
+        expected = sorted((item["address"], uuid) for *_, uuid, devices in rows_of_node for item in devices or ())
+        found = sorted(tuple(line.split(" ")) for line in (claims or "").splitlines())
+        addresses = [address for address, _ in expected]
+        if len(set(addresses)) < len(addresses):
+            yield from _shared_devices(host, expected)
+        elif (found, used or []) != (expected, addresses):
+            repair = partial(_recount_pci, node_id=node_id)
+            yield Problem("pci", f"host {host}", _devices(found, used), _devices(expected, addresses), repair)
+
+
+def _shared_devices(host: str, held: list[tuple[str, str]]) -> Iterator[Problem]:
+    """Report devices that several servers have. No repair: the operator has to decide which server moves."""
+    owners: dict[str, str] = {}
+    for address, uuid in held:
+        if owners.setdefault(address, uuid) != uuid:
+            other = f"PCI device {address} of host {host}, which is server {owners[address]}'s too"
+            yield Problem("pci", f"server {uuid}", other, "a device of its own: migrate it", None)
+
+
+def _devices(claimed: Sequence[tuple[str, ...]], used: list[str] | None) -> str:
+    claims = ", ".join(f"{address} of server {uuid}" for address, uuid in claimed) or "no claims"
+    return f"{claims}; in use: {', '.join(used or ()) or 'none'}"
+
+
+def _recount_pci(uow: UnitOfWork, node_id: int) -> None:
+    uow.session.execute(sa.select(ComputeNode.id).where(ComputeNode.id == node_id).with_for_update())
+    query = sa.select(Allocation.instance_uuid, Allocation.pci).where(Allocation.compute_node_id == node_id)
+    placed = {
+        uuid: msgspec.convert(devices, list[PCIDevice])
+        for uuid, devices in uow.session.execute(query.where(Allocation.pci.is_not(None)))
+    }
+    uow.change(sa.delete(PCIClaim).where(PCIClaim.compute_node_id == node_id))
+    for uuid, devices in placed.items():
+        pci_claims.insert(uow, node_id, uuid, devices)
+    used = sorted(device.address for devices in placed.values() for device in devices)
+    values = {"pci_used": used or None, "generation": ComputeNode.generation + 1}
+    uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
+    uow.publish(HostChanged(node_id))
+
+
 def _amounts(numbers: list[int]) -> str:
     return ", ".join(f"{name}={number}" for name, number in zip(RESOURCES, numbers, strict=True))
 
@@ -544,5 +616,6 @@ CHECKS = (
     newer_guests,
     node_counters,
     numa_usage,
+    pci_devices,
     quota_counters,
 )

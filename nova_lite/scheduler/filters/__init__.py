@@ -5,7 +5,8 @@ Each filter is a small class that extends `HostFilter` (`base`). Its entry point
 List filters first that are cheap, or that reject many hosts.
 
 - `base`: `HostFilter`
-- `capacity`, `numa_topology`, `host_load`: capacity: RAM, disk, vCPUs, NUMA cells, and limits of load
+- `capacity`, `numa_topology`, `pci_passthrough`, `host_load`: capacity: RAM, disk, vCPUs, NUMA cells, PCI devices, and
+  limits of load
 - `compute`, `retry`, `isolated_hosts`, `metrics`: state of the host
 - `compute_capabilities`, `image_properties`, `traits`, `aggregates`, `extra_spec_ops`: demands of flavors and images,
   and the operators of extra specs

@@ -38,8 +38,8 @@ _FILTERS_FAILED = "Failed to apply firewall rules"
 #: Methods that libvirtd executes without qemu and without the guest.
 QUERIES = frozenset(
     (
-        "getCPUStats", "getInfo", "getLibVersion", "getType", "getVersion", "listAllDomains", "listAllNetworks",
-        "lookupByUUIDString", "networkLookupByName", "nwfilterLookupByName", "XMLDesc", "bridgeName",
+        "getCPUStats", "getInfo", "getLibVersion", "getType", "getVersion", "listAllDevices", "listAllDomains",
+        "listAllNetworks", "lookupByUUIDString", "networkLookupByName", "nwfilterLookupByName", "XMLDesc", "bridgeName",
         "hasManagedSaveImage", "isActive", "isPersistent", "metadata", "state",
     )
 )  # fmt: skip

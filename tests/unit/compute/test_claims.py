@@ -7,7 +7,8 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.compute.claims import Claims, Resources
-from nova_lite.objects import Flavor, InstanceNUMACell, InstanceNUMATopology
+from nova_lite.objects import Flavor, InstanceNUMACell, InstanceNUMATopology, PCIDevice
+from tests.support.guests import make_instance
 
 
 def claims(vcpus: int = 4, memory_mb: int = 1000, disk_gb: int = 10) -> Claims:
@@ -16,16 +17,34 @@ def claims(vcpus: int = 4, memory_mb: int = 1000, disk_gb: int = 10) -> Claims:
 
 def test_flavor_claims_its_resources() -> None:
     flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3, ephemeral_gb=1, swap=1025)
-    assert Resources.of(flavor, None) == Resources(vcpus=2, memory_mb=64, disk_gb=6)
+    assert Resources.of(make_instance(flavor=flavor)) == Resources(vcpus=2, memory_mb=64, disk_gb=6)
 
 
 def test_dedicated_cpus_are_not_claimed_as_shared() -> None:
     flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3)
     cell = InstanceNUMACell(id=0, cell=0, cpus=[0, 1], memory_mb=64, pins=[4, 6], held=[5])
     pinned = InstanceNUMATopology(cells=[cell])
-    assert Resources.of(flavor, pinned) == Resources(memory_mb=64, disk_gb=3, cpus=(4, 5, 6))
+    assert Resources.of(make_instance(flavor=flavor, numa=pinned)) == Resources(memory_mb=64, disk_gb=3, cpus=(4, 5, 6))
     floating = InstanceNUMATopology(cells=[msgspec.structs.replace(cell, pins=[], held=[])])
-    assert Resources.of(flavor, floating) == Resources(vcpus=2, memory_mb=64, disk_gb=3)
+    shared = Resources.of(make_instance(flavor=flavor, numa=floating))
+    assert shared == Resources(vcpus=2, memory_mb=64, disk_gb=3)
+
+
+def test_device_is_claimed_once_and_only_if_it_is_offered() -> None:
+    gpu, card = (PCIDevice(address=f"0000:{bus}:00.0", vendor_id="1", product_id="2") for bus in ("41", "81"))
+    host = Claims(lambda: Resources(vcpus=9, memory_mb=9999, disk_gb=99, pci=(gpu.address,)))
+    first = Resources.of(make_instance(pci=[gpu]))
+    assert first.pci == (gpu.address,)
+    host.instance_claim("a", first, {})
+    host.instance_claim("a", first, {})
+    with pytest.raises(
+        exceptions.ComputeResourcesUnavailable, match=r"PCI device 0000:41:00.0 requested, but .* another guest has it"
+    ):
+        host.instance_claim("b", first, {})
+    with pytest.raises(exceptions.ComputeResourcesUnavailable, match=r"PCI device 0000:81:00.0 .* it is not offered"):
+        host.instance_claim("b", Resources.of(make_instance(pci=[card])), {})
+    host.release("a")
+    host.instance_claim("b", first, {})
 
 
 def test_dedicated_cpu_is_claimed_once_and_only_if_configured() -> None:

@@ -48,7 +48,7 @@ def test_destination_lets_the_source_in_no_longer(monkeypatch: pytest.MonkeyPatc
     command: Any = SimpleNamespace(
         instance=make_instance(uuid="uuid", vm_state=vm_state), generation=2, payload={"answers": {}}
     )
-    monkeypatch.setattr(live_migration, "moves", mock.Mock(numa_at=lambda command, role: None))
+    monkeypatch.setattr(live_migration, "moves", mock.Mock(instance_at=lambda command, role: command.instance))
     monkeypatch.setattr(live_migration, "interfaces", mock.Mock())
     live_migration.post_live_migration_at_destination(host, command)
     moves.finish.assert_called_once_with("uuid")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import libvirt
+import msgspec
 import pytest
 
 from nova_lite import hardware
@@ -16,7 +17,7 @@ from nova_lite.api.compute.servers import image_properties
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import checks
 from nova_lite.conductor.operations.password import ChangePasswordHandler
-from nova_lite.hardware import table, traits
+from nova_lite.hardware import pci, table, traits
 from nova_lite.hardware.definition import Definition, Outcome
 from nova_lite.objects import Flavor, HostAggregate, Image
 from nova_lite.scheduler.filters.aggregates import AggregateInstanceExtraSpecsFilter
@@ -26,6 +27,7 @@ from nova_lite.scheduler.filters.image_properties import ImagePropertiesFilter
 from nova_lite.scheduler.filters.traits import TraitsFilter
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.domain import hardware_page
+from tests.support import make
 from tests.unit.scheduler import builders
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "hardware.md"
@@ -193,6 +195,14 @@ def check_admin_user(definition: Definition) -> None:
     assert accepted["user"] == "debian"
 
 
+def check_pci_policy(definition: Definition) -> None:
+    flavor, image = example_of(definition)
+    flavor = msgspec.structs.replace(flavor, extra_specs={**flavor.extra_specs, pci.ALIAS: "gpu:1"})
+    conf = make.conf("sqlite://")
+    conf.set_override("alias", ['{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}'], "pci")
+    assert [request.numa_policy for request in pci.requests(conf, flavor, image)] == ["required"]
+
+
 aggregate = {"id": 1, "name": "a", "metadata": {"ssd": "true"}}
 
 OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
@@ -208,6 +218,7 @@ OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
     "aggregate_instance_extra_specs": check_filter(
         AggregateInstanceExtraSpecsFilter(), aggregates=[HostAggregate(**aggregate)]
     ),
+    "pci_numa_affinity_policy": check_pci_policy,
     "hw_architecture": check_filter(ImagePropertiesFilter(), cpu_arch="aarch64"),
     "hw_vm_mode": check_filter(ImagePropertiesFilter(), supported_vm_modes=["xen"]),
     "img_hv_type": check_filter(ImagePropertiesFilter(), supported_hv_types=["vmware"]),

@@ -14,7 +14,17 @@ from stevedore import extension
 
 from nova_lite import conf as configuration
 from nova_lite.base import exceptions, plugins
-from nova_lite.objects import HostAggregate, HostState, NUMACell, NUMACellUsage, NUMAPages, RequestSpec
+from nova_lite.objects import (
+    HostAggregate,
+    HostState,
+    NUMACell,
+    NUMACellUsage,
+    NUMAPages,
+    PCIDevice,
+    PCIKind,
+    PCIRequest,
+    RequestSpec,
+)
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.filters.aggregates import (
     AggregateImagePropertiesIsolation,
@@ -29,6 +39,7 @@ from nova_lite.scheduler.filters.isolated_hosts import IsolatedHostsFilter
 from nova_lite.scheduler.filters.json_query import JsonFilter
 from nova_lite.scheduler.filters.metrics import MetricsFilter
 from nova_lite.scheduler.filters.numa_topology import NUMATopologyFilter
+from nova_lite.scheduler.filters.pci_passthrough import PciPassthroughFilter
 from nova_lite.scheduler.weights.affinity import ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher
 from nova_lite.scheduler.weights.compute import BuildFailureWeigher
 from nova_lite.scheduler.weights.cross_az import CrossAZWeigher
@@ -287,6 +298,44 @@ def test_metrics_filter_and_weigher_use_reported_metrics() -> None:
         parse_settings(["cpu.percent"])
 
 
+# --- PCI devices
+
+DEVICES = [
+    PCIDevice(address=f"0000:{bus}:00.0", vendor_id="10de", product_id="1eb8", numa_cell=cell)
+    for cell, bus in enumerate(("41", "81"))
+]
+GPUS = PCIRequest(alias="gpu", count=1, kinds=[PCIKind(vendor_id="10de", product_id="1eb8")])
+
+
+def test_pci_filter_requires_free_devices_and_says_how_many_there_are() -> None:
+    subject = PciPassthroughFilter()
+    assert not subject.applies(spec())
+    request = spec(pci=[GPUS])
+    assert subject.applies(request) and subject.binds_forced_hosts
+    assert subject.host_passes(host(pci=DEVICES, pci_used=[DEVICES[0].address]), request)
+    full = host(pci=DEVICES, pci_used=[device.address for device in DEVICES])
+    assert not subject.host_passes(full, request)
+    assert subject.reason(full, request) == "1 PCI devices gpu requested, 0 free"
+    assert not subject.host_passes(host(), request)
+
+
+def test_pci_filter_of_a_guest_in_a_numa_cell_counts_devices_there() -> None:
+    cells = [NUMACell(id=number, memory_mb=1024, dedicated_cpus=cpus) for number, cpus in enumerate(("0-1", "2-3"))]
+    near = msgspec.structs.replace(GPUS, numa_policy="required")
+    request = asking(hw__cpu_policy="dedicated")
+    request.pci = [near]
+    used = {"1": NUMACellUsage(cpus=[2, 3])}
+    assert PciPassthroughFilter().host_passes(host(pci=DEVICES[1:], numa=cells), request)
+    assert not PciPassthroughFilter().host_passes(host(pci=DEVICES[1:], numa=cells, numa_used=used), request)
+
+
+def test_servers_of_one_request_get_different_devices() -> None:
+    placed = select([host(1, pci=DEVICES)], spec(2, pci=[GPUS]), filters=[PciPassthroughFilter()])
+    assert names(placed) == ["host1", "host1"]
+    with pytest.raises(exceptions.NoValidHost):
+        select([host(1, pci=DEVICES)], spec(3, pci=[GPUS]), filters=[PciPassthroughFilter()])
+
+
 # --- weighers
 
 
@@ -296,9 +345,11 @@ def test_weighers_by_load_failures_devices_and_zones() -> None:
 
     assert best(IoOpsWeigher(-1.0), [host(1, io_ops=2), host(2)], spec()) == "host2"
     assert best(BuildFailureWeigher(), [host(1, failed_builds=1), host(2)], spec()) == "host2"
-    gpu = [host(1, capabilities={"pci_free": 4}), host(2)]
-    assert best(PCIWeigher(), gpu, spec()) == "host2"
-    assert best(PCIWeigher(), gpu, asking(pci_passthrough__alias="gpu:1")) == "host1"
+    gpu = [host(1, pci=DEVICES), host(2, pci=DEVICES, pci_used=[DEVICES[0].address]), host(3)]
+    assert best(PCIWeigher(), gpu, spec()) == "host3"
+    assert best(PCIWeigher(), gpu[:2], spec()) == "host2"
+    assert best(PCIWeigher(), gpu, spec(pci=[GPUS])) == "host1"
+    assert PCIWeigher().weights([host(1), host(2)], spec()) == [0, 0]
     zones = [host(1, availability_zone="west"), host(2, availability_zone="east")]
     assert best(CrossAZWeigher(), zones, spec(current_zone="east")) == "host2"
     assert not CrossAZWeigher().applies(spec())

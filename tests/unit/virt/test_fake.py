@@ -269,6 +269,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "encrypted": [],
         "interfaces": ["port"],
         "host_cpus": [],
+        "pci": [],
         "checkpoint": None,
         "volume_files": {},
     }

@@ -14,6 +14,7 @@ from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import write
 from nova_lite.db.core.engine import Database, UnitOfWork, is_isolated
 from nova_lite.db.creates import CreateSnapshot, IncomingCreate, incoming_create, load, was_accepted
+from nova_lite.hardware import pci
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
@@ -111,5 +112,7 @@ class CreateEndpoints:
             for create, snapshot in zip(creates, loaded, strict=True)
             if isinstance(snapshot, CreateSnapshot)
         ]
+        for plan in plans:
+            pci.requests(self.conf, plan.flavor, plan.boot.image, strict=True)
         written = iter(write(uow, self.conf, self.network, plans))
         return [next(written) if isinstance(item, CreateSnapshot) else item for item in loaded]

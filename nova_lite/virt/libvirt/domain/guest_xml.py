@@ -19,7 +19,7 @@ from nova_lite.objects import VIF, NetworkDisk
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOT, DirectBoot, Disk, DiskSet
-from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml
+from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -113,6 +113,7 @@ def guest_xml(
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)
     _more_devices(devices, hardware)
+    pci_xml.add(devices, instance.pci or ())
     if hardware_xml.is_q35(machine):
         hardware_xml.root_ports(devices, given.spare_ports)
     if instance.protected:

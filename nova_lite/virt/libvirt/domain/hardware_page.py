@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, markdown
-from nova_lite.hardware import fitting, table
+from nova_lite.hardware import fitting, pci, table
 from nova_lite.hardware.definition import Definition, Outcome
-from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
+from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages, PCIDevice
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import guest_xml
@@ -44,6 +44,9 @@ _CELLS = [
     )
     for number, first in ((0, 0), (1, 12))
 ]
+
+#: The device of an example that requests one.
+_DEVICE = PCIDevice(address="0000:81:00.0", vendor_id="10de", product_id="1eb8")
 
 #: Key among an example's properties that sets the image's format.
 _FORMAT = "disk_format"
@@ -146,6 +149,8 @@ def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = 
     requested = hardware.resolve(flavor, image, strict)
     if requested.numa is not None:
         instance.numa = fitting.fit(requested.numa, _CELLS, {}, fitting.Ratios())
+    if pci.ALIAS in specs:
+        instance.pci = [_DEVICE]
     disks = DiskSet(disks=[Disk(path="/instances/disk", device="vda", format="qcow2")], direct_boot=None)
     given = guest_xml.Host(shared_cpus={str(cell.id): cell.shared_cpus for cell in _CELLS})
     listeners = Listeners(vnc="127.0.0.1")

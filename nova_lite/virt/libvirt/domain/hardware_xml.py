@@ -216,8 +216,9 @@ def root_ports(devices: ET.Element, spare: int) -> None:
     """
     if not spare:
         return
-    places = ("disk/target[@bus='virtio']", "interface", "channel", "memballoon", "rng", "input[@bus='virtio']")
-    needed = sum(len(devices.findall(path)) for path in (*places, "controller[@type='scsi']"))
+    others = ("interface", "hostdev", "channel", "memballoon", "rng", "controller[@type='scsi']")
+    places = ("disk/target[@bus='virtio']", "input[@bus='virtio']", *others)
+    needed = sum(len(devices.findall(path)) for path in places)
     needed += any(controller.get("model") != "none" for controller in devices.findall("controller[@type='usb']"))
     needed += any(devices.find(name) is not None for name in ("sound", "watchdog"))  # behind one bridge
     ET.SubElement(devices, "controller", type="pci", index="0", model="pcie-root")

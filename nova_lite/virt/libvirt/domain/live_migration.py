@@ -23,7 +23,7 @@ from nova_lite.objects import LiveDestination, LiveSource, MigrationControl, Mig
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, one_line
 from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains, volumes
-from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
+from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml, pci_xml
 
 LOG = logging.getLogger(__name__)
 
@@ -87,6 +87,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
         if tag in ("host", "generation"):
             child.text = destination.host if tag == "host" else str(destination.generation)
     numa_xml.place(root, destination.numa, destination.shared_cpus)
+    pci_xml.replace(root, destination.pci)
     for disk in root.iterfind("devices/disk"):
         _set_files(disk, destination)
     for log in (*root.iterfind("devices/serial/log"), *root.iterfind("devices/console/log")):

@@ -88,6 +88,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             serial_port=listeners.serial.port if listeners.serial else None,
             serial_tls=listeners.serial is not None and listeners.serial.tls,
             numa=spec.instance.numa,
+            pci=spec.instance.pci or [],
             shared_cpus=self._machine.properties.shared_cpus,
             below=[(file.path, file.format) for file in below],
         )

@@ -14,7 +14,7 @@ from typing import Any
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware.traits import CAPABILITY
-from nova_lite.objects import Inventory, NUMACell
+from nova_lite.objects import Inventory, NUMACell, PCIDevice
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import DomainInfo
 from nova_lite.virt.images import GIB
@@ -89,6 +89,7 @@ def build(
     traits: list[str],
     cells: list[NUMACell],
     vcpus: int | None,
+    pci: list[PCIDevice],
 ) -> Inventory:
     """Build the inventory. Memory and CPUs are read from the kernel: libvirt 9.0 ignores memory that was added after
     boot.
@@ -117,6 +118,7 @@ def build(
         running_vms=running,
         uptime=uptime(),
         numa=cells,
+        pci=pci,
     )
 
 

@@ -15,7 +15,7 @@ from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
-from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
+from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm, pci_devices
 
 LOG = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ class HostMachine(abilities.Machine):
         self._probes: kvm.ProbeWatch | None = None
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
+        self._offer = pci_devices.Offer(self._conf, reports)
         options = self._conf.libvirt
         self.virt_type: str = options.virt_type
         self.properties = guest_xml.Host(machine=options.hw_machine_type, spare_ports=options.num_pcie_ports)
@@ -113,6 +114,7 @@ class HostMachine(abilities.Machine):
             traits=self._traits,
             cells=self._cells,
             vcpus=None if shared is None else len(shared),
+            pci=self._offer.devices(),
         )
 
     def _watch_probes(self) -> None:

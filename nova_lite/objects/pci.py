@@ -1,0 +1,64 @@
+"""PCI devices of hosts, and requests of servers for them. Names and values are Nova's."""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Types of devices: an ordinary one, a physical function with SR-IOV, and a virtual function of one.
+TYPE_PCI, TYPE_PF, TYPE_VF = "type-PCI", "type-PF", "type-VF"
+
+#: Policies of the NUMA cell of a device. They concern guests that are placed in NUMA cells.
+NUMA_REQUIRED, NUMA_PREFERRED, NUMA_LEGACY = "required", "preferred", "legacy"
+
+
+class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """PCI device that a host offers to guests. Ids are four hexadecimal digits.
+
+    ``address``: as ``0000:81:00.0``. ``numa_cell``: None if the machine does not say. ``parent``: address of the
+    physical function of a virtual one. ``managed``: libvirt binds the device to its driver for guests. ``alias``: of a
+    claimed device, the alias that requested it.
+    """
+
+    address: str
+    vendor_id: str
+    product_id: str
+    dev_type: str = TYPE_PCI
+    numa_cell: int | None = None
+    parent: str | None = None
+    physical_network: str | None = None
+    managed: bool = True
+    live_migratable: bool = False
+    alias: str = ""
+
+
+class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Kind of devices that an alias stands for. None matches any value, but a physical function has to be named."""
+
+    vendor_id: str
+    product_id: str
+    dev_type: str | None = None
+    live_migratable: bool | None = None
+
+    def matches(self, device: PCIDevice) -> bool:
+        if (device.vendor_id, device.product_id) != (self.vendor_id, self.product_id):
+            return False
+        if self.live_migratable not in (None, device.live_migratable):
+            return False
+        return device.dev_type != TYPE_PF if self.dev_type is None else device.dev_type == self.dev_type
+
+
+class PCIRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Request for ``count`` devices, each of any of the ``kinds``. No kinds: the alias is not configured any more."""
+
+    alias: str
+    count: int
+    kinds: list[PCIKind] = msgspec.field(default_factory=list)
+    numa_policy: str = NUMA_LEGACY
+
+    def matches(self, device: PCIDevice) -> bool:
+        return any(kind.matches(device) for kind in self.kinds)
+
+    @property
+    def may_migrate_live(self) -> bool:
+        """True if each device that fits can be migrated while its guest runs."""
+        return bool(self.kinds) and all(kind.live_migratable for kind in self.kinds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from nova_lite.objects.cpu import GuestCpu
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import Image
 
@@ -34,7 +35,9 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     ``ignore_hosts``: hosts that were tried, or are left out for the reasons in ``left_out``. ``attempt`` starts at 1.
     ``forced_host`` and ``forced_node`` skip the filters but not the claim; ``requested_destination`` skips nothing.
     ``current_zone``: zone of a server that moves. ``stays``: the instance is on the requested host and gets another
-    image; only filters that judge images apply, and nothing is consumed.
+    image; only filters that judge images apply, and nothing is consumed. ``guest_cpu``: of a guest that is to
+    move while it runs; None: the guest starts again there, or its host has not reported
+    it.
     """
 
     instance_uuids: list[str]
@@ -53,6 +56,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     current_zone: str | None = None
     stays: bool = False
+    guest_cpu: GuestCpu | None = None
 
     def why_ignored(self, host: str) -> str:
         """Return why a host of ``ignore_hosts`` is left out."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from nova_lite.base.exceptions import NoValidHost
-from nova_lite.objects import HostState, InstanceGroup, RequestSpec
+from nova_lite.objects import HostState, InstanceGroup, RequestSpec, Selection
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.filters.capacity import shared_vcpus
@@ -20,11 +20,15 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """Move of one server. ``target``: name of the host; None if no host fits, then ``reason`` explains why."""
+    """Move of one server. ``target``: name of the host; None if no host fits, then ``reason`` explains why.
+
+    ``is_off``: the server is to move while it is off, and ``reason`` explains why it cannot move while it runs.
+    """
 
     instance_uuid: str
     target: str | None
     reason: str = ""
+    is_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,15 @@ def drain(
     weighers: Sequence[HostWeigher],
     options: core.Options,
     rng: random.Random,
+    may_stop: bool = False,
 ) -> list[PlannedMove]:
-    """Return a move for each of ``specs``: one instance each, all on the host ``source``.
+    """Return a move for each of ``specs``: one instance each, all on the host ``source``. ``may_stop``: see `evacuate`.
 
     The largest instances come first, so that small ones fill what is left. Each move sees the moves before it as done,
     also for the members of its server group.
     """
     largest_first = sorted(specs, key=lambda item: (-item.flavor.memory_mb, -item.flavor.vcpus))
-    return evacuate({source}, hosts, largest_first, filters, weighers, options, rng)
+    return evacuate({source}, hosts, largest_first, filters, weighers, options, rng, may_stop)
 
 
 def evacuate(
@@ -69,8 +74,12 @@ def evacuate(
     weighers: Sequence[HostWeigher],
     options: core.Options,
     rng: random.Random,
+    may_stop: bool = False,
 ) -> list[PlannedMove]:
-    """Return a move for each of ``specs``, in this order: one instance each, all on hosts of ``sources``."""
+    """Return a move for each of ``specs``, in this order: one instance each, all on hosts of ``sources``.
+
+    ``may_stop``: a running guest that can continue on no host is to move while it is off.
+    """
     states = [host for host in hosts if host.host not in sources]
     settled: dict[str, list[str]] = {}
     moves = []
@@ -78,18 +87,37 @@ def evacuate(
         group = _group_after(spec.instance_group, sources, settled)
         free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
-        try:
-            (destination,) = core.select_destinations(states, free_spec, filters, weighers, options, rng)
-        except NoValidHost as error:
-            moves.append(PlannedMove(uuid, None, error.message))
+        target, reason = _target(states, free_spec, filters, weighers, options, rng)
+        is_off = target is None and may_stop and spec.guest_cpu is not None
+        if is_off:
+            free_spec = msgspec.structs.replace(free_spec, guest_cpu=None)
+            target, why = _target(states, free_spec, filters, weighers, options, rng)
+            reason = why or f"It cannot move while it runs. {reason}"
+        if target is None:
+            moves.append(PlannedMove(uuid, None, reason))
             continue
-        target = destination.selected
         chosen = next(n for n, host in enumerate(states) if (host.host, host.node) == (target.host, target.node))
         states[chosen] = core.consume_from_request(states[chosen], free_spec, uuid)
         if free_spec.instance_group is not None:
             settled.setdefault(free_spec.instance_group.id, []).append(target.host)
-        moves.append(PlannedMove(uuid, target.host))
+        moves.append(PlannedMove(uuid, target.host, reason, is_off))
     return moves
+
+
+def _target(
+    states: Sequence[HostState],
+    spec: RequestSpec,
+    filters: Sequence[HostFilter],
+    weighers: Sequence[HostWeigher],
+    options: core.Options,
+    rng: random.Random,
+) -> tuple[Selection | None, str]:
+    """Return the chosen host, or the reason why there is none."""
+    try:
+        (destination,) = core.select_destinations(states, spec, filters, weighers, options, rng)
+    except NoValidHost as error:
+        return None, error.message
+    return destination.selected, ""
 
 
 def _group_after(group: InstanceGroup | None, sources: Set[str], settled: dict[str, list[str]]) -> InstanceGroup | None:

@@ -29,7 +29,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, trees
-from nova_lite.objects import VIF, EncryptedDisk, Image, Qcow2Disk, VolumeSource
+from nova_lite.objects import VIF, EncryptedDisk, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.operations.states import PowerState
@@ -47,7 +47,7 @@ class Domain(msgspec.Struct, kw_only=True):
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
     CPUs of the host that are dedicated to the domain.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
-    of a volume, by its id, that in use first.
+    of a volume, by its id, that in use first. ``cpu``: that of the host which has started it; None: it reports none.
     """
 
     uuid: str
@@ -69,6 +69,7 @@ class Domain(msgspec.Struct, kw_only=True):
     host_cpus: list[int] = msgspec.field(default_factory=list)
     checkpoint: str | None = None
     volume_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    cpu: GuestCpu | None = None
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -78,7 +79,8 @@ class Control(msgspec.Struct, kw_only=True):
     migration. ``hang_at``: steps that hang until the file changes; "*" for all. ``vcpus``, ``memory_mb``, ``disk_gb``:
     of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
     memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type. ``problems``: of
-    the machine, text by key, such as ``disk/smart/a``.
+    the machine, text by key, such as ``disk/smart/a``. ``cpu``: processor of the host, which its guests get; None: it
+    reports none.
     """
 
     spawn_delay: float
@@ -96,6 +98,7 @@ class Control(msgspec.Struct, kw_only=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
     guest_use: float = 0.0
     problems: dict[str, str] = msgspec.field(default_factory=dict)
+    cpu: HostCpu | None = None
     console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
@@ -134,6 +137,7 @@ class FakeHypervisor:
         with open(self.console(domain.uuid), "a", encoding="utf-8") as console:
             console.write(f"fake firmware\nfake {system} is booting\n{line}")
         domain.power_state = PowerState.RUNNING
+        domain.cpu = _guest_cpu(self._control()[0].cpu)
         self.write(domain)
 
     def fetch(self, image: Image) -> None:
@@ -312,6 +316,14 @@ def domain_of(spec: SpawnSpec) -> Domain:
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
     )
+
+
+def _guest_cpu(cpu: HostCpu | None) -> GuestCpu | None:
+    """Return the processor of a guest that starts on a host with this one."""
+    if cpu is None:
+        return None
+    machine = cpu.machines.partition(" ")[0]
+    return GuestCpu(virt_type=cpu.virt_type, vendor=cpu.vendor, features=cpu.features, machine=machine)
 
 
 def files_of(sources: Mapping[str, VolumeSource]) -> dict[str, list[str]]:

@@ -193,7 +193,7 @@ def specs_of(uow: UnitOfWork, uuids: list[str]) -> list[RequestSpec]:
     for uuid in uuids:
         row = rows.get(uuid)
         if row is not None and row.host is not None:
-            spec = request_spec(uow, row, [], {row.host: IS_PRESENT})
+            spec = request_spec(uow, row, [], {row.host: IS_PRESENT}, is_live=True)
             free = {"forced_host": None, "forced_node": None, "requested_destination": None}
             found.append(msgspec.structs.replace(spec, **free, current_zone=services.zone_of(uow, row.host)))
     return found

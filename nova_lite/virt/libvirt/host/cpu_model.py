@@ -13,8 +13,11 @@ from nova_lite.virt.libvirt.host import kvm
 
 CUSTOM, HOST_MODEL, PASSTHROUGH, NONE = "custom", "host-model", "host-passthrough", "none"
 
-#: libvirt's modes for the models in `kvm.CPU_MODELS`, used without an option.
-MODES = {kvm.KVM: PASSTHROUGH, kvm.QEMU: "maximum"}
+#: Our mode: the model that the hosts of an aggregate have in common.
+BASELINE = "baseline"
+
+#: libvirt's modes without an option. The first is Nova's: a guest of the host's model can move to other hosts with it.
+MODES = {kvm.KVM: HOST_MODEL, kvm.QEMU: "maximum"}
 
 _POLICIES = {"+": "require", "-": "disable"}
 
@@ -35,6 +38,12 @@ class CpuModel(msgspec.Struct, frozen=True):
             return ET.Element("cpu", mode=self.mode)
         element = ET.Element("cpu", mode=CUSTOM, match="exact")
         ET.SubElement(element, "model").text = self.model
+        return element
+
+    def whole(self) -> ET.Element:
+        """Return the XML element with its features."""
+        element = self.element()
+        self.add_features(element, {})
         return element
 
     def add_features(self, element: ET.Element, more: Mapping[str, str]) -> None:

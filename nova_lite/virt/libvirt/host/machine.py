@@ -9,13 +9,14 @@ import msgspec
 
 from nova_lite.base import cpu_sets, exceptions, machine_networks
 from nova_lite.hardware import Hardware, traits
-from nova_lite.objects import Inventory, NUMACell
+from nova_lite.objects import HostCpu, Inventory, NUMACell
 from nova_lite.virt import abilities, topology
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
+from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus
 
 LOG = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ LOG = logging.getLogger(__name__)
 class HostMachine(abilities.Machine):
     """The machine. ``reports``: a connection that does not wait for other calls. ``tunnel_ip``: an address of the host.
 
-    `prepare` sets ``virt_type`` and the ``properties`` that the host's guests have in common.
+    `prepare` sets ``virt_type``, the ``properties`` that the host's guests have in common, and their processors
+    ``cpus``.
     """
 
     def __init__(self, context: HostContext, reports: Connection, tunnel_ip: str | None) -> None:
@@ -36,6 +38,8 @@ class HostMachine(abilities.Machine):
         self._monitor = cpu_monitor.CpuMonitor(reports) if cpu_monitor.NAME in self._conf.compute_monitors else None
         self._capabilities: str | None = None
         self._probes: kvm.ProbeWatch | None = None
+        self.cpus: GuestCpus
+        self._largest_cpu: HostCpu | None = None
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
         options = self._conf.libvirt
@@ -57,7 +61,7 @@ class HostMachine(abilities.Machine):
         try:
             capabilities = [
                 self._context.connection.connect_call(
-                    "getDomainCapabilities", None, host_traits.ARCHITECTURE, machine, self.virt_type, 0
+                    "getDomainCapabilities", None, ARCHITECTURE, machine, self.virt_type, 0
                 )
                 for machine in host_traits.MACHINES
             ]
@@ -65,8 +69,10 @@ class HostMachine(abilities.Machine):
             reason = f"libvirt cannot run {self.virt_type} guests on host {self._context.host}: "
             raise exceptions.ConfigurationError(reason=reason + error.kwargs["reason"]) from error
         model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
+        self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
+        self._largest_cpu = self.cpus.host
         found = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
-        found |= host_traits.cpu_traits(self._context.connection, self.virt_type, model, capabilities[0])
+        found |= host_traits.cpu_traits(self.cpus, model)
         self._traits = sorted(found)
         machine = self._conf.libvirt.hw_machine_type
         self.properties = msgspec.structs.replace(
@@ -108,6 +114,7 @@ class HostMachine(abilities.Machine):
             virt_type=self.virt_type,
             version=self._reports.connect_call("getVersion"),
             cpu_info=inventory.parse_cpu(self.capabilities()),
+            cpu=self._largest_cpu,
             running=self._running.get(),
             metrics={} if self._monitor is None else self._monitor.metrics(),
             traits=self._traits,

@@ -16,6 +16,8 @@ without effect.
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts
     hardware/fitting.py      placement in the NUMA cells of a host
+    hardware/continuing.py   obstacles of a running guest on another host
+    hardware/baseline.py     largest processor that several hosts have
 """
 
 from __future__ import annotations

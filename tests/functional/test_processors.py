@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.functional.cloud import Cloud
+from tests.functional.hosts import enable, kinds, on, places
 from tests.functional.server_requests import LATEST, domain, migrate, place
-from tests.functional.test_host_upkeep import enable, kinds, on, places
 from tests.support.waiting import wait_for
 
 NEW = {"virt_type": "qemu", "vendor": "Intel", "features": "aes avx avx2 avx512f", "machines": "pc-q35-7.2 pc-q35-8.0"}

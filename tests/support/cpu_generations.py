@@ -22,7 +22,8 @@ import msgspec
 
 from nova_lite.objects import HostCpu, LiveSource
 from nova_lite.virt.libvirt.connection import LibvirtFailure
-from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus
+from nova_lite.virt.libvirt.host.cpu_model import of_baseline
+from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus, of_definition
 from nova_lite.virt.libvirt.host.kvm import QEMU
 
 MAPS = Path("/usr/share/libvirt/cpu_map")
@@ -157,10 +158,20 @@ def _serve(root: str, requests: Iterable[str]) -> None:
     _reply({"host": msgspec.to_builtins(cpus.host), "guest": msgspec.to_builtins(source)})
     for line in requests:
         method, argument = json.loads(line)
-        if method == "baseline":
-            _reply(cpus.baseline(msgspec.convert(argument, list[HostCpu])))
+        if method == "lacking":
+            cpu = of_baseline(argument).whole()
+            _reply({"lacking": cpus.lacking(_text(cpu)), "features": sorted(cpus.features(_text(cpu)))})
+        elif method == "baseline":
+            _reply(sorted(_baseline(connection, cpus, msgspec.convert(argument, list[HostCpu]))))
         else:
             _reply(_verdict(cpus, msgspec.convert(argument, LiveSource)))
+
+
+def _baseline(connection: _Connection, cpus: GuestCpus, hosts: list[HostCpu]) -> frozenset[str]:
+    """Return the features of libvirt's own baseline."""
+    known = [_text(of_definition(host.definition, host.vendor)) for host in hosts]
+    found = connection.connect_call("baselineHypervisorCPU", None, ARCHITECTURE, None, QEMU, known, 0)
+    return cpus.features(found)
 
 
 def _verdict(cpus: GuestCpus, source: LiveSource) -> str:
@@ -169,6 +180,10 @@ def _verdict(cpus: GuestCpus, source: LiveSource) -> str:
     except Exception as error:
         return str(error)
     return ""
+
+
+def _text(cpu: ET.Element) -> str:
+    return ET.tostring(cpu, encoding="unicode")
 
 
 def _reply(value: Any) -> None:

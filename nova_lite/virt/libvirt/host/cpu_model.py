@@ -55,8 +55,16 @@ def default(virt_type: str) -> CpuModel:
     return CpuModel(mode=MODES[virt_type])
 
 
+def of_baseline(definition: str) -> CpuModel:
+    """Return the model of a `HostCpu.definition`."""
+    model, *differences = definition.split()
+    return CpuModel(CUSTOM, model, {name[1:]: _POLICIES[name[0]] for name in differences})
+
+
 def choose(conf: cfg.ConfigOpts, virt_type: str, capabilities: str) -> CpuModel:
     """Choose the first of ``cpu_models`` that runs here. Raises `ConfigurationError`.
+
+    With ``cpu_mode = baseline`` it is the host's model, until the host knows the baseline.
 
     ``capabilities``: libvirt's domain capabilities of this host.
     """
@@ -65,6 +73,12 @@ def choose(conf: cfg.ConfigOpts, virt_type: str, capabilities: str) -> CpuModel:
         policy, name = (_POLICIES[flag[0]], flag[1:]) if flag[:1] in _POLICIES else (_POLICIES["+"], flag)
         flags[name.lower()] = policy
     mode = conf.libvirt.cpu_mode or MODES[virt_type]
+    if mode == BASELINE:
+        if flags:
+            raise exceptions.ConfigurationError(
+                reason="[libvirt] cpu_model_extra_flags do not go with cpu_mode = baseline."
+            )
+        mode = HOST_MODEL
     if conf.libvirt.cpu_models and mode != CUSTOM:
         raise exceptions.ConfigurationError(reason="[libvirt] cpu_models go with cpu_mode = custom.")
     if mode == NONE and flags:

@@ -1,7 +1,7 @@
 """Processors in libvirt's words: the largest one of this host's guests, that of a running guest, and their comparison.
 
-libvirt's baseline and comparison take a guest's description of a processor (``mode="custom"``). In a host's
-description, which has no mode, libvirt counts disabled features as present.
+libvirt compares and expands a guest's description of a processor (``mode="custom"``). In a host's description, which
+has no mode, libvirt counts disabled features as present.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class GuestCpus:
             return
         found = continuing.of_machine(guest, self.host, int(self._connection.connect_call("getVersion")))
         if source.cpu_xml and guest.virt_type == self._virt_type:
-            found += self._compare(source.cpu_xml)
+            found += self.lacking(source.cpu_xml)
         continuing.require(found)
 
-    def _compare(self, cpu: str) -> list[str]:
-        """Return what libvirt finds missing here."""
+    def lacking(self, cpu: str) -> list[str]:
+        """Return what this host lacks for a processor, as libvirt finds it."""
         try:
             self._connection.connect_call(
                 "compareHypervisorCPU", None, ARCHITECTURE, None, self._virt_type, cpu, _EXPLAIN
@@ -147,22 +147,6 @@ class GuestCpus:
         except LibvirtFailure as error:
             return _explained(error)
         return []
-
-    # --- baseline
-
-    def baseline(self, hosts: Iterable[HostCpu]) -> str:
-        """Return the definition of the largest processor that all of ``hosts`` have. Raises `LibvirtFailure`."""
-        cpus = [_text(of_definition(host.definition, host.vendor)) for host in hosts]
-        text = self._connection.connect_call(
-            "baselineHypervisorCPU",
-            None,
-            ARCHITECTURE,
-            None,
-            self._virt_type,
-            cpus,
-            libvirt.VIR_CONNECT_BASELINE_CPU_MIGRATABLE,
-        )
-        return definition(ET.fromstring(text))  # noqa: S314 libvirt's own
 
 
 def _explained(error: LibvirtFailure) -> list[str]:

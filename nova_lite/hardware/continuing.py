@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 
+import msgspec
+
 from nova_lite.base import exceptions
-from nova_lite.objects.cpu import GuestCpu, HostCpu
+from nova_lite.objects import HOST_CPU, GuestCpu, HostCpu, HostState
 
 
 @functools.lru_cache(maxsize=1024)
@@ -19,8 +21,27 @@ def names(text: str) -> frozenset[str]:
 
 
 def missing_features(guest: GuestCpu, host: HostCpu) -> list[str]:
-    """Return the features of the guest's processor that the host lacks."""
-    return sorted(names(guest.features) - names(host.features))
+    """Return the features of the guest's processor that the host lacks; none if the host does not know its own."""
+    return sorted(names(guest.features) - names(host.features)) if host.features else []
+
+
+def obstacles_at(host: HostState, guest: GuestCpu | None) -> list[str]:
+    """Return `obstacles`; none if the processor of one of them is unknown."""
+    cpu = _cpu_of(host)
+    return [] if guest is None or cpu is None else obstacles(guest, cpu, host.hypervisor_version)
+
+
+def distance(host: HostState, guest: GuestCpu | None) -> float:
+    """Return the number of features that the host lacks; far more for another vendor's processor."""
+    cpu = _cpu_of(host)
+    if guest is None or cpu is None:
+        return 0.0
+    return len(missing_features(guest, cpu)) + 1000.0 * (guest.vendor not in ("", cpu.vendor))
+
+
+def _cpu_of(host: HostState) -> HostCpu | None:
+    found = host.capabilities.get(HOST_CPU)
+    return None if found is None else msgspec.convert(found, HostCpu)
 
 
 def obstacles(guest: GuestCpu, host: HostCpu, hypervisor: int) -> list[str]:

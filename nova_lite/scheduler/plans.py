@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from nova_lite.base.exceptions import NoValidHost
-from nova_lite.objects import HostState, InstanceGroup, RequestSpec, Selection
+from nova_lite.objects import HostState, InstanceGroup, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.filters.capacity import shared_vcpus
@@ -87,37 +87,26 @@ def evacuate(
         group = _group_after(spec.instance_group, sources, settled)
         free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
-        target, reason = _target(states, free_spec, filters, weighers, options, rng)
-        is_off = target is None and may_stop and spec.guest_cpu is not None
-        if is_off:
-            free_spec = msgspec.structs.replace(free_spec, guest_cpu=None)
-            target, why = _target(states, free_spec, filters, weighers, options, rng)
-            reason = why or f"It cannot move while it runs. {reason}"
-        if target is None:
-            moves.append(PlannedMove(uuid, None, reason))
+        attempts, reasons = [free_spec], []
+        if may_stop and free_spec.guest_cpu is not None:
+            attempts.append(msgspec.structs.replace(free_spec, guest_cpu=None))
+        for attempt in attempts:
+            try:
+                (destination,) = core.select_destinations(states, attempt, filters, weighers, options, rng)
+                break
+            except NoValidHost as error:
+                reasons.append(error.message)
+        else:
+            moves.append(PlannedMove(uuid, None, reasons[-1]))
             continue
+        target = destination.selected
         chosen = next(n for n, host in enumerate(states) if (host.host, host.node) == (target.host, target.node))
         states[chosen] = core.consume_from_request(states[chosen], free_spec, uuid)
         if free_spec.instance_group is not None:
             settled.setdefault(free_spec.instance_group.id, []).append(target.host)
-        moves.append(PlannedMove(uuid, target.host, reason, is_off))
+        reason = f"It cannot move while it runs. {reasons[0]}" if reasons else ""
+        moves.append(PlannedMove(uuid, target.host, reason, is_off=bool(reasons)))
     return moves
-
-
-def _target(
-    states: Sequence[HostState],
-    spec: RequestSpec,
-    filters: Sequence[HostFilter],
-    weighers: Sequence[HostWeigher],
-    options: core.Options,
-    rng: random.Random,
-) -> tuple[Selection | None, str]:
-    """Return the chosen host, or the reason why there is none."""
-    try:
-        (destination,) = core.select_destinations(states, spec, filters, weighers, options, rng)
-    except NoValidHost as error:
-        return None, error.message
-    return destination.selected, ""
 
 
 def _group_after(group: InstanceGroup | None, sources: Set[str], settled: dict[str, list[str]]) -> InstanceGroup | None:

@@ -52,7 +52,7 @@ def enable(running: Cloud, host: str, enabled: bool = True) -> None:
 
 
 def on(running: Cloud, host: str, count: int) -> list[str]:
-    """Servers that run on the host."""
+    """Create servers that run on the host."""
     for other in set(running.computes) - {host}:
         enable(running, other, False)
     ids = running.create(count=count)

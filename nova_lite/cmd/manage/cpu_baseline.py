@@ -59,11 +59,15 @@ def _read(uow: UnitOfWork, reference: str) -> tuple[Aggregate, dict[str, HostCpu
     aggregate = aggregates.get(uow, reference)
     if not aggregate.hosts:
         raise exceptions.InvalidInput(reason=f"aggregate {aggregate.name} has no hosts.")
-    reported = {state.host: state.capabilities.get(HOST_CPU) for state in hosts.states(uow)}
-    silent = sorted(name for name in aggregate.hosts if reported.get(name) is None)
+    reported = {
+        state.host: msgspec.convert(state.capabilities[HOST_CPU], HostCpu)
+        for state in hosts.states(uow)
+        if HOST_CPU in state.capabilities
+    }
+    silent = sorted(name for name in aggregate.hosts if name not in reported or not reported[name].features)
     if silent:
         raise exceptions.InvalidInput(
             reason=f"no processor is known of {', '.join(silent)}: their daemons have not reported any. Start them, or "
             "take them out of the aggregate."
         )
-    return aggregate, {name: msgspec.convert(reported[name], HostCpu) for name in aggregate.hosts}
+    return aggregate, {name: reported[name] for name in aggregate.hosts}

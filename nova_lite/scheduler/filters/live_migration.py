@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from nova_lite.hardware import continuing
 from nova_lite.objects import HostState, RequestSpec
-from nova_lite.objects.cpu import HOST_CPU, HostCpu
 from nova_lite.scheduler.filters.base import HostFilter
 
 
@@ -24,26 +21,10 @@ class LiveMigrationFilter(HostFilter):
         return spec.guest_cpu is not None
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
-        return not self._obstacles(host, spec)
+        return not continuing.obstacles_at(host, spec.guest_cpu)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        return "; ".join(self._obstacles(host, spec))
+        return "; ".join(continuing.obstacles_at(host, spec.guest_cpu))
 
     def shortfall(self, host: HostState, spec: RequestSpec) -> float:
-        """Return the number of missing features; most of all for another vendor's processor."""
-        cpu = _cpu_of(host)
-        if cpu is None or spec.guest_cpu is None:
-            return 0.0
-        missing = len(continuing.missing_features(spec.guest_cpu, cpu))
-        return missing + 1000.0 * (spec.guest_cpu.vendor not in ("", cpu.vendor))
-
-    def _obstacles(self, host: HostState, spec: RequestSpec) -> list[str]:
-        cpu = _cpu_of(host)
-        if cpu is None or spec.guest_cpu is None:
-            return []
-        return continuing.obstacles(spec.guest_cpu, cpu, host.hypervisor_version)
-
-
-def _cpu_of(host: HostState) -> HostCpu | None:
-    found = host.capabilities.get(HOST_CPU)
-    return None if found is None else msgspec.convert(found, HostCpu)
+        return continuing.distance(host, spec.guest_cpu)

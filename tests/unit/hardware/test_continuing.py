@@ -46,5 +46,9 @@ def test_all_obstacles_are_named_together() -> None:
     assert len(obstacles(here=1, features="vmx", machine="x", virt_type="qemu", libvirt=10_000_000)) == 5
 
 
+def test_host_that_does_not_know_its_features_is_not_judged_by_them() -> None:
+    assert continuing.obstacles(GUEST, HostCpu(virt_type="kvm", vendor="Intel"), 0) == []
+
+
 def test_host_without_a_list_of_machines_is_not_judged_by_it() -> None:
     assert continuing.obstacles(GUEST, HostCpu(virt_type="kvm", vendor="Intel", features="aes"), 0) == []

@@ -41,6 +41,8 @@ class GuestCpus:
         self._connection = connection
         self._virt_type = virt_type
         self._expanded: dict[str, frozenset[str]] = {}
+        #: Version of qemu. It is read with each inventory, since qemu may be upgraded meanwhile.
+        self.hypervisor = int(connection.connect_call("getVersion"))
         self._largest = _largest(domain_capabilities)
         self.host = self._describe(capabilities)
 
@@ -92,8 +94,8 @@ class GuestCpus:
             vendor=cpu.findtext("vendor", ""),
             features=self._features(xml),
             machine=system.get("machine", ""),
-            hypervisor=int(self._connection.connect_call("getVersion")),
-            libvirt=int(self._connection.connect_call("getLibVersion")),
+            hypervisor=self.hypervisor,
+            libvirt=0 if self.host is None else self.host.libvirt,
         )
         return found, xml
 
@@ -121,7 +123,7 @@ class GuestCpus:
         guest = source.guest_cpu
         if guest is None or self.host is None:
             return
-        found = continuing.of_machine(guest, self.host, int(self._connection.connect_call("getVersion")))
+        found = continuing.of_machine(guest, self.host, self.hypervisor)
         if source.cpu_xml and guest.virt_type == self._virt_type:
             found += self.lacking(source.cpu_xml)
         continuing.require(found)

@@ -140,6 +140,9 @@ class HostMachine(abilities.Machine):
 
     def inventory(self) -> Inventory:
         self._watch_probes()
+        version = self._reports.connect_call("getVersion")
+        if self._largest_cpu is not None:
+            self.cpus.hypervisor = version
         shared = cpu_sets.parse(self.properties.shared_cpus[""]) if topology.restricts_cpus(self._conf) else None
         return inventory.build(
             node=self._context.host,
@@ -148,7 +151,7 @@ class HostMachine(abilities.Machine):
             networks=machine_networks.used(self._conf),
             instances_path=self._context.records.instances_path,
             virt_type=self.virt_type,
-            version=self._reports.connect_call("getVersion"),
+            version=version,
             cpu_info=inventory.parse_cpu(self.capabilities()),
             cpu=self._largest_cpu,
             running=self._running.get(),

@@ -117,7 +117,7 @@ class FakeConnection:
         self.models: list[str] = []
 
     def connect_call(self, name: str, *arguments: Any) -> Any:
-        if name == "getLibVersion":
+        if name in ("getLibVersion", "getVersion"):
             return 9000000
         if self.failure is not None:
             raise self.failure

@@ -271,6 +271,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "host_cpus": [],
         "checkpoint": None,
         "volume_files": {},
+        "cpu": None,
     }
 
 

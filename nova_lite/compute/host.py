@@ -23,7 +23,7 @@ from nova_lite.objects import (
     ActionCommand,
     BlockDevice,
     EncryptedDisk,
-    GuestDevices,
+    GuestReport,
     Instance,
     VolumeKey,
     VolumeSource,
@@ -134,8 +134,8 @@ class LocalHost:
         info = self.domain(instance_uuid)
         return None if info is None else int(info.power_state)
 
-    def guest_devices(self, instance: Instance) -> GuestDevices | None:
-        """Return the places of its interfaces, and of its disks with a tag; None if they are unknown."""
+    def guest_devices(self, instance: Instance) -> GuestReport | None:
+        """Return the places of its interfaces and of its disks with a tag, and its processor; None: unknown."""
         try:
             found = self.driver.guests.devices(instance.uuid)
         except exceptions.VirtDriverError as error:

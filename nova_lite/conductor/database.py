@@ -21,7 +21,7 @@ from nova_lite.conductor.notifications.resources import noted
 from nova_lite.db.backups import backup_policies, server_backups
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import Database
-from nova_lite.db.hosts import aggregates, balance, compute_nodes, hosts, joins, placement, services
+from nova_lite.db.hosts import aggregates, balance, compute_nodes, host_aggregates, hosts, joins, placement, services
 from nova_lite.db.image import host_images, image_members, images, metadefs
 from nova_lite.db.network import (
     api_resources,
@@ -71,6 +71,7 @@ READS: dict[str, Function] = {
     "compute_node_get": compute_nodes.get,
     "compute_node_list": compute_nodes.list_,
     "console_token_get": console_tokens.get,
+    "cpu_baseline_get": host_aggregates.cpu_baseline,
     "fencing_records_settled": fencing.settled,
     "flavor_access_list": flavor_access.list_,
     "flavor_get": flavors.get,

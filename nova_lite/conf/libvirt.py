@@ -138,10 +138,11 @@ OPTS = [
     cfg.StrOpt("connection_uri", default="qemu:///system", help="URI of libvirtd."),
     cfg.StrOpt(
         "cpu_mode",
-        choices=["host-model", "host-passthrough", "maximum", "custom", "none"],
+        choices=["host-model", "host-passthrough", "maximum", "custom", "baseline", "none"],
         help=(
-            "CPU model of guests. Unset: host-passthrough under KVM, maximum under emulation. Live migration "
-            "needs hosts with the features of the guest's CPU, so use custom on mixed hosts."
+            "CPU model of guests. Unset: host-model under KVM, maximum under emulation. A guest moves live only to "
+            "hosts with all features of its CPU. So use baseline on mixed hosts: guests get the cpu_baseline of the "
+            "host's aggregate, which nova-lite-manage host cpu-baseline finds."
         ),
     ),
     cfg.ListOpt(

@@ -17,6 +17,8 @@ without effect.
     hardware/traits.py       traits of hosts
     hardware/fitting.py      placement in the NUMA cells of a host
     hardware/pci.py          aliases, and the choice of PCI devices
+    hardware/continuing.py   obstacles of a running guest on another host
+    hardware/baseline.py     largest processor that several hosts have
 """
 
 from __future__ import annotations

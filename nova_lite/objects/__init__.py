@@ -8,8 +8,8 @@ have no I/O, and no behaviour beyond what follows from their own fields. There i
 - `backup`, `replication`: backups of servers, and servers with a replica at another site
 - `build`, `action`, `migration`, `live_migration`, `incident`: operations: requests, builds, actions, moves, and
   failures of guests
-- `host`, `request_spec`, `numa`, `pci`, `aggregate`, `placement`: placement: services, nodes, host states, requests,
-  and views
+- `host`, `cpu`, `request_spec`, `numa`, `pci`, `aggregate`, `placement`: placement: services, nodes, host states,
+  requests, and views
 - `join`, `fencing`, `protection`, `storage`: hosts that join, and hosts that are lost
 - `balance`, `health`: load and health of hosts
 - `identity`, `network`, `ipv6`, `network_api_resources`, `network_bulk`, `router`, `floating_ip`, `security_group`,
@@ -34,6 +34,7 @@ from nova_lite.objects.balance import *
 from nova_lite.objects.block_device import *
 from nova_lite.objects.build import *
 from nova_lite.objects.console import *
+from nova_lite.objects.cpu import *
 from nova_lite.objects.diagnostics import *
 from nova_lite.objects.fencing import *
 from nova_lite.objects.flavor import *

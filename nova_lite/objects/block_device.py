@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.guest_device import GuestDevices
+from nova_lite.objects.guest_device import GuestReport
 
 
 class DeviceSource(enum.StrEnum):
@@ -138,8 +138,8 @@ def local_disks(flavor: Flavor, devices: Iterable[BlockDevice]) -> list[LocalDis
     return [LocalDisk(role, letter, device) for (role, device), letter in zip(roles, free, strict=False)]
 
 
-def without_untagged(found: GuestDevices, flavor: Flavor, devices: Iterable[BlockDevice]) -> GuestDevices:
-    """Return the places without those of disks that have no tag."""
+def without_untagged(found: GuestReport, flavor: Flavor, devices: Iterable[BlockDevice]) -> GuestReport:
+    """Return the report without the places of disks that have no tag."""
     devices = list(devices)
     named: dict[str, BlockDevice | None] = {disk.role: disk.device for disk in local_disks(flavor, devices)}
     named |= {str(device.volume_id): device for device in volumes(devices)}
@@ -148,7 +148,7 @@ def without_untagged(found: GuestDevices, flavor: Flavor, devices: Iterable[Bloc
         for place in found.devices
         if ":" in place.key or ((device := named.get(place.key)) is not None and device.tag is not None)
     ]
-    return GuestDevices(devices=places, free_ports=found.free_ports)
+    return msgspec.structs.replace(found, devices=places)
 
 
 def letters(taken: Iterable[str | None]) -> Iterable[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.objects.block_device import BlockDevice
-from nova_lite.objects.guest_device import GuestDevices
+from nova_lite.objects.guest_device import GuestReport
 from nova_lite.objects.image import Image
 from nova_lite.objects.incident import Incident
 from nova_lite.objects.instance import VIF, Instance
@@ -153,7 +153,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
 
     With any outcome but BUILT, the host has removed all traces of the build and fenced the generation. ``action_id``:
     of the command. ``blames_host`` False: a failure that says nothing about the host, because the
-    connection to its hypervisor broke. ``devices``: places of the guest's devices; None: unknown.
+    connection to its hypervisor broke. ``devices``: the guest's devices and processor; None: unknown.
     """
 
     instance_uuid: str
@@ -166,7 +166,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
     root_device_name: str | None = None
     action_id: int = 0
     blames_host: bool = True
-    devices: GuestDevices | None = None
+    devices: GuestReport | None = None
 
 
 class DomainReport(msgspec.Struct, kw_only=True):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-#: Key of `GuestDevices` in the data of a command's report.
+from nova_lite.objects.cpu import GuestCpu
+
+#: Key of `GuestReport` in the data of a command's report.
 DEVICES = "devices"
 
 
@@ -28,3 +30,10 @@ class GuestDevices(msgspec.Struct, frozen=True, kw_only=True):
 
     def place_of(self, key: str | None) -> GuestDevice:
         return next((device for device in self.devices if device.key == key), GuestDevice(""))
+
+
+class GuestReport(GuestDevices, frozen=True, kw_only=True):
+    """Report of a host about a guest: the places of its devices, and its processor while it runs. The conductor stores
+    both, and an `Instance` has the places only."""
+
+    cpu: GuestCpu | None = None

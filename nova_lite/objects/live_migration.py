@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from nova_lite.objects.cpu import GuestCpu
 from nova_lite.objects.migration import DiskSource
 from nova_lite.objects.numa import InstanceNUMATopology
 from nova_lite.objects.pci import PCIDevice
@@ -14,7 +15,8 @@ from nova_lite.objects.pci import PCIDevice
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     """Source of a live migration. ``disks``: name to size in bytes, for the destination to create. ``files``: files
     that the destination has to fetch, because the hypervisor does not copy them. ``address``: address that the source
-    connects from. ``encrypts``: whether host ``host`` has ``live_migration_tls``."""
+    connects from. ``encrypts``: whether host ``host`` has ``live_migration_tls``. ``guest_cpu``: processor and machine
+    of the guest, and ``cpu_xml`` the processor in libvirt's words; None and empty: unknown."""
 
     driver: str
     disks: dict[str, int]
@@ -22,6 +24,8 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     address: str = ""
     host: str = ""
     encrypts: bool = False
+    guest_cpu: GuestCpu | None = None
+    cpu_xml: str = ""
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from nova_lite.objects.cpu import GuestCpu
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import Image
 from nova_lite.objects.pci import PCIRequest
@@ -36,6 +37,8 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     ``forced_host`` and ``forced_node`` skip the filters but not the claim; ``requested_destination`` skips nothing.
     ``current_zone``: zone of a server that moves. ``stays``: the instance is on the requested host and gets another
     image; only filters that judge images apply, and nothing is consumed. ``pci``: requested devices of the host.
+    ``guest_cpu``: of a guest that is to move while it runs; None: the guest starts again there, or its host has not
+    reported it.
     """
 
     instance_uuids: list[str]
@@ -55,6 +58,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     current_zone: str | None = None
     stays: bool = False
     pci: list[PCIRequest] = msgspec.field(default_factory=list)
+    guest_cpu: GuestCpu | None = None
 
     def why_ignored(self, host: str) -> str:
         """Return why a host of ``ignore_hosts`` is left out."""

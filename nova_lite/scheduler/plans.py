@@ -20,11 +20,15 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """Move of one server. ``target``: name of the host; None if no host fits, then ``reason`` explains why."""
+    """Move of one server. ``target``: name of the host; None if no host fits, then ``reason`` explains why.
+
+    ``is_off``: the server is to move while it is off, and ``reason`` explains why it cannot move while it runs.
+    """
 
     instance_uuid: str
     target: str | None
     reason: str = ""
+    is_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,15 @@ def drain(
     weighers: Sequence[HostWeigher],
     options: core.Options,
     rng: random.Random,
+    may_stop: bool = False,
 ) -> list[PlannedMove]:
-    """Return a move for each of ``specs``: one instance each, all on the host ``source``.
+    """Return a move for each of ``specs``: one instance each, all on the host ``source``. ``may_stop``: see `evacuate`.
 
     The largest instances come first, so that small ones fill what is left. Each move sees the moves before it as done,
     also for the members of its server group.
     """
     largest_first = sorted(specs, key=lambda item: (-item.flavor.memory_mb, -item.flavor.vcpus))
-    return evacuate({source}, hosts, largest_first, filters, weighers, options, rng)
+    return evacuate({source}, hosts, largest_first, filters, weighers, options, rng, may_stop)
 
 
 def evacuate(
@@ -69,8 +74,12 @@ def evacuate(
     weighers: Sequence[HostWeigher],
     options: core.Options,
     rng: random.Random,
+    may_stop: bool = False,
 ) -> list[PlannedMove]:
-    """Return a move for each of ``specs``, in this order: one instance each, all on hosts of ``sources``."""
+    """Return a move for each of ``specs``, in this order: one instance each, all on hosts of ``sources``.
+
+    ``may_stop``: a running guest that can continue on no host is to move while it is off.
+    """
     states = [host for host in hosts if host.host not in sources]
     settled: dict[str, list[str]] = {}
     moves = []
@@ -78,17 +87,25 @@ def evacuate(
         group = _group_after(spec.instance_group, sources, settled)
         free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
-        try:
-            (destination,) = core.select_destinations(states, free_spec, filters, weighers, options, rng)
-        except NoValidHost as error:
-            moves.append(PlannedMove(uuid, None, error.message))
+        attempts, reasons = [free_spec], []
+        if may_stop and free_spec.guest_cpu is not None:
+            attempts.append(msgspec.structs.replace(free_spec, guest_cpu=None))
+        for attempt in attempts:
+            try:
+                (destination,) = core.select_destinations(states, attempt, filters, weighers, options, rng)
+                break
+            except NoValidHost as error:
+                reasons.append(error.message)
+        else:
+            moves.append(PlannedMove(uuid, None, reasons[-1]))
             continue
         target = destination.selected
         chosen = next(n for n, host in enumerate(states) if (host.host, host.node) == (target.host, target.node))
         states[chosen] = core.consume_from_request(states[chosen], free_spec, uuid)
         if free_spec.instance_group is not None:
             settled.setdefault(free_spec.instance_group.id, []).append(target.host)
-        moves.append(PlannedMove(uuid, target.host))
+        reason = f"It cannot move while it runs. {reasons[0]}" if reasons else ""
+        moves.append(PlannedMove(uuid, target.host, reason, is_off=bool(reasons)))
     return moves
 
 

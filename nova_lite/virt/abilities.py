@@ -27,7 +27,7 @@ from nova_lite.objects import (
     Diagnostics,
     DiskSource,
     FileMerge,
-    GuestDevices,
+    GuestReport,
     HostProblem,
     Image,
     Instance,
@@ -121,7 +121,7 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     plugged: Callable[[], None] | None = None
     disks: LeftDisks | None = None
     still_wanted: Callable[[], None] = lambda: None
-    placed: Callable[[GuestDevices], None] = lambda devices: None
+    placed: Callable[[GuestReport], None] = lambda devices: None
 
 
 #: Returns the key of an encrypted volume. A driver needs it to open the volume, and stores it nowhere.
@@ -154,8 +154,9 @@ class Guests(Protocol):
     def leftovers(self) -> set[str]:
         """Return the uuids of instances that have disks, files or interfaces on this host, but no domain."""
 
-    def devices(self, instance_uuid: str) -> GuestDevices | None:
-        """Return the places of a guest's interfaces and disks; None if the driver does not know them."""
+    def devices(self, instance_uuid: str) -> GuestReport | None:
+        """Return the places of a guest's interfaces and disks, and the processor of a running guest; None if the driver
+        does not know them."""
         return None
 
 
@@ -331,6 +332,11 @@ class LiveMoves(Protocol):
     @abc.abstractmethod
     def check_source(self, instance_uuid: str) -> LiveSource:
         """Return what the destination has to prepare. Raises `MigrationPreCheckError`. Runs at the source."""
+
+    def check_destination(self, source: LiveSource) -> None:
+        """Raise `MigrationPreCheckError` if the guest cannot continue here. Runs at the destination, which has nothing
+        of it yet. A driver whose guests run anywhere does nothing."""
+        return
 
     @abc.abstractmethod
     def prepare(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:

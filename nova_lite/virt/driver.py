@@ -104,6 +104,8 @@ class ComputeDriver:
         self.fetch_image = fetch_image
         #: Returns the key of an encrypted volume of a guest, or raises `VolumeKeyUnavailable`. The host sets it.
         self.volume_key: abilities.GetVolumeKey = _no_key
+        #: Returns the CPU baseline of the host's aggregates; "" if they have none. The host sets it.
+        self.cpu_baseline: Callable[[], str] = lambda: ""
 
     def init_host(self) -> None:
         """Connect and check the host. Raises `HypervisorUnavailable` (retried) or `ConfigurationError` (fatal)."""

@@ -13,10 +13,12 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, failpoints, files
 from nova_lite.hardware import traits
 from nova_lite.objects import (
+    HOST_CPU,
     VIF,
     CpuDiagnostics,
     Diagnostics,
     DiskDiagnostics,
+    GuestReport,
     HostProblem,
     Image,
     Instance,
@@ -88,7 +90,8 @@ class FakeMachine(Ability, abilities.Machine):
             cpu_info={"model": "fake", "vendor": "fake", "features": []},
             supported_hv_types=["fake", "qemu", "kvm"],
             capabilities={traits.CAPABILITY: self._traits()}
-            | ({"metrics": control.metrics} if control.metrics else {}),
+            | ({"metrics": control.metrics} if control.metrics else {})
+            | ({} if control.cpu is None else {HOST_CPU: msgspec.to_builtins(control.cpu)}),
             disk_available_least=control.disk_gb,
             uptime="up, for as long as a fake is",
             running_vms=sum(info.power_state == PowerState.RUNNING for info in self._fake.domains()),
@@ -107,6 +110,10 @@ class FakeGuests(Ability, abilities.Guests):
     def get(self, instance_uuid: str) -> DomainInfo:
         self._fake.step("get_info")
         return _info(self._fake.read(instance_uuid))
+
+    def devices(self, instance_uuid: str) -> GuestReport | None:
+        domain = self._fake.read(instance_uuid)
+        return None if domain.cpu is None else GuestReport(cpu=domain.cpu)
 
     def spawn(self, spec: SpawnSpec) -> None:
         instance_uuid = spec.instance.uuid

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nova_lite.backups import disk_data, disk_parts
 from nova_lite.base import exceptions, failpoints, files, trees
+from nova_lite.hardware import continuing
 from nova_lite.objects import (
     BlockDevice,
     DiskFile,
@@ -97,11 +98,16 @@ class FakeMoves(Ability, abilities.Moves):
 class FakeLiveMoves(Ability, abilities.LiveMoves):
     def check_source(self, instance_uuid: str) -> LiveSource:
         self._fake.step("check_can_live_migrate")
-        if self._fake.read(instance_uuid).power_state not in (PowerState.RUNNING, PowerState.PAUSED):
+        domain = self._fake.read(instance_uuid)
+        if domain.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
             raise exceptions.MigrationPreCheckError(reason="the guest does not run")
-        return LiveSource(
-            driver="fake", disks={"disk": os.path.getsize(os.path.join(self._fake.disks(instance_uuid), "disk"))}
-        )
+        size = os.path.getsize(os.path.join(self._fake.disks(instance_uuid), "disk"))
+        return LiveSource(driver="fake", disks={"disk": size}, guest_cpu=domain.cpu)
+
+    def check_destination(self, source: LiveSource) -> None:
+        host = self._fake.step("check_can_live_migrate_destination").cpu
+        if source.guest_cpu is not None and host is not None:
+            continuing.require(continuing.obstacles(source.guest_cpu, host, 0))
 
     def prepare(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:
         instance_uuid = spec.instance.uuid

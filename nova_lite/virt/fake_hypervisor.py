@@ -29,7 +29,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, trees
-from nova_lite.objects import VIF, EncryptedDisk, Image, Qcow2Disk, VolumeSource
+from nova_lite.objects import VIF, EncryptedDisk, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.operations.states import PowerState
@@ -47,7 +47,7 @@ class Domain(msgspec.Struct, kw_only=True):
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
     CPUs of the host that are dedicated to the domain. ``pci``: addresses of its devices of the host.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
-    of a volume, by its id, that in use first.
+    of a volume, by its id, that in use first. ``cpu``: that of the host which has started it; None: it reports none.
     """
 
     uuid: str
@@ -70,6 +70,7 @@ class Domain(msgspec.Struct, kw_only=True):
     pci: list[str] = msgspec.field(default_factory=list)
     checkpoint: str | None = None
     volume_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    cpu: GuestCpu | None = None
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -80,6 +81,7 @@ class Control(msgspec.Struct, kw_only=True):
     of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
     memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type. ``problems``: of
     the machine, text by key, such as ``disk/smart/a``. ``unplugged``: addresses of PCI devices that the machine lacks.
+    ``cpu``: processor of the host, which its guests get; None: it reports none.
     """
 
     spawn_delay: float
@@ -98,6 +100,7 @@ class Control(msgspec.Struct, kw_only=True):
     guest_use: float = 0.0
     problems: dict[str, str] = msgspec.field(default_factory=dict)
     unplugged: list[str] = msgspec.field(default_factory=list)
+    cpu: HostCpu | None = None
     console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
@@ -136,6 +139,7 @@ class FakeHypervisor:
         with open(self.console(domain.uuid), "a", encoding="utf-8") as console:
             console.write(f"fake firmware\nfake {system} is booting\n{line}")
         domain.power_state = PowerState.RUNNING
+        domain.cpu = _guest_cpu(self._control()[0].cpu)
         self.write(domain)
 
     def fetch(self, image: Image) -> None:
@@ -315,6 +319,14 @@ def domain_of(spec: SpawnSpec) -> Domain:
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
         pci=[device.address for device in instance.pci or ()],
     )
+
+
+def _guest_cpu(cpu: HostCpu | None) -> GuestCpu | None:
+    """Return the processor of a guest that starts on a host with this one."""
+    if cpu is None:
+        return None
+    machine = cpu.machines.partition(" ")[0]
+    return GuestCpu(virt_type=cpu.virt_type, vendor=cpu.vendor, features=cpu.features, machine=machine)
 
 
 def files_of(sources: Mapping[str, VolumeSource]) -> dict[str, list[str]]:

@@ -43,3 +43,31 @@ def come_back(running: Cloud, host: str) -> None:
     running.start(host)
     running.wait_until_ready()
     running.fenced.clear()
+
+
+def enable(running: Cloud, host: str, enabled: bool = True) -> None:
+    verb = "enable" if enabled else "disable"
+    answer = running.request("PUT", f"/os-services/{verb}", {"host": host, "binary": "nova-compute"})
+    assert answer.status_code == 200
+
+
+def on(running: Cloud, host: str, count: int) -> list[str]:
+    """Create servers that run on the host."""
+    for other in set(running.computes) - {host}:
+        enable(running, other, False)
+    ids = running.create(count=count)
+    found = running.wait_active(ids)
+    for other in running.computes:
+        enable(running, other)
+    assert {server["OS-EXT-SRV-ATTR:host"] for server in found.values()} == {host}
+    return ids
+
+
+def places(running: Cloud, ids: list[str]) -> dict[str, tuple[str, str]]:
+    found = running.wait_settled(ids)
+    return {key: (item["status"], item["OS-EXT-SRV-ATTR:host"]) for key, item in found.items()}
+
+
+def kinds(running: Cloud, server_id: str) -> list[str]:
+    answer = running.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    return [action["action"] for action in reversed(answer)][1:]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud
-from tests.functional.hosts import lose
+from tests.functional.hosts import enable, kinds, lose, on, places
 from tests.support.waiting import wait_for
 
 
@@ -44,38 +44,10 @@ def service(running: Cloud, host: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def enable(running: Cloud, host: str, enabled: bool = True) -> None:
-    verb = "enable" if enabled else "disable"
-    answer = running.request("PUT", f"/os-services/{verb}", {"host": host, "binary": "nova-compute"})
-    assert answer.status_code == 200
-
-
 def delete_service(running: Cloud, host: str) -> Any:
     found = service(running, host)
     assert found is not None
     return running.request("DELETE", f"/os-services/{found['id']}", version="2.53")
-
-
-def on(running: Cloud, host: str, count: int) -> list[str]:
-    """Servers that run on the host."""
-    for other in set(running.computes) - {host}:
-        enable(running, other, False)
-    ids = running.create(count=count)
-    found = running.wait_active(ids)
-    for other in running.computes:
-        enable(running, other)
-    assert {server["OS-EXT-SRV-ATTR:host"] for server in found.values()} == {host}
-    return ids
-
-
-def places(running: Cloud, ids: list[str]) -> dict[str, tuple[str, str]]:
-    found = running.wait_settled(ids)
-    return {key: (item["status"], item["OS-EXT-SRV-ATTR:host"]) for key, item in found.items()}
-
-
-def kinds(running: Cloud, server_id: str) -> list[str]:
-    answer = running.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
-    return [action["action"] for action in reversed(answer)][1:]
 
 
 def retire(running: Cloud, host: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -242,6 +242,7 @@ REPORTS: list[tuple[str, dict[str, Any]]] = [
         {"host": VICTIM, "instance_uuid": "VICTIM", "device_uuid": "VICTIM", "connector": {"host": VICTIM}},
     ),
     ("report_load", {"host": VICTIM, "load": None}),
+    ("cpu_baseline_get", {"host": VICTIM}),
     ("port_filters_get", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
     ("site_right_get", {"host": VICTIM, "instance_uuid": "VICTIM"}),
     ("interfaces_bind", {"host": VICTIM, "instance_uuid": "VICTIM"}),

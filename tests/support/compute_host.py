@@ -139,6 +139,10 @@ class FakeConductor:
     ) -> None:
         self._called("report_guest_devices", (instance_uuid, host, generation, devices))
 
+    def cpu_baseline_get(self, context: RequestContext, host: str) -> str:
+        self._called("cpu_baseline_get", host)
+        return ""
+
     def site_right_get(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
         self._called("site_right_get", instance_uuid)
         return self.may_run

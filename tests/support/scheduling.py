@@ -13,6 +13,7 @@ from nova_lite.scheduler.filters.capacity import CoreFilter, DiskFilter, RamFilt
 from nova_lite.scheduler.filters.compute import ComputeFilter
 from nova_lite.scheduler.filters.compute_capabilities import ComputeCapabilitiesFilter
 from nova_lite.scheduler.filters.image_properties import ImagePropertiesFilter
+from nova_lite.scheduler.filters.live_migration import LiveMigrationFilter
 from nova_lite.scheduler.filters.retry import RetryFilter
 from nova_lite.scheduler.filters.server_group import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
 from nova_lite.scheduler.weights.base import HostWeigher
@@ -29,6 +30,7 @@ FILTERS: list[HostFilter] = [
     ImagePropertiesFilter(),
     ServerGroupAntiAffinityFilter(),
     ServerGroupAffinityFilter(),
+    LiveMigrationFilter(),
 ]
 
 

@@ -19,6 +19,7 @@ Commands, and what they share:
   other
 - `configuration`: command ``config``: check the configuration of this machine's daemons
 - `controllers`: command ``controller``: further controllers of the cloud
+- `cpu_baseline`: ``host cpu-baseline``: the largest processor that all hosts of an aggregate have
 - `database`: command ``db``: schema, purge, and version
 - `flavors`: command ``flavor``: sizes of servers
 - `floating_pools`: command ``floating-pool``: pools of floating addresses for the built-in networks

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage import capacity, joining, maintenance, moves, scheduler
+from nova_lite.cmd.manage import capacity, cpu_baseline, joining, maintenance, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db.hosts import evacuations, hosts, leases, services
 from nova_lite.db.hosts import host_health as health_of_hosts
@@ -46,6 +46,13 @@ def register(commands: Commands) -> None:
     survive.add_argument(
         "--survive", type=at_least(1), required=True, metavar="N", help="number of hosts that are lost, any of them"
     )
+    baseline = commands.verb(
+        noun,
+        "cpu-baseline",
+        "Propose the largest CPU that all hosts of an aggregate have, and explain which hosts limit it.",
+        cpu_baseline.run,
+    )
+    cpu_baseline.add_options(baseline)
     balance = commands.verb(
         noun,
         "balance",

@@ -31,13 +31,17 @@ _CHECKS = {step.event for step in operations.LIVE_MIGRATE.steps if step.name in 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """Move of one server. ``target`` is None if the plan found no host; then ``reason`` explains why."""
+    """Move of one server. ``target`` is None if the plan found no host; then ``reason`` explains why.
+
+    ``way``: `COLD` if the server can only move while it is off; None to choose.
+    """
 
     uuid: str
     name: str
     source: str
     target: str | None
     reason: str = ""
+    way: str | None = None
 
     def __str__(self) -> str:
         return f"{self.uuid} ({self.name})"
@@ -70,6 +74,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-once", type=at_least(1), default=1, metavar="N", help="number of servers that move concurrently"
     )
+
+
+def may_move_live(vm_state: str) -> bool:
+    return vm_state in (operations.LIVE_MIGRATE.allowed or ())
 
 
 def disable(app: App, host: str, reason: str = "") -> None:
@@ -169,6 +177,8 @@ class Mover:
         began = time.monotonic()
         try:
             result.way = self._choose(move)
+            if move.way is not None:
+                self._app.say(f"{move}: {move.reason}")
             try:
                 self._go(move, result.way)
             except NotMoved as error:
@@ -194,7 +204,7 @@ class Mover:
         instance = self._instance(move)
         if instance.host != move.source:
             raise NotMoved(f"it is on {instance.host or 'no host'}, its resize is perhaps not confirmed yet")
-        return self._way or (LIVE if instance.vm_state in (operations.LIVE_MIGRATE.allowed or ()) else COLD)
+        return self._way or move.way or (LIVE if may_move_live(instance.vm_state) else COLD)
 
     def _go(self, move: Move, way: str) -> None:
         self._app.say(f"{move}: {way} to {move.target}")

@@ -140,7 +140,7 @@ def empty(app: App, args: argparse.Namespace, reason: str = "") -> int:
         placed = [uuid for state in source for uuid in state.instances]
         rows_by_uuid = instances.rows_by_uuid(uow, placed)
         rows = sorted((row for row in rows_by_uuid.values() if not row.deleted), key=lambda row: row.id)
-        specs = [request_spec(uow, row, [args.host]) for row in rows]
+        specs = [request_spec(uow, row, [args.host], is_live=_is_live(args, row.vm_state)) for row in rows]
         for spec in specs:
             spec.current_zone = source[0].availability_zone
         return states, specs, {row.uuid: row.display_name for row in rows}
@@ -149,16 +149,20 @@ def empty(app: App, args: argparse.Namespace, reason: str = "") -> int:
         app.db.read(read)  # raises its errors before the host is disabled
         moves.disable(app, args.host, reason)
     states, specs, names = app.db.read(read)
-    planned = plans.drain(args.host, states, specs, *decider(app), random.Random())
+    planned = plans.drain(args.host, states, specs, *decider(app), random.Random(), may_stop=args.way is None)
     if not args.dry_run:
-        return moves.carry_out(
-            app,
-            args,
-            [
-                moves.Move(move.instance_uuid, names[move.instance_uuid], args.host, move.target, move.reason)
-                for move in planned
-            ],
-        )
+        found = [
+            moves.Move(
+                move.instance_uuid,
+                names[move.instance_uuid],
+                args.host,
+                move.target,
+                move.reason,
+                moves.COLD if move.is_off else None,
+            )
+            for move in planned
+        ]
+        return moves.carry_out(app, args, found)
     app.show(
         ("Server", "Name", "To", "Why Not"),
         [(move.instance_uuid, names[move.instance_uuid], move.target, move.reason) for move in planned],
@@ -177,7 +181,8 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
         chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
         placed = {uuid for state in chosen for uuid in state.instances}
         rows = [row for row in instances.movable(uow) if row.uuid in placed]
-        return chosen, [request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
+        specs = [request_spec(uow, row, [], is_live=_is_live(args, row.vm_state)) for row in rows]
+        return chosen, specs, {row.uuid: row.display_name for row in rows}
 
     chosen, specs, names = app.db.read(read)
     filters_, weighers, _ = decider(app)
@@ -204,6 +209,11 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
         rows or [(None, None, None, None, spread, spread)],
     )
     return 0
+
+
+def _is_live(args: argparse.Namespace, vm_state: str) -> bool:
+    """Check whether a move of a server in this state is live, so that its guest has to continue on the target."""
+    return args.way != moves.COLD and moves.may_move_live(vm_state)
 
 
 def _takes_part(state: HostState, args: argparse.Namespace) -> bool:

@@ -41,13 +41,13 @@ from nova_lite.objects import ActionCommand
 
 Handler = Callable[[LocalHost, ActionCommand], dict[str, Any] | None]
 
-#: Commands after which the host reports the places of the guest's devices.
+#: Commands after which the host reports the places of the guest's devices, and its processor.
 PLACES_DEVICES = frozenset(
     {
         "attach_interface", "detach_interface", "rollback_attach_interface", "rollback_detach_interface",
         "attach_volume", "detach_volume", "rollback_attach_volume", "swap_volume", "start_instance",
         "reboot_instance", "rescue_instance", "unrescue_instance", "finish_resize", "finish_revert_resize",
-        "post_live_migration_at_destination",
+        "check_can_live_migrate_source", "post_live_migration_at_destination",
     }
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
-from nova_lite.objects import VIF, BuildOutcome, BuildRequest, BuildResult, GuestDevices, Instance, block_device
+from nova_lite.objects import VIF, BuildOutcome, BuildRequest, BuildResult, GuestReport, Instance, block_device
 from nova_lite.virt.abilities import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class Builder:
 
     # --- report
 
-    def _report_devices(self, context: RequestContext, request: BuildRequest, devices: GuestDevices) -> None:
+    def _report_devices(self, context: RequestContext, request: BuildRequest, devices: GuestReport) -> None:
         """Report the places of devices before the guest starts: it may query the metadata service at once."""
         host, instance, generation = self._host, request.instance, request.generation
         named = block_device.without_untagged(devices, instance.flavor, instance.block_devices)

@@ -33,9 +33,11 @@ def check_can_live_migrate_source(host: LocalHost, command: ActionCommand) -> di
 
 
 def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """Claim resources, prepare interfaces and files, and return their locations. Runs at the destination."""
+    """Check the processor, claim resources, prepare interfaces and files, and return their locations. Runs at the
+    destination."""
     uuid, generation, payload = command.instance.uuid, command.generation, command.payload
-    prepare = host.driver.live_moves.prepare
+    live_moves, source = host.driver.live_moves, msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
+    live_moves.check_destination(source)
     host.fencing.check(uuid, generation)
     moves.require_current(host, command)
     found = host.domain(uuid)
@@ -45,8 +47,7 @@ def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any
     host.claims.instance_claim(uuid, Resources.of(instance), payload.get("limits", {}))
     host.driver.networks.plug(command.instance, command.instance.vifs)
     spec = moves.spawn_spec(host, command, instance)
-    source = msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
-    return {"live": msgspec.to_builtins(prepare(spec, source))}
+    return {"live": msgspec.to_builtins(live_moves.prepare(spec, source))}
 
 
 def live_migration(host: LocalHost, command: ActionCommand) -> None:

@@ -14,7 +14,7 @@ from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.servers import resource_releases
-from nova_lite.objects import ActionReport, GuestDevices
+from nova_lite.objects import ActionReport, GuestReport
 from nova_lite.objects.guest_device import DEVICES
 from nova_lite.operations import HostStep
 
@@ -91,7 +91,7 @@ class CommandReports:
             ctx.instance.power_state = report.power_state
         answer = dict(report.answer or {})
         if (devices := answer.pop(DEVICES, None)) is not None:
-            ctx.instance.guest_devices = msgspec.to_builtins(msgspec.convert(devices, GuestDevices))
+            ctx.instance.guest_devices = msgspec.to_builtins(msgspec.convert(devices, GuestReport))
         if report.error is None and step.may_complete_late and answer.get("done"):
             LOG.info("The %s of %s was done after all", action.action, ctx.instance.uuid)
             self.transitions.completed_late(ctx)

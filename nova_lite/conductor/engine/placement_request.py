@@ -14,7 +14,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.servers import instances, server_groups
 from nova_lite.hardware import pci
-from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
+from nova_lite.objects import Flavor, GuestReport, Image, RequestedDestination, RequestSpec
 
 #: Replaces the uuid of another project's server in a scheduler hint. No host has a server of this uuid.
 NOWHERE = "00000000-0000-0000-0000-000000000000"
@@ -53,10 +53,12 @@ def placement_request_of(
     """Return the placement request of a leased action at `ScheduleStep`."""
     payload = action.payload
     tried = list(payload.get("tried", []))
-    spec = request_spec(uow, row, tried, _excluded(action), payload.get("flavor"))
+    is_live = action.action == operations.LIVE_MIGRATE.kind
+    spec = request_spec(uow, row, tried, _excluded(action), payload.get("flavor"), is_live)
     destination = spec.requested_destination and spec.requested_destination.host
     flavor_id = spec.flavor.flavorid if "flavor" in payload else ""
-    group = (row.reservation_id, spec.forced_host or "", destination or "", flavor_id, *spec.ignore_hosts)
+    guest = row.uuid if is_live else ""
+    group = (row.reservation_id, spec.forced_host or "", destination or "", flavor_id, guest, *spec.ignore_hosts)
     uses_ports = any(network.get("port_id") for network in row.request.get("networks", ()))
     is_new = action.action == operations.CREATE.kind and not tried and not uses_ports
     return PlacementRequest(action.id, row.uuid, str(action.lease_owner), context, uow.now, is_new, group, spec)
@@ -84,12 +86,14 @@ def request_spec(
     tried: list[str],
     excluded: Mapping[str, str] | None = None,
     flavor: dict[str, Any] | None = None,
+    is_live: bool = False,
 ) -> RequestSpec:
     """Return the request spec of an instance.
 
     ``tried``: hosts that failed to build it. ``excluded``: other hosts that must not get it, with the reason.
-    ``flavor``: the new flavor, if the instance gets another one.
+    ``flavor``: the new flavor, if the instance gets another one. ``is_live``: its guest is to move while it runs.
     """
+    guest = msgspec.convert(instance.guest_devices, GuestReport) if is_live and instance.guest_devices else None
     destination = instance.request.get("requested_destination")
     new_flavor = msgspec.convert(flavor or instance.flavor, Flavor)
     image = None if instance.image is None else msgspec.convert(instance.image, Image)
@@ -109,6 +113,7 @@ def request_spec(
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=_hints(uow, instance) if instance.scheduler_hints else {},
+        guest_cpu=None if guest is None else guest.cpu,
     )
 
 

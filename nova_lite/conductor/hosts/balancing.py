@@ -124,7 +124,7 @@ class Balancer:
 
     def _fitting(self, servers: list[planner.Server]) -> dict[str, list[str]]:
         """Return the hosts that pass the scheduler's filters, by server."""
-        specs = self._db.read(specs_of, [server.uuid for server in servers]) if servers else []
+        specs = self._db.read(specs_of, [server.uuid for server in servers], True) if servers else []
         found: dict[str, list[str]] = {}
         for start in range(0, len(specs), _PAGE):
             page = specs[start : start + _PAGE]
@@ -186,14 +186,14 @@ def spread(shares: list[float]) -> float:
     return math.sqrt(math.fsum((share - mean) ** 2 for share in shares) / len(shares))
 
 
-def specs_of(uow: UnitOfWork, uuids: list[str]) -> list[RequestSpec]:
-    """Return what the scheduler has to know of servers that leave their hosts."""
+def specs_of(uow: UnitOfWork, uuids: list[str], is_live: bool = False) -> list[RequestSpec]:
+    """Return what the scheduler has to know of servers that leave their hosts. ``is_live``: they run meanwhile."""
     rows = instances.rows_by_uuid(uow, uuids)
     found = []
     for uuid in uuids:
         row = rows.get(uuid)
         if row is not None and row.host is not None:
-            spec = request_spec(uow, row, [], {row.host: IS_PRESENT})
+            spec = request_spec(uow, row, [], {row.host: IS_PRESENT}, is_live=is_live)
             free = {"forced_host": None, "forced_node": None, "requested_destination": None}
             found.append(msgspec.structs.replace(spec, **free, current_zone=services.zone_of(uow, row.host)))
     return found

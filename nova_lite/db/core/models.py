@@ -438,7 +438,7 @@ class Instance(Numbered, Changed, Base):
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
     (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``guest_devices``: places of its devices
-    (`nova_lite.objects.GuestDevices`). ``network_info``: interfaces
+    (`nova_lite.objects.GuestReport`). ``network_info``: interfaces
     (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: where the disks of
     an evacuated server may be (`nova_lite.db.hosts.host_storage`). ``site_role``: of a replicated server
     (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.

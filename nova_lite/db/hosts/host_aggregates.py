@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Aggregate, AggregateHost
+from nova_lite.hardware.baseline import CPU_BASELINE, is_definition
 from nova_lite.objects import HostAggregate
 
 ZONE = "availability_zone"
@@ -57,6 +58,12 @@ def made_of(rows: Iterable[Sequence[Any]]) -> list[HostAggregate]:
     return [HostAggregate(id=row[0], name=row[1], metadata=row[2]) for row in rows if row[0] is not None]
 
 
+def cpu_baseline(uow: UnitOfWork, host: str) -> str:
+    """Return the CPU baseline that the first of the host's aggregates sets; "" if none does."""
+    aggregates = of_hosts(uow, [host]).get(host, [])
+    return next((text for item in aggregates if (text := item.metadata.get(CPU_BASELINE))), "")
+
+
 def zone(aggregates: Sequence[HostAggregate]) -> str | None:
     """Return the zone that a host's aggregates make; None if they make none."""
     return next((aggregate.metadata[ZONE] for aggregate in aggregates if aggregate.metadata.get(ZONE)), None)
@@ -71,7 +78,7 @@ def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> floa
 
 
 def check_numbers(changes: Mapping[str, str | None]) -> None:
-    """Raise `InvalidInput` for a ratio, reservation, limit or multiplier that would be ignored."""
+    """Raise `InvalidInput` for a ratio, reservation, limit, multiplier or CPU baseline that would be ignored."""
     for key, value in changes.items():
         expected = None if value is None else _expected(key, value)
         if expected is not None:
@@ -84,6 +91,8 @@ def _expected(key: str, value: str) -> str | None:
         return "a number of 0 or more"
     if key in WHOLE_NUMBERS and not all(part.strip().isascii() and part.strip().isdigit() for part in value.split(",")):
         return "a whole number of 0 or more"
+    if key == CPU_BASELINE and not is_definition(value):
+        return "a CPU model, and features to add and to remove, such as Skylake-Server +pku -hle"
     if key.endswith(MULTIPLIER) and _finite(value) is None:
         return "a number"
     return None

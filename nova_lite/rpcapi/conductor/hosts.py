@@ -218,6 +218,10 @@ class HostsRPC(Protocol):
         Raises `HostNotAdmitted` when the host has to register again.
         """
 
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
+    def cpu_baseline_get(self, context: RequestContext, host: str) -> str:
+        """Return the CPU baseline of the host's aggregates, as in `HostCpu.definition`; "" if they have none."""
+
     @rpc.report(rpc.COMPUTE, own="host")
     def report_load(self, context: RequestContext, host: str, load: HostLoad | None) -> LoadRequest:
         """Store the load of a host, if it was measured. Return what the conductor needs next."""

@@ -8,6 +8,7 @@ List filters first that are cheap, or that reject many hosts.
 - `capacity`, `numa_topology`, `pci_passthrough`, `host_load`: capacity: RAM, disk, vCPUs, NUMA cells, PCI devices, and
   limits of load
 - `compute`, `retry`, `isolated_hosts`, `metrics`: state of the host
+- `live_migration`: what a running guest needs to continue; always on
 - `compute_capabilities`, `image_properties`, `traits`, `aggregates`, `extra_spec_ops`: demands of flavors and images,
   and the operators of extra specs
 - `availability_zone`, `hints`, `json_query`, `server_group`: demands of users
@@ -19,6 +20,7 @@ from oslo_config import cfg
 
 from nova_lite.base import plugins
 from nova_lite.scheduler.filters.base import HostFilter
+from nova_lite.scheduler.filters.live_migration import LiveMigrationFilter
 
 __all__ = ["HostFilter", "load"]
 
@@ -26,6 +28,9 @@ NAMESPACE = "nova_lite.scheduler.filters"
 
 
 def load(conf: cfg.ConfigOpts) -> list[HostFilter]:
-    """Return the filters of ``[scheduler] enabled_filters`` in order. Raises `ConfigurationError` for unknown ones."""
+    """Return the filters of ``[scheduler] enabled_filters`` in order, and `LiveMigrationFilter`, which is always on.
+
+    Raises `ConfigurationError` for unknown ones.
+    """
     classes = plugins.load(NAMESPACE, conf.scheduler.enabled_filters, "[scheduler] enabled_filters")
-    return [cls.from_conf(conf) for cls in classes]
+    return [*(cls.from_conf(conf) for cls in classes), LiveMigrationFilter()]

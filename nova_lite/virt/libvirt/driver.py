@@ -90,7 +90,9 @@ class LibvirtDriver(ComputeDriver):
         self._secrets = VolumeSecrets(self._connection, host, lambda volume_id: self.volume_key(volume_id))
         self._consoles = Consoles(conf, self._connection, timing)
         self._network = self._make_network()
-        self.machine = HostMachine(self._context, self._reports, self._network.tunnels.address)
+        self.machine = HostMachine(
+            self._context, self._reports, self._network.tunnels.address, lambda: self.cpu_baseline()
+        )
         self._make_guests()
         self._make_volumes()
         self._make_reports()

@@ -50,6 +50,7 @@ def go_on(progress: MigrationProgress) -> MigrationControl:
 def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) -> float:
     """Migrate in the three steps of the hosts. Return the seconds of the last step."""
     offered = source.live_moves.check_source(spec.instance.uuid)
+    destination.live_moves.check_destination(offered)
     ready = destination.live_moves.prepare(spec, offered)
     started = time.monotonic()
     source.live_moves.migrate(spec.instance.uuid, ready, go_on)

@@ -55,6 +55,20 @@ def test_destination_lets_the_source_in_no_longer(monkeypatch: pytest.MonkeyPatc
     assert moves.take_over_paused.called == (vm_state == states.PAUSED)
 
 
+def test_destination_that_cannot_continue_the_guest_claims_and_plugs_nothing() -> None:
+    moves = mock.Mock(spec=LiveMoves)
+    moves.check_destination.side_effect = exceptions.MigrationPreCheckError(reason="its processor lacks avx512f")
+    host: Any = SimpleNamespace(driver=mock.Mock(live_moves=moves), fencing=mock.Mock(), claims=mock.Mock())
+    live = {"driver": "fake", "disks": {}, "guest_cpu": {"virt_type": "kvm", "features": "avx512f"}}
+    payload = {"answers": {"check": {"live": live}}}
+    command: Any = SimpleNamespace(instance=SimpleNamespace(uuid="uuid"), generation=2, payload=payload)
+    with pytest.raises(exceptions.MigrationPreCheckError, match="avx512f"):
+        live_migration.pre_live_migration(host, command)
+    (source,) = moves.check_destination.call_args.args
+    assert source.guest_cpu.features == "avx512f"
+    assert (host.claims.mock_calls, host.driver.networks.mock_calls, moves.prepare.called) == ([], [], False)
+
+
 # --- several at a time
 
 DEADLINE = 30.0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from nova_lite.objects import HOST_CPU, GuestCpu, HostCpu, HostState
 from nova_lite.scheduler.filters import extra_spec_ops
 from nova_lite.scheduler.filters.availability_zone import AvailabilityZoneFilter
 from nova_lite.scheduler.filters.capacity import CoreFilter, DiskFilter, RamFilter
 from nova_lite.scheduler.filters.compute import ComputeFilter
 from nova_lite.scheduler.filters.compute_capabilities import ComputeCapabilitiesFilter
 from nova_lite.scheduler.filters.image_properties import ImagePropertiesFilter
+from nova_lite.scheduler.filters.live_migration import LiveMigrationFilter
 from nova_lite.scheduler.filters.retry import RetryFilter
 from nova_lite.scheduler.filters.server_group import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
 
@@ -215,3 +218,31 @@ def test_group_filters_apply_to_their_own_policy_only() -> None:
     assert not ServerGroupAntiAffinityFilter().applies(spec(instance_group=group("affinity")))
     assert not ServerGroupAffinityFilter().applies(spec(instance_group=group("anti-affinity")))
     assert not ServerGroupAffinityFilter().applies(spec())
+
+
+def with_cpu(number: int, features: str, vendor: str = "Intel", version: int = 7_002_000) -> HostState:
+    cpu = HostCpu(virt_type="kvm", vendor=vendor, features=features)
+    return host(number, capabilities={HOST_CPU: msgspec.to_builtins(cpu)}, hypervisor_version=version)
+
+
+def test_live_migration_filter_compares_the_guests_processor_and_the_versions() -> None:
+    cpu = GuestCpu(virt_type="kvm", vendor="Intel", features="aes avx", hypervisor=7_002_000)
+    request, judge = spec(guest_cpu=cpu), LiveMigrationFilter()
+    hosts = [
+        with_cpu(1, "aes avx"),
+        with_cpu(2, "sse"),
+        with_cpu(3, "aes"),
+        with_cpu(4, "aes avx", "AMD"),
+        with_cpu(5, "aes avx", version=7_001_000),
+        host(6),
+    ]
+    assert [item.host for item in judge.passing(hosts, request)] == ["host1", "host6"]
+    assert judge.reason(hosts[1], request) == "its processor lacks aes, avx"
+    assert judge.reason(hosts[4], request) == "its hypervisor 7.1 is older than 7.2, where the guest is"
+    closest = sorted(hosts[1:4], key=lambda item: judge.shortfall(item, request))
+    assert [item.host for item in closest] == ["host3", "host2", "host4"]
+
+
+def test_live_migration_filter_judges_running_guests_only_and_forced_hosts_too() -> None:
+    assert not LiveMigrationFilter().applies(spec())
+    assert LiveMigrationFilter.binds_forced_hosts

@@ -310,7 +310,8 @@ def test_heartbeat_is_sent_to_the_conductor(manager: SchedulerManager, conductor
 
 
 def test_default_plugins_are_loaded_in_order(conf: cfg.ConfigOpts) -> None:
-    assert [type(item).__name__ for item in filters.load(conf)] == conf.scheduler.enabled_filters
+    names = [*conf.scheduler.enabled_filters, "LiveMigrationFilter"]
+    assert [type(item).__name__ for item in filters.load(conf)] == names
     assert [type(item).__name__ for item in weights.load(conf)] == conf.scheduler.weight_classes
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova_lite.objects import HostState, RequestedDestination, RequestSpec
+from nova_lite.objects import HOST_CPU, GuestCpu, HostState, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, plans
 from tests.support.scheduling import FILTERS, WEIGHERS
 
@@ -53,6 +53,30 @@ def test_server_that_was_forced_to_its_host_may_leave_it() -> None:
     assert drain([host(1), host(2)], [server("a", forced_host="host1")]) == {"a": "host2"}
     wanted = RequestedDestination(host="host1")
     assert drain([host(1), host(2)], [server("a", requested_destination=wanted)]) == {"a": "host2"}
+
+
+GUEST = GuestCpu(virt_type="kvm", features="aes avx")
+
+
+def with_cpu(number: int, features: str, **changes: object) -> HostState:
+    capabilities = {HOST_CPU: {"virt_type": "kvm", "features": features}}
+    return host(number, capabilities=capabilities, **changes)
+
+
+def test_drain_leaves_a_running_guest_that_no_host_can_continue() -> None:
+    hosts = [with_cpu(1, "aes avx"), with_cpu(2, "aes"), with_cpu(3, "aes avx", memory_mb=512)]
+    assert drain(hosts, [server("new", guest_cpu=GUEST), server("off")]) == {"new": "host3", "off": "host2"}
+    assert drain(hosts[:2], [server("new", guest_cpu=GUEST), server("off")]) == {"new": None, "off": "host2"}
+
+
+def test_drain_that_may_stop_guests_moves_the_others_while_they_run() -> None:
+    hosts = [with_cpu(1, "aes avx"), with_cpu(2, "aes", memory_mb=512), with_cpu(3, "aes avx", memory_mb=512)]
+    specs = [server(name, guest_cpu=GUEST) for name in "abc"]
+    found = plans.drain("host1", hosts, specs, FILTERS, WEIGHERS, core.Options(), random.Random(1), may_stop=True)
+    assert [(move.target, move.is_off) for move in found] == [("host3", False), ("host2", True), (None, False)]
+    assert "It cannot move while it runs. No valid host was found. Of 2 hosts, 1 failed RamFilter" in found[1].reason
+    assert "LiveMigrationFilter (its processor lacks avx)" in found[1].reason
+    assert "LiveMigrationFilter" not in found[2].reason, "it would fit if there was room"
 
 
 # --- rebalance

@@ -272,6 +272,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "pci": [],
         "checkpoint": None,
         "volume_files": {},
+        "cpu": None,
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import LiveDestination, MigrationControl, MigrationProgress
+from nova_lite.objects import GuestCpu, LiveDestination, MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, fake, fake_hypervisor
 from tests.support.compute_host import make_conf
@@ -69,6 +69,24 @@ def test_live_migration_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver
     assert not source.live_moves.settle(spec.instance.uuid, ready)
     destination.guests.destroy(spec.instance.uuid)
     assert destination.guests.leftovers() == set()
+
+
+def test_guest_has_the_processor_of_the_host_that_started_it(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+    source, destination = hosts
+    old, new = ({"virt_type": "qemu", "features": features} for features in ("aes", "aes avx"))
+    for host, cpu in ((source, old), (destination, new)):
+        fake_hypervisor.write_control(host.conf, host.host, cpu=cpu)
+    spec, ready = begun(source, destination)
+    uuid = spec.instance.uuid
+    offered = source.live_moves.check_source(uuid)
+    destination.live_moves.check_destination(offered)
+    source.live_moves.migrate(uuid, ready, lambda progress: MigrationControl.CONTINUE)
+    report = destination.guests.devices(uuid)
+    assert report is not None
+    assert report.cpu == offered.guest_cpu == GuestCpu(virt_type="qemu", features="aes")
+    destination.power.reboot(uuid, "HARD", 0)
+    with pytest.raises(exceptions.MigrationPreCheckError, match="its processor lacks avx"):
+        source.live_moves.check_destination(destination.live_moves.check_source(uuid))
 
 
 @pytest.mark.parametrize("step", ["live_migration_before_move", "live_migration_after_move"])

@@ -6,7 +6,7 @@ import os
 import xml.etree.ElementTree as ET
 
 from nova_lite.hardware import guest
-from nova_lite.objects import GuestDevice, GuestDevices
+from nova_lite.objects import GuestCpu, GuestDevice, GuestReport
 from nova_lite.virt.libvirt.disks import volumes
 from nova_lite.virt.libvirt.disks.disks import EPHEMERALS, ROOT, SWAP
 
@@ -21,12 +21,13 @@ _SLOTS = range(1, 32)
 _KEPT = {1, 2}
 
 
-def describe(xml: str) -> GuestDevices:
+def describe(xml: str, cpu: GuestCpu | None = None) -> GuestReport:
     """Return the places of all disks and interfaces, and the number of devices that the machine can still take."""
     domain = ET.fromstring(xml)  # noqa: S314 libvirt's own
     found = [_disk(disk) for disk in domain.iterfind("devices/disk")]
     found += [_place(str(mac.get("address")).lower(), interface) for interface, mac in _interfaces(domain)]
-    return GuestDevices(devices=[place for place in found if place is not None], free_ports=_free_ports(domain))
+    places = [place for place in found if place is not None]
+    return GuestReport(devices=places, free_ports=_free_ports(domain), cpu=cpu)
 
 
 def _interfaces(domain: ET.Element) -> list[tuple[ET.Element, ET.Element]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.objects import GuestDevices
+from nova_lite.objects import GuestReport
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import DomainInfo, SpawnSpec
@@ -55,9 +55,11 @@ class HostGuests(HostPart, abilities.Guests):
         traces = self._records.uuids()
         return traces - {info.uuid for info in self._domains.all()}
 
-    def devices(self, instance_uuid: str) -> GuestDevices:
-        domain, _ = self._domains.get(instance_uuid)
-        return guest_devices.describe(self._connection.call(domain.XMLDesc, 0))
+    def devices(self, instance_uuid: str) -> GuestReport:
+        domain, info = self._domains.get(instance_uuid)
+        xml = self._connection.call(domain.XMLDesc, 0)
+        cpu, _ = (None, "") if info.power_state == PowerState.SHUTDOWN else self._machine.cpus.guest(xml)
+        return guest_devices.describe(xml, cpu)
 
     def spawn(self, spec: SpawnSpec) -> None:
         if self.is_running(spec):

@@ -30,6 +30,7 @@ class Launcher(HostPart):
 
     def xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         """Return the definition of a guest."""
+        self._machine.follow_baseline()
         networks = self._networks.run_by_libvirt(spec.vifs)
         cache = self._conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()

@@ -42,20 +42,28 @@ class LiveMoves(HostPart, abilities.LiveMoves):
         domain, info = self._domains.get(instance_uuid)
         if info.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
             raise exceptions.MigrationPreCheckError(reason="the guest does not run")
+        xml = self._connection.call(domain.XMLDesc, 0)
         with file_errors():
-            found = live_migration.describe_source(
-                self._conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
-            )
+            found = live_migration.describe_source(self._conf, xml, self._records.directory(instance_uuid))
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
-        encrypts = self._conf.libvirt.live_migration_tls
+        cpu, cpu_xml = self._machine.cpus.guest(xml)
         return msgspec.structs.replace(
-            found, disks=sizes, address=own_address(self._conf), host=self._host, encrypts=encrypts
+            found,
+            disks=sizes,
+            address=own_address(self._conf),
+            host=self._host,
+            encrypts=self._conf.libvirt.live_migration_tls,
+            guest_cpu=cpu,
+            cpu_xml=cpu_xml,
         )
 
     def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
         """Return the capacity of one disk in bytes, as the guest sees it."""
         path = os.path.join(self._records.directory(instance_uuid), name)
         return int(self._connection.call(domain.blockInfo, path, 0)[0])
+
+    def check_destination(self, source: LiveSource) -> None:
+        self._machine.cpus.check(source)
 
     def prepare(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:
         instance_uuid = spec.instance.uuid

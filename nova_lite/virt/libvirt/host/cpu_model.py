@@ -13,8 +13,11 @@ from nova_lite.virt.libvirt.host import kvm
 
 CUSTOM, HOST_MODEL, PASSTHROUGH, NONE = "custom", "host-model", "host-passthrough", "none"
 
-#: libvirt's modes for the models in `kvm.CPU_MODELS`, used without an option.
-MODES = {kvm.KVM: PASSTHROUGH, kvm.QEMU: "maximum"}
+#: Our mode: the model that the hosts of an aggregate have in common.
+BASELINE = "baseline"
+
+#: libvirt's modes without an option. The first is Nova's: a guest of the host's model can move to other hosts with it.
+MODES = {kvm.KVM: HOST_MODEL, kvm.QEMU: "maximum"}
 
 _POLICIES = {"+": "require", "-": "disable"}
 
@@ -37,6 +40,12 @@ class CpuModel(msgspec.Struct, frozen=True):
         ET.SubElement(element, "model").text = self.model
         return element
 
+    def whole(self) -> ET.Element:
+        """Return the XML element with its features."""
+        element = self.element()
+        self.add_features(element, {})
+        return element
+
     def add_features(self, element: ET.Element, more: Mapping[str, str]) -> None:
         for name, policy in {**self.flags, **more}.items():
             ET.SubElement(element, "feature", policy=policy, name=name)
@@ -46,8 +55,16 @@ def default(virt_type: str) -> CpuModel:
     return CpuModel(mode=MODES[virt_type])
 
 
+def of_baseline(definition: str) -> CpuModel:
+    """Return the model of a `HostCpu.definition`."""
+    model, *differences = definition.split()
+    return CpuModel(CUSTOM, model, {name[1:]: _POLICIES[name[0]] for name in differences})
+
+
 def choose(conf: cfg.ConfigOpts, virt_type: str, capabilities: str) -> CpuModel:
     """Choose the first of ``cpu_models`` that runs here. Raises `ConfigurationError`.
+
+    With ``cpu_mode = baseline`` it is the host's model, until the host knows the baseline.
 
     ``capabilities``: libvirt's domain capabilities of this host.
     """
@@ -56,6 +73,12 @@ def choose(conf: cfg.ConfigOpts, virt_type: str, capabilities: str) -> CpuModel:
         policy, name = (_POLICIES[flag[0]], flag[1:]) if flag[:1] in _POLICIES else (_POLICIES["+"], flag)
         flags[name.lower()] = policy
     mode = conf.libvirt.cpu_mode or MODES[virt_type]
+    if mode == BASELINE:
+        if flags:
+            raise exceptions.ConfigurationError(
+                reason="[libvirt] cpu_model_extra_flags do not go with cpu_mode = baseline."
+            )
+        mode = HOST_MODEL
     if conf.libvirt.cpu_models and mode != CUSTOM:
         raise exceptions.ConfigurationError(reason="[libvirt] cpu_models go with cpu_mode = custom.")
     if mode == NONE and flags:

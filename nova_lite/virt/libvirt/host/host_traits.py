@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
-from typing import Any
 
-import libvirt
-
-from nova_lite.hardware import guest, traits
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.hardware import continuing, guest, traits
+from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.host.cpu_model import CUSTOM, PASSTHROUGH, CpuModel
+from nova_lite.virt.libvirt.host.guest_cpus import GuestCpus
 
 LOG = logging.getLogger(__name__)
 
-ARCHITECTURE = "x86_64"
 #: Machine types whose capabilities are queried. Each has features that the other lacks.
 MACHINES = ("pc", "q35")
 
@@ -40,49 +37,19 @@ def _values(described: ET.Element, path: str) -> list[str]:
     return [element.text or "" for element in described.iterfind(f"{path}/value")]
 
 
-def cpu_traits(connection: Connection, virt_type: str, model: CpuModel, capabilities: str) -> set[str]:
-    """Return the traits of the CPU that guests see. ``capabilities``: of domains. If libvirt cannot expand the model:
-    none."""
-    described = ET.fromstring(capabilities)  # noqa: S314 libvirt's own
+def cpu_traits(cpus: GuestCpus, model: CpuModel) -> set[str]:
+    """Return the traits of the CPU that new guests see. If libvirt cannot expand the model: none."""
     try:
-        text = connection.connect_call(
-            "baselineHypervisorCPU",
-            None,
-            ARCHITECTURE,
-            None,
-            virt_type,
-            [_model(described, model)],
-            libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES,
-        )
+        if model.mode == CUSTOM:
+            found = cpus.features(ET.tostring(model.whole(), encoding="unicode"))
+        else:
+            found = frozenset() if cpus.host is None else continuing.names(cpus.host.features)
     except LibvirtFailure as error:
         LOG.warning("The features of guests' CPUs are unknown, so no trait names them: %s", error.message)
         return set()
-    return traits.of_features(features(text, model.flags)) | _of_addresses(model)
+    disabled = {name for name, policy in model.flags.items() if policy == "disable"}
+    return traits.of_features((found | model.flags.keys()) - disabled) | _of_addresses(model)
 
 
 def _of_addresses(model: CpuModel) -> set[str]:
     return {traits.ADDRESSES["passthrough"]} if model.mode == PASSTHROUGH else set()
-
-
-def _model(described: ET.Element, model: CpuModel) -> str:
-    """Return the XML of the model for libvirt to expand: a named model, or the host's."""
-    cpu = ET.Element("cpu")
-    ET.SubElement(cpu, "arch").text = ARCHITECTURE
-    if model.mode == CUSTOM:
-        ET.SubElement(cpu, "model").text = model.model
-        return ET.tostring(cpu, encoding="unicode")
-    found = described.find("cpu/mode[@name='host-model']")
-    for element in () if found is None else found:
-        ET.SubElement(cpu, element.tag, element.attrib if element.tag == "feature" else {}).text = element.text
-    return ET.tostring(cpu, encoding="unicode")
-
-
-def features(cpu: str, flags: dict[str, str]) -> set[str]:
-    """Return the features of an expanded CPU, with the operator's changes."""
-    root: Any = ET.fromstring(cpu)  # noqa: S314 libvirt's own
-    found = {
-        element.get("name", "") for element in root.iterfind("feature") if element.get("policy", "require") != "disable"
-    }
-    for name, policy in flags.items():
-        (found.add if policy == "require" else found.discard)(name)
-    return found

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware.traits import CAPABILITY
-from nova_lite.objects import Inventory, NUMACell, PCIDevice
+from nova_lite.objects import HOST_CPU, HostCpu, Inventory, NUMACell, PCIDevice
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import DomainInfo
 from nova_lite.virt.images import GIB
@@ -84,6 +86,7 @@ def build(
     virt_type: str,
     version: int,
     cpu_info: dict[str, Any],
+    cpu: HostCpu | None,
     running: int,
     metrics: dict[str, float],
     traits: list[str],
@@ -94,11 +97,14 @@ def build(
     """Build the inventory. Memory and CPUs are read from the kernel: libvirt 9.0 ignores memory that was added after
     boot.
 
-    ``vcpus``: CPUs that guests share, if these are not all.
+    ``cpu``: the largest processor of guests. ``vcpus``: CPUs that guests share, if these are not all.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     disk = os.statvfs(instances_path)
     free = disk.f_bavail * disk.f_frsize - disk_usage.growth(instances_path)
+    capabilities: dict[str, Any] = {"virt_type": virt_type, CAPABILITY: traits}
+    capabilities |= {"metrics": metrics} if metrics else {}
+    capabilities |= {} if cpu is None else {HOST_CPU: msgspec.to_builtins(cpu)}
     return Inventory(
         node=node,
         vcpus=os.sysconf("SC_NPROCESSORS_ONLN") if vcpus is None else vcpus,
@@ -113,7 +119,7 @@ def build(
         cpu_info=cpu_info,
         supported_hv_types=["kvm", "qemu"] if virt_type == "kvm" else ["qemu"],
         supported_vm_modes=["hvm"],
-        capabilities={"virt_type": virt_type, CAPABILITY: traits} | ({"metrics": metrics} if metrics else {}),
+        capabilities=capabilities,
         disk_available_least=free // GIB,
         running_vms=running,
         uptime=uptime(),

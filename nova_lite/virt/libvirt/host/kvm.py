@@ -43,7 +43,7 @@ PROBE_WINDOW = 120.0
 #: Part of an argument of such a process: its own directory.
 _PROBE = re.compile(r"/(qmp-[^/,]+)/qmp\.monitor")
 
-#: qemu's name of the CPU model that guests get (libvirt's host-passthrough and maximum).
+#: qemu's name of the largest CPU model that guests can have (libvirt's host-passthrough and maximum).
 CPU_MODELS = {KVM: "host", QEMU: "max"}
 
 GREETING = b"nova-lite-probe"

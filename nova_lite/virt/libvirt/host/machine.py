@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import logging
 import os
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
 
 import msgspec
 
 from nova_lite.base import cpu_sets, exceptions, machine_networks
 from nova_lite.hardware import Hardware, traits
-from nova_lite.objects import Inventory, NUMACell
+from nova_lite.objects import HostCpu, Inventory, NUMACell
 from nova_lite.virt import abilities, topology
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm, pci_devices
+from nova_lite.virt.libvirt.host.cpu_model import CpuModel
+from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus
 
 LOG = logging.getLogger(__name__)
 
 
 class HostMachine(abilities.Machine):
     """The machine. ``reports``: a connection that does not wait for other calls. ``tunnel_ip``: an address of the host.
+    ``get_baseline``: returns the baseline of the host's aggregates.
 
-    `prepare` sets ``virt_type`` and the ``properties`` that the host's guests have in common.
+    `prepare` sets ``virt_type``, the ``properties`` that the host's guests have in common, and their processors
+    ``cpus``.
     """
 
-    def __init__(self, context: HostContext, reports: Connection, tunnel_ip: str | None) -> None:
+    def __init__(
+        self,
+        context: HostContext,
+        reports: Connection,
+        tunnel_ip: str | None,
+        get_baseline: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._get_baseline = get_baseline
+        self._baseline: str | None = None
         self._conf = context.conf
         self._context = context
         self._reports = reports
@@ -36,7 +50,10 @@ class HostMachine(abilities.Machine):
         self._monitor = cpu_monitor.CpuMonitor(reports) if cpu_monitor.NAME in self._conf.compute_monitors else None
         self._capabilities: str | None = None
         self._probes: kvm.ProbeWatch | None = None
+        self.cpus: GuestCpus
+        self._largest_cpu: HostCpu | None = None
         self._traits: list[str] = []
+        self._fixed_traits: set[str] = set()
         self._cells: list[NUMACell] = []
         self._offer = pci_devices.Offer(self._conf, reports)
         options = self._conf.libvirt
@@ -58,7 +75,7 @@ class HostMachine(abilities.Machine):
         try:
             capabilities = [
                 self._context.connection.connect_call(
-                    "getDomainCapabilities", None, host_traits.ARCHITECTURE, machine, self.virt_type, 0
+                    "getDomainCapabilities", None, ARCHITECTURE, machine, self.virt_type, 0
                 )
                 for machine in host_traits.MACHINES
             ]
@@ -66,13 +83,38 @@ class HostMachine(abilities.Machine):
             reason = f"libvirt cannot run {self.virt_type} guests on host {self._context.host}: "
             raise exceptions.ConfigurationError(reason=reason + error.kwargs["reason"]) from error
         model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
-        found = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
-        found |= host_traits.cpu_traits(self._context.connection, self.virt_type, model, capabilities[0])
-        self._traits = sorted(found)
-        machine = self._conf.libvirt.hw_machine_type
-        self.properties = msgspec.structs.replace(
-            self.properties, cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found
-        )
+        self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
+        self._largest_cpu = self.cpus.host
+        self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
+        machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
+        self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
+        self._use(model)
+
+    def _use(self, model: CpuModel) -> None:
+        """Give new guests this CPU model."""
+        self._traits = sorted(self._fixed_traits | host_traits.cpu_traits(self.cpus, model))
+        self.properties = msgspec.structs.replace(self.properties, cpu=model)
+
+    def follow_baseline(self) -> None:
+        """Give new guests the baseline of the host's aggregates, if ``cpu_mode = baseline``.
+
+        Raises `VirtDriverError` if this host cannot run it. Without a baseline, guests get the host's model.
+        """
+        if self._conf.libvirt.cpu_mode != cpu_model.BASELINE:
+            return
+        definition = self._get_baseline()
+        if definition == self._baseline:
+            return
+        model = cpu_model.of_baseline(definition) if definition else CpuModel(cpu_model.HOST_MODEL)
+        if not definition:
+            LOG.warning("No aggregate of host %s has a CPU baseline: guests get the host's model", self._context.host)
+        elif lacking := self.cpus.lacking(ET.tostring(model.whole(), encoding="unicode")):
+            raise exceptions.VirtDriverError(
+                reason=f"host {self._context.host} cannot run the CPU baseline {definition}: {'; '.join(lacking)}"
+            )
+        self._use(model)
+        self._baseline = definition
+        LOG.info("New guests on host %s get the CPU %s", self._context.host, definition or model.mode)
 
     def _find_topology(self) -> None:
         """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""
@@ -99,6 +141,9 @@ class HostMachine(abilities.Machine):
 
     def inventory(self) -> Inventory:
         self._watch_probes()
+        version = self._reports.connect_call("getVersion")
+        if self._largest_cpu is not None:
+            self.cpus.hypervisor = version
         shared = cpu_sets.parse(self.properties.shared_cpus[""]) if topology.restricts_cpus(self._conf) else None
         return inventory.build(
             node=self._context.host,
@@ -107,8 +152,9 @@ class HostMachine(abilities.Machine):
             networks=machine_networks.used(self._conf),
             instances_path=self._context.records.instances_path,
             virt_type=self.virt_type,
-            version=self._reports.connect_call("getVersion"),
+            version=version,
             cpu_info=inventory.parse_cpu(self.capabilities()),
+            cpu=self._largest_cpu,
             running=self._running.get(),
             metrics={} if self._monitor is None else self._monitor.metrics(),
             traits=self._traits,

@@ -17,6 +17,7 @@ from nova_lite.conductor.hosts.balancing import EVENT, Balancer
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.hosts import balance, services
+from nova_lite.objects import GuestCpu
 from nova_lite.objects.balance import BalancePlan, HostLoad, Load, LoadRequest
 from tests.support import make
 from tests.support.conductor_world import World
@@ -94,6 +95,13 @@ def test_loop_moves_a_server_of_a_loaded_host_by_a_live_migration_whose_event_sa
     world.balancer.run_if_first()
     assert len(world.moves()) == 1, "the server counts where it goes"
     assert world.filters.specs[0].ignore_hosts == ["host1"]
+
+
+def test_scheduler_judges_hosts_by_the_processors_of_the_guests(world: Balancing) -> None:
+    cpu = {"virt_type": "kvm", "features": "aes avx"}
+    world.change(models.Instance, guest_devices={"devices": [], "free_ports": 3, "cpu": cpu})
+    world.plan()
+    assert {spec.guest_cpu for spec in world.filters.specs} == {GuestCpu(virt_type="kvm", features="aes avx")}
 
 
 def test_dry_run_and_off_move_nothing(world: Balancing, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.models import InstanceAction
+from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.servers import server_migrations
-from nova_lite.objects import BuildOutcome, MigrationControl, MigrationProgress
+from nova_lite.objects import BuildOutcome, GuestCpu, MigrationControl, MigrationProgress
 from nova_lite.operations import states
 from tests.support.server_moves import PROGRESS, READY, RUNNING, SHUTDOWN, SOURCE, Live, force_down
 
@@ -32,6 +32,35 @@ def test_live_migration_moves_the_guest(world: Live) -> None:
     assert world.command.payload["answers"]["prepare"] == READY
     world.answer()
     world.at_destination()
+
+
+CPU = {"virt_type": "kvm", "vendor": "Intel", "features": "aes avx"}
+
+
+def test_scheduler_gets_the_processor_of_a_guest_that_moves_while_it_runs(world: Live) -> None:
+    def know(uow: UnitOfWork) -> None:
+        report = {"devices": [], "free_ports": 3, "cpu": CPU}
+        uow.change(sa.update(Instance).values(guest_devices=report))
+
+    world.act("live-migration", host=None)
+    assert world.scheduler.specs[-1].guest_cpu is None, "no host has reported it"
+    world.answer(RUNNING, error="no")
+    world.at_source()
+    world.db.write(know)
+    world.act("live-migration", host=None)
+    assert world.scheduler.specs[-1].guest_cpu == GuestCpu(**CPU)
+    world.answer(RUNNING, error="no")
+    world.at_source()
+    world.act("migrate", host=None)
+    assert world.scheduler.specs[-1].guest_cpu is None, "the guest starts again at its destination"
+
+
+def test_check_at_the_source_records_the_processor_of_the_guest(world: Live) -> None:
+    world.act("live-migration", host=None)
+    world.answer(RUNNING, answer={**SOURCE, "devices": {"devices": [], "free_ports": 3, "cpu": CPU}})
+    found = world.db.read(lambda uow: uow.session.scalars(sa.select(Instance.guest_devices)).one())
+    assert found["cpu"]["features"] == "aes avx"
+    assert world.command.payload["answers"]["check"] == SOURCE
 
 
 def fail(world: Live, step: str) -> None:

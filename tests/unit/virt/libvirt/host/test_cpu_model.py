@@ -11,9 +11,11 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.hardware import traits
+from nova_lite.objects import HostCpu
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.host import cpu_model, host_traits
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
+from nova_lite.virt.libvirt.host.guest_cpus import GuestCpus
 
 CAPABILITIES = """
 <domainCapabilities>
@@ -36,6 +38,12 @@ CAPABILITIES = """
   </devices>
 </domainCapabilities>
 """
+HOST_CAPABILITIES = """
+<capabilities><guest><arch name='x86_64'>
+  <machine canonical='pc-q35-7.2'>q35</machine><machine>pc-q35-7.2</machine>
+  <domain type='kvm'><machine>microvm</machine></domain></arch></guest>
+  <guest><arch name='i686'><machine>isapc</machine></arch></guest></capabilities>
+"""
 PLAIN = CAPABILITIES.format(firmware="", secure="")
 SECURE = CAPABILITIES.format(firmware="<value>efi</value>", secure="<value>yes</value>")
 
@@ -54,6 +62,7 @@ def text(model: CpuModel, **more: str) -> str:
 
 def test_cpu_model_without_an_option_is_the_hosts(conf: cfg.ConfigOpts) -> None:
     assert text(choose(conf)) == '<cpu mode="maximum" />'
+    assert text(choose(conf, "kvm")) == '<cpu mode="host-model" />'
 
 
 def test_cpu_model_is_the_first_that_runs_here(conf: cfg.ConfigOpts) -> None:
@@ -101,33 +110,57 @@ def test_traits_of_devices_and_firmware() -> None:
 
 
 class FakeConnection:
-    """Connection that records the model and expands it."""
+    """Connection that records the models and expands them."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.failure = failure
+        self.models: list[str] = []
 
-    def connect_call(self, name: str, *arguments: Any) -> str:
+    def connect_call(self, name: str, *arguments: Any) -> Any:
+        if name in ("getLibVersion", "getVersion"):
+            return 9000000
         if self.failure is not None:
             raise self.failure
         assert name == "baselineHypervisorCPU"
-        self.model = arguments[4][0]
+        self.models.extend(arguments[4])
         features = "<feature policy='require' name='avx2'/><feature policy='disable' name='svm'/><feature name='mmx'/>"
         return f"<cpu>{features}</cpu>"
+
+
+def cpus(connection: FakeConnection, virt_type: str = "qemu") -> GuestCpus:
+    return GuestCpus(connection, virt_type, PLAIN, HOST_CAPABILITIES)  # type: ignore[arg-type]
 
 
 def test_traits_of_the_guests_cpu() -> None:
     connection = FakeConnection()
     model = CpuModel("maximum", flags={"vmx": "require", "mmx": "disable"})
-    assert host_traits.cpu_traits(connection, "qemu", model, PLAIN) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}  # type: ignore[arg-type]
-    assert "<model>EPYC</model>" in connection.model
-    assert '<feature policy="disable" name="sha-ni"' in connection.model
+    assert host_traits.cpu_traits(cpus(connection), model) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}
     custom = CpuModel("custom", "Nehalem")
-    host_traits.cpu_traits(connection, "qemu", custom, PLAIN)  # type: ignore[arg-type]
-    assert connection.model == "<cpu><arch>x86_64</arch><model>Nehalem</model></cpu>"
-    shown = host_traits.cpu_traits(connection, "kvm", CpuModel("host-passthrough"), PLAIN)  # type: ignore[arg-type]
+    host_traits.cpu_traits(cpus(connection), custom)
+    assert connection.models[-1] == '<cpu mode="custom" match="exact"><model>Nehalem</model></cpu>'
+    shown = host_traits.cpu_traits(cpus(connection, "kvm"), CpuModel("host-passthrough"))
     assert "COMPUTE_ADDRESS_SPACE_PASSTHROUGH" in shown
+
+
+def test_hosts_model_is_described_to_libvirt_as_that_of_a_guest() -> None:
+    """libvirt counts the disabled features of a host's description as present."""
+    connection = FakeConnection()
+    host = cpus(connection).host
+    assert connection.models == [
+        '<cpu mode="custom" match="exact"><model>EPYC</model><vendor>AMD</vendor>'
+        '<feature policy="require" name="vaes" /><feature policy="disable" name="sha-ni" /></cpu>'
+    ]
+    assert host == HostCpu(
+        virt_type="qemu",
+        vendor="AMD",
+        definition="EPYC +vaes -sha-ni",
+        features="avx2 mmx",
+        machines="microvm pc-q35-7.2",
+        libvirt=9000000,
+    )
 
 
 def test_traits_unknown_to_libvirt_are_left_out() -> None:
     connection = FakeConnection(LibvirtFailure(libvirt.libvirtError("no")))
-    assert host_traits.cpu_traits(connection, "qemu", CpuModel("maximum"), PLAIN) == set()  # type: ignore[arg-type]
+    assert host_traits.cpu_traits(cpus(connection), CpuModel("maximum")) == set()
+    assert host_traits.cpu_traits(cpus(connection), CpuModel("custom", "Nehalem")) == set()

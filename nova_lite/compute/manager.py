@@ -103,6 +103,7 @@ class ComputeManager:
             live_migration_slots=_slots(conf.max_concurrent_live_migrations),
         )
         driver.volume_key = self.host.volumes.volume_key = self.host.volume_key
+        driver.tpm_key = self.host.tpm_key
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.self_fencing = SelfFencing(conf, host, driver, self.registration, self.jobs, self._compare_soon, timing)

@@ -64,6 +64,10 @@ def _no_key(volume_id: str) -> VolumeKey:
     raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="this host has no conductor")
 
 
+def _no_tpm_key(instance_uuid: str) -> VolumeKey:
+    raise exceptions.TPMKeyUnavailable(instance_uuid=instance_uuid, reason="this host has no conductor")
+
+
 class ComputeDriver:
     """A hypervisor: its abilities. ``conf`` is oslo.config's object, ``host`` the name of the compute host.
 
@@ -104,6 +108,8 @@ class ComputeDriver:
         self.fetch_image = fetch_image
         #: Returns the key of an encrypted volume of a guest, or raises `VolumeKeyUnavailable`. The host sets it.
         self.volume_key: abilities.GetVolumeKey = _no_key
+        #: Returns the key of the TPM of a server here, or raises `TPMKeyUnavailable`. The host sets it.
+        self.tpm_key: abilities.GetVolumeKey = _no_tpm_key
 
     def init_host(self) -> None:
         """Connect and check the host. Raises `HypervisorUnavailable` (retried) or `ConfigurationError` (fatal)."""

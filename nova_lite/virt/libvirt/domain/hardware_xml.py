@@ -267,6 +267,18 @@ def more(devices: ET.Element, hardware: Hardware) -> None:
         ET.SubElement(rng, "backend", model="random").text = "/dev/urandom"
 
 
+def tpm(devices: ET.Element, hardware: Hardware, instance_uuid: str) -> None:
+    """Add the TPM. libvirt encrypts its state with the secret that has the guest's uuid.
+
+    The state stays when the guest is defined again.
+    """
+    if hardware.tpm is not None:
+        element = ET.SubElement(devices, "tpm", model=hardware.tpm.model)
+        version = {"version": hardware.tpm.version, "persistent_state": "yes"}
+        backend = ET.SubElement(element, "backend", {"type": "emulator", **version})
+        ET.SubElement(backend, "encryption", secret=instance_uuid)
+
+
 def panic_device(devices: ET.Element) -> None:
     """Add the device by which a guest's kernel reports its panic. Then libvirt switches the guest off."""
     ET.SubElement(devices, "panic", model="isa")

@@ -66,11 +66,23 @@ class HostMachine(abilities.Machine):
             raise exceptions.ConfigurationError(reason=reason + error.kwargs["reason"]) from error
         model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
         found = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
+        found |= self._tpm_traits(capabilities)
         found |= host_traits.cpu_traits(self._context.connection, self.virt_type, model, capabilities[0])
         self._traits = sorted(found)
         machine = self._conf.libvirt.hw_machine_type
         self.properties = msgspec.structs.replace(
             self.properties, cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found
+        )
+
+    def _tpm_traits(self, capabilities: list[str]) -> set[str]:
+        """Return the traits of TPMs. Raises `ConfigurationError` if they are enabled, and this host has none."""
+        if not self._conf.libvirt.swtpm_enabled:
+            return set()
+        if found := host_traits.tpm_traits(capabilities):
+            return found
+        raise exceptions.ConfigurationError(
+            reason=f"[libvirt] swtpm_enabled is set, but libvirt emulates no TPM on host {self._context.host}: install "
+            "swtpm and swtpm-tools."
         )
 
     def _find_topology(self) -> None:

@@ -17,6 +17,10 @@ from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 #: The USB controller of guests that need one.
 USB_MODEL = "qemu-xhci"
 
+#: Parts of Hyper-V's interface that a Windows guest has, as in Nova.
+_ENLIGHTENMENTS = (
+    "relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "reset", "frequencies", "tlbflush", "ipi",
+)  # fmt: skip
 #: Attempts of a Windows guest to take a spin lock before it notifies the hypervisor.
 _SPIN_RETRIES = "8191"
 
@@ -78,9 +82,8 @@ def cpu_tune(domain: ET.Element, hardware: Hardware) -> None:
 def features(element: ET.Element, hardware: Hardware, virt_type: str, secure: bool) -> None:
     if hardware.windows and virt_type == kvm.KVM:
         hyperv = ET.SubElement(element, "hyperv")
-        ET.SubElement(hyperv, "relaxed", state="on")
-        ET.SubElement(hyperv, "vapic", state="on")
-        ET.SubElement(hyperv, "spinlocks", state="on", retries=_SPIN_RETRIES)
+        for name in _ENLIGHTENMENTS:
+            ET.SubElement(hyperv, name, state="on", **({"retries": _SPIN_RETRIES} if name == "spinlocks" else {}))
     if hardware.hidden:
         ET.SubElement(ET.SubElement(element, "kvm"), "hidden", state="on")
     if hardware.pmu is not None:

@@ -100,7 +100,7 @@ def boots(driver: LibvirtDriver, spec: SpawnSpec) -> list[str]:
 
 
 def wait_for_boot(driver: LibvirtDriver, spec: SpawnSpec, number: int = 1) -> str:
-    """Return what the guest says of its event log at its start of this number."""
+    """Return what the guest prints about its event log at its start of this number."""
     found: list[str] = wait_for(
         f"start {number}", lambda: log if len(log := boots(driver, spec)) >= number else [], PATIENCE
     )

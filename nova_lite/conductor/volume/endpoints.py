@@ -278,7 +278,7 @@ class VolumeEndpoints:
 
     def tpm_key_get(self, context: RequestContext, host: str, instance_uuid: str, public_key: str) -> str:
         """Return the key of a server's TPM, sealed to the host."""
-        return _sealed(self.db.write(tpms.for_host, host, instance_uuid), public_key)
+        return _sealed(self.db.write(tpms.key_for_host, host, instance_uuid), public_key)
 
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         """Check whether a task of this id is that of the volume, and given to the host."""

@@ -21,7 +21,7 @@ SECRET = "vtpm_secret_uuid"  # noqa: S105 a name
 _ENCRYPTION = {"provider": "swtpm", "cipher": "aes-256-cbc", "key_size": 256, "control_location": volume_keys.FRONT_END}
 
 
-def for_host(uow: UnitOfWork, host: str, instance_uuid: str) -> VolumeKey:
+def key_for_host(uow: UnitOfWork, host: str, instance_uuid: str) -> VolumeKey:
     """Return the key of the TPM of a server that is on this host, or moves from or to it. Make it if there is none.
 
     Raises `TPMKeyUnavailable`, `InstanceNotFound`, and `InvalidInput` if the cloud has no master key.

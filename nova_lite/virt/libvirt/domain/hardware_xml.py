@@ -83,7 +83,9 @@ def features(element: ET.Element, hardware: Hardware, virt_type: str, secure: bo
     if hardware.windows and virt_type == kvm.KVM:
         hyperv = ET.SubElement(element, "hyperv")
         for name in _ENLIGHTENMENTS:
-            ET.SubElement(hyperv, name, state="on", **({"retries": _SPIN_RETRIES} if name == "spinlocks" else {}))
+            enlightenment = ET.SubElement(hyperv, name, state="on")
+            if name == "spinlocks":
+                enlightenment.set("retries", _SPIN_RETRIES)
     if hardware.hidden:
         ET.SubElement(ET.SubElement(element, "kvm"), "hidden", state="on")
     if hardware.pmu is not None:

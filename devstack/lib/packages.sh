@@ -4,7 +4,7 @@
 BASE_PACKAGES=(ca-certificates curl gcc git iproute2 libc6-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
     python3-venv rabbitmq-server util-linux)
 LIBVIRT_PACKAGES=(dnsmasq-base dnsmasq-utils iptables libvirt-clients libvirt-daemon-system nftables ovmf qemu-system-x86
-    qemu-utils)
+    qemu-utils swtpm swtpm-tools)
 # noVNC's pages, for consoles.
 CONSOLE_PACKAGES=(novnc)
 # What devstack/guest/build.sh needs, except for a kernel (see guest.sh).

@@ -12,7 +12,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, sealing
-from nova_lite.base.context import get_admin_context
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.fencing import FencingTokenStore
@@ -36,6 +36,8 @@ from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.driver import VolumeBackend
 
 LOG = logging.getLogger(__name__)
+
+_NO_KEY_IN_TIME = "no conductor has sent it in time"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,19 +116,28 @@ class LocalHost:
 
         Raises `VolumeKeyUnavailable`, also if no conductor replies in time.
         """
+        late = exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason=_NO_KEY_IN_TIME)
+        return self._key(f"Volume {volume_id}: query for its key", self.conductor.volume_key_get, volume_id, late)
+
+    def tpm_key(self, instance_uuid: str) -> VolumeKey:
+        """Return the key of the TPM of an instance here, as `volume_key` does. Raises `TPMKeyUnavailable`."""
+        late = exceptions.TPMKeyUnavailable(instance_uuid=instance_uuid, reason=_NO_KEY_IN_TIME)
+        what = f"Instance {instance_uuid}: query for the key of its TPM"
+        return self._key(what, self.conductor.tpm_key_get, instance_uuid, late)
+
+    def _key(
+        self, what: str, get: Callable[[RequestContext, str, str, str], str], owner: str, late: Exception
+    ) -> VolumeKey:
+        """Return the key of a volume or an instance. ``late``: raised if no conductor replies in time."""
         private_key = sealing.new_private_key()
         deadline = time.monotonic() + self.timing.volume_key_wait
 
         def check() -> None:
             if time.monotonic() >= deadline:
-                raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="no conductor has sent it in time")
+                raise late
 
         box = self.retrier.call(
-            f"Volume {volume_id}: query for its key",
-            lambda: self.conductor.volume_key_get(
-                get_admin_context(), self.name, volume_id, sealing.public_key(private_key)
-            ),
-            check,
+            what, lambda: get(get_admin_context(), self.name, owner, sealing.public_key(private_key)), check
         )
         return msgspec.json.decode(sealing.unseal(private_key, box), type=VolumeKey)
 

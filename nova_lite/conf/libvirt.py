@@ -190,6 +190,24 @@ OPTS = [
         min=1,
         help="CPU seconds that qemu-img may use to convert an image to a raw disk. Raise it for large images.",
     ),
+    cfg.BoolOpt(
+        "swtpm_enabled",
+        default=False,
+        help=(
+            "Give guests the emulated TPM that their flavor or image requests. Set it on hosts with swtpm and "
+            "swtpm-tools. The conductors need [volume] encryption_key_file."
+        ),
+    ),
+    cfg.StrOpt(
+        "swtpm_user",
+        default="tss",
+        help="User that swtpm runs as. Set it if qemu.conf has another swtpm_user.",
+    ),
+    cfg.StrOpt(
+        "swtpm_group",
+        default="tss",
+        help="Group that swtpm runs as. Set it if qemu.conf has another swtpm_group.",
+    ),
     *MIGRATION_OPTS,
 ]
 

@@ -75,9 +75,9 @@ OPTS = [
         "encryption_key_file",
         default="",
         help=(
-            "File with the master keys that encrypt the keys of encrypted volumes. Only the conductor reads it, and "
-            "only its user may. All conductors need the same file. Without it, no volume can be encrypted. "
-            "nova-lite-manage volume-key create makes it."
+            "File with the master keys that encrypt the keys of encrypted volumes and of TPMs. Only the conductor "
+            "reads it, and only its user may. All conductors need the same file. Without it, no volume can be "
+            "encrypted, and no server has a TPM. nova-lite-manage volume-key create makes it."
         ),
     ),
     cfg.StrOpt("default_type", default="local", help="Name of the only volume type of the built-in service."),

@@ -25,4 +25,4 @@ from __future__ import annotations
 
 from nova_lite.hardware.guest import DEFAULT, OPTIONAL, REQUIRED, Hardware, RescueDisk
 from nova_lite.hardware.request import check_extra_spec
-from nova_lite.hardware.settings import check_disks, check_rescue, numa_of, resolve, root_device
+from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, numa_of, resolve, root_device

@@ -18,6 +18,15 @@ IDE_PLACES = 4
 
 RNG_PERIOD = 1000
 
+TPM_2, TPM_TIS, TPM_CRB = "2.0", "tpm-tis", "tpm-crb"
+
+
+class Tpm(msgspec.Struct, frozen=True):
+    """Emulated TPM of a guest: ``version`` 1.2 or 2.0, ``model`` of its interface."""
+
+    version: str
+    model: str
+
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     """Hardware of a guest. None or an empty value leaves the choice to the driver.
@@ -26,7 +35,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     libvirt's names in ``iotune``. ``inbound``, ``outbound``: average, peak and burst of each interface in KiB (per
     second). ``queues``: of each interface. ``rng_bytes``: 0 is no limit. ``cdrom``: the root disk is an ISO image.
     ``traits``: traits that the host must have (``required``) or must not have (``forbidden``), including the
-    traits that follow from the other fields. ``numa``: the request for CPUs and memory of the host.
+    traits that follow from the other fields. ``numa``: the request for CPUs and memory of the host. ``tpm`` None: the
+    guest has no TPM.
     """
 
     topology: Topology
@@ -66,6 +76,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     outbound: dict[str, int] = {}
     traits: dict[str, str] = {}
     numa: NUMARequest | None = None
+    tpm: Tpm | None = None
 
     @property
     def needs_usb(self) -> bool:

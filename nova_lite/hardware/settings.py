@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,10 +18,14 @@ from nova_lite.hardware.guest import (
     REQUIRED,
     RNG_PERIOD,
     SATA,
+    TPM_2,
+    TPM_CRB,
+    TPM_TIS,
     USB,
     VIRTIO,
     Hardware,
     RescueDisk,
+    Tpm,
 )
 from nova_lite.hardware.numa import NUMARequest
 from nova_lite.hardware.request import HardwareRequest, read
@@ -89,6 +94,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
         outbound=_group(request, "vif_outbound_", _BANDWIDTH),
         traits=request.traits,
         numa=numa_request,
+        tpm=_tpm(request),
     )
     if required := traits.required_by(guest):
         guest = msgspec.structs.replace(guest, traits=_with_required(request.traits, required, strict))
@@ -107,6 +113,11 @@ def numa_of(flavor: Flavor, image: Image | None) -> NUMARequest | None:
 _NUMA_KEYS = tuple(
     f"{prefix}{name}" for prefix in ("hw:", "hw_") for name in ("cpu_policy", "mem_page_size", "numa_nodes")
 )
+
+
+def has_tpm(flavor: Mapping[str, Any], image: Mapping[str, Any] | None) -> bool:
+    """Check whether a server of this flavor and image, as they are stored, has a TPM."""
+    return "hw:tpm_version" in flavor.get("extra_specs", {}) or "hw_tpm_version" in (image or {}).get("properties", {})
 
 
 def root_device(image: Image | None) -> str:
@@ -180,6 +191,11 @@ def _inputs(request: HardwareRequest) -> tuple[str | None, str | None]:
     return (USB if request.value("pointer_model") else None), None
 
 
+def _tpm(request: HardwareRequest) -> Tpm | None:
+    version = request.value("tpm_version")
+    return None if version is None else Tpm(version, request.value("tpm_model") or TPM_TIS)
+
+
 def _group(request: HardwareRequest, prefix: str, names: tuple[str, ...]) -> dict[str, int]:
     if not any(name.startswith(prefix) for name in request.flavor):
         return {}
@@ -200,6 +216,7 @@ def _with_required(chosen: dict[str, str], required: set[str], strict: bool) -> 
 def _check_combinations(request: HardwareRequest) -> None:
     """Check settings that exclude or need each other. Raises `HardwareRefused`."""
     _check_firmware(request)
+    _check_tpm(request)
     _check_devices(request)
     _check_tunes(request)
 
@@ -216,6 +233,14 @@ def _check_firmware(request: HardwareRequest) -> None:
         raise exceptions.HardwareRefused(reason="maxphysaddr_bits and maxphysaddr_mode=emulate need each other.")
     if _has_no_ide(request) and IDE in (request.value("disk_bus"), request.value("cdrom_bus")):
         raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_disk_bus or hw_cdrom_bus is ide.")
+
+
+def _check_tpm(request: HardwareRequest) -> None:
+    version, model = request.value("tpm_version"), request.value("tpm_model")
+    if model is not None and version is None:
+        raise exceptions.HardwareRefused(reason=f"A TPM of model {model} needs a version: hw:tpm_version is missing.")
+    if model == TPM_CRB and version != TPM_2:
+        raise exceptions.HardwareRefused(reason=f"TPM model CRB is only valid with TPM version {TPM_2}.")
 
 
 def _has_no_ide(request: HardwareRequest) -> bool:

@@ -297,20 +297,32 @@ FIRMWARE = (
         image="os_type",
         properties={"os_type": "windows"},
     ),
-    *(
-        refused(
-            f"tpm_{name}",
-            values,
-            "this cloud does not emulate a TPM",
-            flavor=f"hw:tpm_{name}",
-            image=f"hw_tpm_{name}" if name != "secret_security" else "",
-            specs={f"hw:tpm_{name}": example},
-        )
-        for name, values, example in (
-            ("version", one_of("1.2", "2.0"), "2.0"),
-            ("model", one_of("tpm-tis", "tpm-crb"), "tpm-crb"),
-            ("secret_security", one_of("user", "host", "deployment"), "host"),
-        )
+    honoured(
+        "tpm_version",
+        one_of("1.2", "2.0"),
+        "the guest has an emulated TPM, encrypted at rest; needs hosts with `[libvirt] swtpm_enabled`; the server "
+        "cannot be rebuilt, shelved, rescued or evacuated",
+        flavor="hw:tpm_version",
+        image="hw_tpm_version",
+        specs={"hw:tpm_version": "2.0"},
+    ),
+    honoured(
+        "tpm_model",
+        one_of("tpm-tis", "tpm-crb"),
+        "interface of the TPM, default: `tpm-tis`; needs a version, and `tpm-crb` needs 2.0",
+        flavor="hw:tpm_model",
+        image="hw_tpm_model",
+        specs={"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb"},
+    ),
+    honoured(
+        "tpm_secret_security",
+        matching(
+            "`deployment`, because the cloud keeps the keys of TPMs, and neither users nor hosts do", "deployment"
+        ),
+        "the cloud keeps the key of the TPM's state; a host gets it for a guest that starts",
+        flavor="hw:tpm_secret_security",
+        specs={"hw:tpm_version": "2.0", "hw:tpm_secret_security": "deployment"},
+        other_effect="the host's memory, for the moment of a start",
     ),
 )
 

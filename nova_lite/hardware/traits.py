@@ -17,6 +17,12 @@ BIOS = "COMPUTE_FIRMWARE_BIOS"
 SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 ADDRESSES = {"emulate": "COMPUTE_ADDRESS_SPACE_EMULATED", "passthrough": "COMPUTE_ADDRESS_SPACE_PASSTHROUGH"}
 
+#: Traits of a host that emulates TPMs, by the version and by the model.
+TPM_VERSIONS = {"1.2": "COMPUTE_SECURITY_TPM_1_2", guest.TPM_2: "COMPUTE_SECURITY_TPM_2_0"}
+TPM_MODELS = {guest.TPM_TIS: "COMPUTE_SECURITY_TPM_TIS", guest.TPM_CRB: "COMPUTE_SECURITY_TPM_CRB"}
+#: Trait of a host that gets the keys of TPMs from the cloud.
+TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
+
 #: Trait of a host whose service is disabled.
 DISABLED = "COMPUTE_STATUS_DISABLED"
 
@@ -82,11 +88,21 @@ def required_by(hardware: Hardware) -> set[str]:
         traits.add(ADDRESSES[hardware.maxphysaddr_mode])
     if hardware.video_model:
         traits.add(of_video(hardware.video_model))
+    if hardware.tpm is not None:
+        traits |= {TPM_VERSIONS[hardware.tpm.version], TPM_MODELS[hardware.tpm.model], TPM_KEYS}
     return traits
 
 
 #: All traits that `required_by` can return. Drivers that emulate no hardware report all of them.
-DERIVED = (UEFI, SECURE_BOOT, *ADDRESSES.values(), *(of_video(model) for model in VIDEO_MODELS))
+DERIVED = (
+    UEFI,
+    SECURE_BOOT,
+    *ADDRESSES.values(),
+    *(of_video(model) for model in VIDEO_MODELS),
+    *TPM_VERSIONS.values(),
+    *TPM_MODELS.values(),
+    TPM_KEYS,
+)
 
 
 #: All traits that this cloud derives from hardware, features of CPUs, and services.

@@ -90,6 +90,7 @@ CREATE_BACKUP = Operation(
 #: Its data is on volumes, so no image is made, and it leaves its host at once.
 SHELVE_VOLUME_BACKED = Operation(
     "shelve",
+    loses_tpm=True,
     allowed=WITH_DISK,
     steps=(
         HostStep(
@@ -107,6 +108,7 @@ SHELVE_VOLUME_BACKED = Operation(
 SHELVE = Operation(
     "shelve",
     notification=Notification("shelve"),
+    loses_tpm=True,
     allowed=WITH_DISK,
     variants=(("volume_backed", True, SHELVE_VOLUME_BACKED),),
     steps=(

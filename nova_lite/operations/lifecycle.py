@@ -150,6 +150,7 @@ REBUILD = Operation(
         first=Notification("rebuild_scheduled", Payload.REBUILD, phases=(), source=Source.CONDUCTOR),
     ),
     preempts=True,
+    loses_tpm=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     failed=states.ERROR,
     steps=(
@@ -163,6 +164,7 @@ REBUILD = Operation(
 RESCUE = Operation(
     "rescue",
     notification=Notification("rescue", Payload.RESCUE),
+    loses_tpm=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     steps=(by_host("rescue", states.RESCUING, states.RESCUED),),
     action="rescue",

@@ -33,6 +33,7 @@ EVACUATE = Operation(
     "evacuate",
     notification=Notification("rebuild", Payload.REBUILD, first=Notification("evacuate", phases=(), source=Source.API)),
     preempts=True,
+    loses_tpm=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR, states.RESIZED),
     during=(
         states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.REBUILDING,

@@ -198,6 +198,7 @@ class Operation:
     - ``despite_lock``: accepted on a locked server, too
     - ``at_replica``: accepted although another site may run the server, because it starts nothing
     - ``needs_host``: refused while the server is on no host
+    - ``loses_tpm``: refused for a server with a TPM, because it would lose the TPM's state, as in Nova
     - ``deduplicates``: a request while such an action is open returns that action
     - ``supersedes``: accepting it closes the open actions. ``preempts``: even actions that are being undone, because
       their results do not matter any more; otherwise it is refused until the undo is over.
@@ -225,6 +226,7 @@ class Operation:
     at_replica: bool = False
     deduplicates: bool = False
     needs_host: bool = True
+    loses_tpm: bool = False
     supersedes: bool = True
     preempts: bool = False
     failed: str | None = None

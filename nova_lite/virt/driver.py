@@ -64,6 +64,10 @@ def _no_key(volume_id: str) -> VolumeKey:
     raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="this host has no conductor")
 
 
+def _no_tpm_key(instance_uuid: str) -> VolumeKey:
+    raise exceptions.TPMKeyUnavailable(instance_uuid=instance_uuid, reason="this host has no conductor")
+
+
 class ComputeDriver:
     """A hypervisor: its abilities. ``conf`` is oslo.config's object, ``host`` the name of the compute host.
 
@@ -106,6 +110,8 @@ class ComputeDriver:
         self.volume_key: abilities.GetVolumeKey = _no_key
         #: Returns the CPU baseline of the host's aggregates; "" if they have none. The host sets it.
         self.cpu_baseline: Callable[[], str] = lambda: ""
+        #: Returns the key of the TPM of a server here, or raises `TPMKeyUnavailable`. The host sets it.
+        self.tpm_key: abilities.GetVolumeKey = _no_tpm_key
 
     def init_host(self) -> None:
         """Connect and check the host. Raises `HypervisorUnavailable` (retried) or `ConfigurationError` (fatal)."""

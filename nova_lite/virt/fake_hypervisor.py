@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
+from nova_lite import hardware
 from nova_lite.base import exceptions, files, trees
 from nova_lite.objects import VIF, EncryptedDisk, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource
 from nova_lite.objects.block_device import root_volume
@@ -44,8 +45,8 @@ class Domain(msgspec.Struct, kw_only=True):
 
     ``power_state``: tests let a guest crash by `PowerState.CRASHED`. ``halted``: its watchdog has paused it.
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
-    names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
-    CPUs of the host that are dedicated to the domain. ``pci``: addresses of its devices of the host.
+    names by volume id. ``encrypted``: volumes whose keys the domain needs. ``tpm``: it has a TPM. ``interfaces``: port
+    ids. ``host_cpus``: CPUs of the host for the domain alone. ``pci``: addresses of its devices of the host.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
     of a volume, by its id, that in use first. ``cpu``: that of the host which has started it; None: it reports none.
     """
@@ -65,6 +66,7 @@ class Domain(msgspec.Struct, kw_only=True):
     rescued: bool = False
     volumes: dict[str, str] = msgspec.field(default_factory=dict)
     encrypted: list[str] = msgspec.field(default_factory=list)
+    tpm: bool = False
     interfaces: list[str] = msgspec.field(default_factory=list)
     host_cpus: list[int] = msgspec.field(default_factory=list)
     pci: list[str] = msgspec.field(default_factory=list)
@@ -134,6 +136,8 @@ class FakeHypervisor:
     def boot(self, domain: Domain) -> None:
         for volume_id in domain.encrypted:
             self.driver.volume_key(volume_id)
+        if domain.tpm:
+            self.driver.tpm_key(domain.uuid)
         system = "rescue system" if domain.rescued else "guest"
         line = f"nova-lite-guest: instance={domain.uuid} hostname={domain.hostname} ip={domain.address}\n"
         with open(self.console(domain.uuid), "a", encoding="utf-8") as console:
@@ -313,6 +317,7 @@ def domain_of(spec: SpawnSpec) -> Domain:
         disk_gb=flavor.disk_gb,
         config_drive=instance.config_drive,
         volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
+        tpm=hardware.resolve(spec.instance.flavor, spec.image, strict=False).tpm is not None,
         encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
         volume_files=files_of(spec.volumes),
         interfaces=[vif.id for vif in spec.vifs],

@@ -73,6 +73,8 @@ CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "set
 CINDER_MADE, CINDER_IS_MADE = "record_created", "is_made"
 #: Transaction of an interface from Neutron before it is requested.
 ATTACH_ASK = "plan"
+#: Transaction that makes the key of a server's TPM, or reads it.
+TPM_KEY_MADE = "key_for_host"
 #: Transaction that stores Neutron's ports.
 PORTS = "record"
 TRANSACTIONS = (
@@ -83,6 +85,7 @@ TRANSACTIONS = (
     CINDER_MADE,
     CINDER_IS_MADE,
     ATTACH_ASK,
+    TPM_KEY_MADE,
     PORTS,
     VOLUME_CREATE,
     VOLUME_TAKE,
@@ -221,6 +224,8 @@ VOLUME_WORK = "volume_work"
 WORK_WANTED, DATA_NEEDED = "is_volume_work_open", "is_volume_data_needed"
 #: A host's request for the key of an encrypted volume.
 KEY = "volume_key_get"
+#: A host's request for the key of a server's TPM.
+TPM_KEY = "tpm_key_get"
 
 CASTS = frozenset(
     {
@@ -367,6 +372,11 @@ def of_retype() -> Points:
 def of_key() -> Points:
     """Return the points at which a host gets the key of an encrypted volume."""
     return {CONDUCTOR: around(f"handle/{KEY}"), COMPUTE: around(f"send/{KEY}")}
+
+
+def of_tpm_key() -> Points:
+    """Return the points at which a host gets the key of a server's TPM."""
+    return {CONDUCTOR: around(f"handle/{TPM_KEY}", f"commit/{TPM_KEY_MADE}"), COMPUTE: around(f"send/{TPM_KEY}")}
 
 
 def of_encrypted_volume() -> Points:

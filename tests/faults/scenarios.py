@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import automatic, images, pinned, points, services, volumes
+from tests.faults import automatic, images, pinned, points, services, tpms, volumes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -1180,6 +1180,7 @@ def _stories() -> Iterator[Scenario]:
         CREATE_AND_DELETE,
         site=pinned.SITE,
     )
+    yield Scenario("create with a TPM", tpms.flavor, tpms.create, points.of_tpm_key())
     yield Scenario("create without room", nothing, no_room, NO_ROOM)
     yield Scenario("delete", one_active, delete, points.of(operations.DELETE), rows=("delete",))
     yield Scenario(

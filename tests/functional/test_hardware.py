@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.functional.cloud import Cloud
 from tests.functional.server_requests import MEMBER, ask
 
@@ -39,3 +41,33 @@ def test_hardware_is_honoured_or_refused(tidy: Cloud) -> None:
     tidy.delete_all()
     for name in ("masked", "sockets", "gold", "any"):
         ask(tidy, "DELETE", f"/flavors/{name}", status=202)
+
+
+def test_server_with_a_tpm_keeps_it_or_the_request_is_refused(tidy: Cloud) -> None:
+    flavor(tidy, "tpm", **{"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb"})
+    (server,) = tidy.create(flavor="tpm")
+    tidy.wait_active([server])
+    assert wrapped_keys(tidy) == 1
+    for operation, body in (
+        ("rebuild", {"rebuild": {"imageRef": tidy.image_id}}),
+        ("rescue", {"rescue": {}}),
+        ("shelve", {"shelve": None}),
+    ):
+        answer = ask(tidy, "POST", f"/servers/{server}/action", body, status=409, token=MEMBER)
+        assert answer["conflictingRequest"]["message"] == (
+            f"Operation '{operation}' not supported for vTPM-enabled instance ({server})."
+        )
+    ask(tidy, "POST", f"/servers/{server}/action", {"reboot": {"type": "HARD"}}, status=202, token=MEMBER)
+    tidy.wait_active([server])
+    assert wrapped_keys(tidy) == 1
+    flavor(tidy, "users", **{"hw:tpm_version": "2.0", "hw:tpm_secret_security": "user"})
+    assert "it takes deployment, because the cloud keeps the keys" in refusal(tidy, "users")
+    tidy.delete_all()
+    assert wrapped_keys(tidy) == 0
+    for name in ("tpm", "users"):
+        ask(tidy, "DELETE", f"/flavors/{name}", status=202)
+
+
+def wrapped_keys(cloud: Cloud) -> int:
+    """Return the number of keys that the cloud's master key wraps."""
+    return sum(int(key["keys"]) for key in json.loads(cloud.manage("--format", "json", "volume-key", "list")))

@@ -187,6 +187,18 @@ def test_no_key_of_a_volume_that_another_host_has(
         db.close()
 
 
+def test_no_key_of_the_tpm_of_a_server_that_another_host_has(
+    cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
+) -> None:
+    ask = functools.partial(attacker.ask, "conductor", None, "tpm_key_get", host="compute-1")
+    mine = sealing.new_private_key()
+    with cloud.unchanged():
+        refused = ask(instance_uuid=servers[VICTIM], public_key=sealing.public_key(mine))
+        assert failure_of(refused) == "TPMKeyUnavailable"
+    box = json.loads(ask(instance_uuid=servers["compute-1"], public_key=sealing.public_key(mine))["result"]["text"])
+    assert len(bytes.fromhex(json.loads(sealing.unseal(mine, box))["passphrase"])) == 32
+
+
 # --- reports
 
 
@@ -237,6 +249,7 @@ REPORTS: list[tuple[str, dict[str, Any]]] = [
         {"host": VICTIM, "reports": [ActionReport(host=VICTIM, action_id=2, power_state=4, error="forged")]},
     ),
     ("volume_key_get", {"host": VICTIM, "volume_id": "VICTIM", "public_key": ""}),
+    ("tpm_key_get", {"host": VICTIM, "instance_uuid": "VICTIM", "public_key": ""}),
     (
         "volume_connect",
         {"host": VICTIM, "instance_uuid": "VICTIM", "device_uuid": "VICTIM", "connector": {"host": VICTIM}},

@@ -102,6 +102,8 @@ def _refusals(definition: Operation) -> Iterator[str]:
         yield "undo"
     if definition.needs_host:
         yield "no host"
+    if definition.loses_tpm:
+        yield "TPM"
 
 
 def _line(definition: Operation, step: Step) -> str:

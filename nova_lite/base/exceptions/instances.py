@@ -71,5 +71,17 @@ class NoFreePort(Conflict):
     )
 
 
+class OperationNotSupportedForVTPM(Conflict):
+    """An operation that would lose the state of the server's TPM. The text is Nova's."""
+
+    msg_fmt = "Operation '%(operation)s' not supported for vTPM-enabled instance (%(instance_uuid)s)."
+
+
+class TPMKeyUnavailable(Conflict):
+    """A key that is gone, that its master key does not fit, or that this host may not have."""
+
+    msg_fmt = "The encryption key of the TPM of server %(instance_uuid)s is not available: %(reason)s"
+
+
 class InstanceNotReady(Conflict):
     msg_fmt = "Instance %(instance_id)s is not ready"

@@ -36,6 +36,8 @@ PACKAGES = (
     "ovmf",
     "rsync",
     "openssh-client",
+    "swtpm",
+    "swtpm-tools",
 )
 #: MiB that have to be free for images, guests and logs.
 _FREE_MB = 1000

@@ -6,7 +6,7 @@ import dataclasses
 
 import msgspec
 
-from nova_lite import operations
+from nova_lite import hardware, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import actions
@@ -241,6 +241,8 @@ def check(context: RequestContext, instance: Instance, definition: Operation, by
         raise exceptions.InstanceIsLocked(instance_id=instance.uuid)
     if instance.site_role not in MAY_RUN and not definition.at_replica and not by_replication:
         raise exceptions.ServerAtOtherSite(instance_id=instance.uuid, role=instance.site_role)
+    if definition.loses_tpm and hardware.has_tpm(instance.flavor, instance.image):
+        raise exceptions.OperationNotSupportedForVTPM(operation=definition.kind, instance_uuid=instance.uuid)
     attr = state = None
     allowed, during = definition.allowed, definition.during
     if allowed is not None and (instance.vm_state not in allowed or instance.launched_at is None):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from nova_lite import operations
+from nova_lite import hardware, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext
@@ -42,6 +42,7 @@ HINTS: dict[str, str] = {
     states.SOFT_DELETED: "delete it permanently",
 }
 OTHER_HINT = "set its state to error, and evacuate or delete it"
+TPM_HINT = "delete it: no other host has the state of its TPM"
 
 
 class _ServersRemain(Exception):
@@ -81,7 +82,7 @@ class Retirements:
                 closed += ctx.action.finish_time is not None
         remaining = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
         if remaining and not with_instances:
-            raise _ServersRemain([_server(row, HINTS.get(row.vm_state, OTHER_HINT)) for row in remaining])
+            raise _ServersRemain([_server(row, _hint(row)) for row in remaining])
         servers = [self._save_or_lose(uow, context, row, host) for row in remaining]
         for instance in rows:
             for held in claims.held_hosts(uow, instance):
@@ -152,6 +153,12 @@ def _needs_host(ctx: ActionContext, host: str) -> bool:
     """Check whether the action needs the host, now or at a later step."""
     hosts = [(ctx.action.payload.get(role.value) or {}).get("host") for role in operations.MOVE_ROLES]
     return host in (ctx.action.host, ctx.instance.host, *hosts)
+
+
+def _hint(instance: Instance) -> str:
+    """Return the advice about a server. One with a TPM cannot be evacuated."""
+    has_tpm = hardware.has_tpm(instance.flavor, instance.image)
+    return TPM_HINT if has_tpm and instance.vm_state not in REMEDIES else HINTS.get(instance.vm_state, OTHER_HINT)
 
 
 def _server(instance: Instance, outcome: str, before: str | None = None) -> RetiredServer:

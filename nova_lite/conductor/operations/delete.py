@@ -17,7 +17,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
-from nova_lite.db.servers import server_groups, server_migrations
+from nova_lite.db.servers import server_groups, server_migrations, tpms
 from nova_lite.operations import Step, states
 
 
@@ -41,6 +41,7 @@ class DeleteHandler(OperationHandler):
             quotas.give_back(uow, instance.project_id, _quota_of(instance))
         if step.becomes != states.SOFT_DELETED:
             self._leave_group_and_migration(uow, instance)
+            tpms.delete(uow, instance)
         instance.vm_state, instance.task_state = step.becomes, None
         instance.updated_at = uow.now
         if step.becomes == states.SOFT_DELETED:

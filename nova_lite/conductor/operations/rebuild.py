@@ -20,7 +20,7 @@ from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
-from nova_lite.db.servers import claims, keypairs
+from nova_lite.db.servers import claims, keypairs, tpms
 from nova_lite.db.volume import block_devices, cinder, volumes
 from nova_lite.hardware import pci
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
@@ -97,6 +97,7 @@ class RebuildHandler(OperationHandler):
         instance.image = msgspec.to_builtins(image)
         instance.boot_images = msgspec.to_builtins(parts)
         instance.kernel_id, instance.ramdisk_id = image.kernel_id or "", image.ramdisk_id or ""
+        tpms.delete(uow, instance)  # of a TPM that a resize has taken away
         instance.system_metadata = image.as_metadata()
         instance.progress = 0
         instance.request = {

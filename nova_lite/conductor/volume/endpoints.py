@@ -22,12 +22,13 @@ from nova_lite.conductor.volume.tasks import UPLOADING, VolumeTasks
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.image import images
-from nova_lite.db.servers import instances
+from nova_lite.db.servers import instances, tpms
 from nova_lite.db.volume import block_devices, volume_keys, volume_tasks, volume_types, volumes
 from nova_lite.objects import (
     Image,
     Volume,
     VolumeEncryption,
+    VolumeKey,
     VolumeSnapshot,
     VolumeVerb,
 )
@@ -273,11 +274,11 @@ class VolumeEndpoints:
 
     def volume_key_get(self, context: RequestContext, host: str, volume_id: str, public_key: str) -> str:
         """Return the key of an encrypted volume, sealed to the host."""
-        key = self.db.read(volume_keys.for_host, host, volume_id)
-        try:
-            return sealing.seal(public_key, msgspec.json.encode(key))
-        except sealing.Unreadable as error:
-            raise exceptions.InvalidInput(reason="public_key is not a public key.") from error
+        return _sealed(self.db.read(volume_keys.for_host, host, volume_id), public_key)
+
+    def tpm_key_get(self, context: RequestContext, host: str, instance_uuid: str, public_key: str) -> str:
+        """Return the key of a server's TPM, sealed to the host."""
+        return _sealed(self.db.write(tpms.key_for_host, host, instance_uuid), public_key)
 
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         """Check whether a task of this id is that of the volume, and given to the host."""
@@ -291,6 +292,13 @@ class VolumeEndpoints:
     def is_volume_data_needed(self, context: RequestContext, host: str, verb: VolumeVerb, made_id: str) -> bool:
         """Check whether a volume, snapshot or backup exists, and is not being deleted."""
         return self.db.read(volume_tasks.is_needed, verb, made_id)
+
+
+def _sealed(key: VolumeKey, public_key: str) -> str:
+    try:
+        return sealing.seal(public_key, msgspec.json.encode(key))
+    except sealing.Unreadable as error:
+        raise exceptions.InvalidInput(reason="public_key is not a public key.") from error
 
 
 def _require_same_encryption(uow: UnitOfWork, row: models.Volume, kind: str) -> None:

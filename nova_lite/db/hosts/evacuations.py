@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import operations
+from nova_lite import hardware, operations
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import HostLease, Instance, Restart
@@ -32,6 +32,11 @@ NEVER = datetime.datetime(9999, 1, 1)
 LOCAL_DISK = (
     "Host {host} is lost. The server has a disk on it that no other host sees, so it waits for the host. "
     "ha:local-disk=rebuild would make it elsewhere with a new disk."
+)
+
+TPM = (
+    "Host {host} is lost. The server has a TPM, whose state no other host has, so it waits for the host. It can be "
+    "deleted."
 )
 
 
@@ -78,6 +83,8 @@ def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned
         due_at = uow.now + datetime.timedelta(seconds=protection.delay)
         if has_local_disk(instance) and not protection.rebuild and not host_storage.sharing(uow, host.host):
             cause, due_at = LOCAL_DISK.format(host=host.host), NEVER
+        if hardware.has_tpm(instance.flavor, instance.image):
+            cause, due_at = TPM.format(host=host.host), NEVER
         lines.append(f"Server {instance.uuid}: {cause}")
         row = earlier or Restart(instance_uuid=instance.uuid)
         row.host, row.priority = host.host, protection.priority

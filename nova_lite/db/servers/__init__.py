@@ -14,6 +14,7 @@
 - `flavor_access`: projects with access to private flavors
 - `keypairs`: key pairs
 - `console_tokens`: console tokens
+- `tpms`: keys of TPMs
 - `fencing`: fencing records that a host may remove
 - `newer_domains`: servers whose guest is newer than their row
 - `usage`: usage by project in a period

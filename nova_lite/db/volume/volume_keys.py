@@ -1,4 +1,4 @@
-"""Keys of encrypted volumes and backups: one row each, wrapped by a master key.
+"""Keys of encrypted volumes and backups: one row each, wrapped by a master key. `tpms` has further ones there.
 
 A copy of a volume has the same data key on the storage, so it gets a row of its own with the same passphrase. The row
 goes with its volume or backup. Hosts get a passphrase while they have the volume, or work on it.
@@ -44,11 +44,12 @@ _PASSPHRASE_BYTES = 32
 def create(uow: UnitOfWork, kind: VolumeType) -> str:
     """Make a random key for a new volume of this type. Return the key's id. Raises `InvalidInput`."""
     provider, cipher, key_size = _parameters(kind)
-    return _insert(
-        uow,
-        os.urandom(_PASSPHRASE_BYTES).hex(),
-        {"provider": provider, "cipher": cipher, "key_size": key_size, "control_location": FRONT_END},
-    )
+    described = {"provider": provider, "cipher": cipher, "key_size": key_size, "control_location": FRONT_END}
+    return insert(uow, _masters(uow.conf), str(uuid.uuid4()), new_passphrase(), described)
+
+
+def new_passphrase() -> str:
+    return os.urandom(_PASSPHRASE_BYTES).hex()
 
 
 def _parameters(kind: VolumeType) -> tuple[str, str, int]:
@@ -72,7 +73,8 @@ def copy(uow: UnitOfWork, key_id: str, volume_id: str) -> str:
     """Make a row for a copy of the volume, or of its backup, which has this key. Return its id."""
     row = _row(uow, key_id, volume_id)
     described = {name: getattr(row, name) for name in ("provider", "cipher", "key_size", "control_location")}
-    return _insert(uow, _unwrap(_masters(uow.conf), row, volume_id), described)
+    masters = _masters(uow.conf)
+    return insert(uow, masters, str(uuid.uuid4()), _unwrap(masters, row, volume_id), described)
 
 
 def exists(uow: UnitOfWork, key_id: str) -> bool:
@@ -108,8 +110,13 @@ def for_host(uow: UnitOfWork, host: str, volume_id: str) -> VolumeKey:
     works = sa.select(task.id).where(task.volume_id == volume_id, task.host == host)
     if all(uow.session.scalar(query.limit(1)) is None for query in (here, works)):
         raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason=f"host {host} does not have the volume")
-    row = _row(uow, volume.encryption_key_id, volume_id)
-    return VolumeKey(passphrase=_unwrap(_masters(uow.conf), row, volume_id), key_size=row.key_size)
+    return read(uow, _masters(uow.conf), volume.encryption_key_id, volume_id)
+
+
+def read(uow: UnitOfWork, masters: master_keys.MasterKeys, key_id: str, volume_id: str = "") -> VolumeKey:
+    """Return the key of this row. Raises `VolumeKeyUnavailable`."""
+    row = _row(uow, key_id, volume_id)
+    return VolumeKey(passphrase=_unwrap(masters, row, volume_id), key_size=row.key_size)
 
 
 # --- master keys
@@ -133,9 +140,11 @@ def rewrap(uow: UnitOfWork, keys: master_keys.MasterKeys, most: int) -> int:
     return len(found)
 
 
-def _insert(uow: UnitOfWork, passphrase: str, described: dict[str, Any]) -> str:
-    key_id = str(uuid.uuid4())
-    master_key, wrapped = _masters(uow.conf).wrap(key_id, passphrase.encode())
+def insert(
+    uow: UnitOfWork, masters: master_keys.MasterKeys, key_id: str, passphrase: str, described: dict[str, Any]
+) -> str:
+    """Make a row of this id for the passphrase. ``described``: the columns about its cipher."""
+    master_key, wrapped = masters.wrap(key_id, passphrase.encode())
     uow.session.add(Row(id=key_id, master_key=master_key, wrapped=wrapped, created_at=uow.now, **described))
     uow.session.flush()
     return key_id
@@ -153,11 +162,16 @@ def _masters(conf: cfg.ConfigOpts) -> master_keys.MasterKeys:
         raise exceptions.InvalidInput(
             reason="volumes in RBD cannot be encrypted by this cloud: choose another volume type"
         )
+    return masters_of(conf, "encrypted volumes", "choose another volume type")
+
+
+def masters_of(conf: cfg.ConfigOpts, purpose: str, advice: str) -> master_keys.MasterKeys:
+    """Return the master keys. Without any raises `InvalidInput` with the ``advice`` to the user."""
     path = conf.volume.encryption_key_file
     if not path:
         raise exceptions.InvalidInput(
-            reason="this cloud has no keys for encrypted volumes, because the operator has not set "
-            f"{master_keys.OPTION}: choose another volume type"
+            reason=f"this cloud has no keys for {purpose}, because the operator has not set {master_keys.OPTION}: "
+            f"{advice}"
         )
     try:
         return master_keys.of_daemon(path)

@@ -212,6 +212,13 @@ class VolumeRPC(Protocol):
         `MasterKeysUnreadable`.
         """
 
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
+    def tpm_key_get(self, context: RequestContext, host: str, instance_uuid: str, public_key: str) -> str:
+        """Return the key of a server's TPM, as `volume_key_get` does. The first request of a server makes it.
+
+        The server is on the host, or moves from or to it. Raises `TPMKeyUnavailable` otherwise.
+        """
+
     @rpc.report(rpc.COMPUTE, own="host")
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]

@@ -35,6 +35,7 @@ from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.shared_disks import DiskChecks, SharedDisks
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
+from nova_lite.virt.libvirt.disks.tpm_states import TPMStates
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
@@ -87,7 +88,13 @@ class LibvirtDriver(ComputeDriver):
         self._domains = Domains(self._connection, host, timing)
         self._context = HostContext(conf, host, timing, self._connection, self._domains, self._records)
         self._disk_server = DiskServer(conf, self._records.instances_path)
-        self._secrets = VolumeSecrets(self._connection, host, lambda volume_id: self.volume_key(volume_id))
+        self._secrets = VolumeSecrets(
+            self._connection,
+            host,
+            lambda volume_id: self.volume_key(volume_id),
+            lambda instance_uuid: self.tpm_key(instance_uuid),
+        )
+        self.tpms = TPMStates(conf)
         self._consoles = Consoles(conf, self._connection, timing)
         self._network = self._make_network()
         self.machine = HostMachine(
@@ -134,12 +141,14 @@ class LibvirtDriver(ComputeDriver):
         self._rescue_boot = RescueBoot(self._connection, self._domains, self._records, self._disks)
         power = GuestPower(context, launcher, self._rescue_boot, self._events)
         left = LeftDisksFinder(self._records, marks)
-        guests = HostGuests(context, self.machine, launcher, self._disks, left, moved, self._peers, self._secrets)
+        guests = HostGuests(
+            context, self.machine, launcher, self._disks, left, moved, self._peers, self._secrets, self.tpms
+        )
         self.guests, self.power = guests, power
         self.standby = GuestStandby(context, power)
         self.rescue = GuestRescue(context, launcher, power, self._rescue_boot)
         self.definitions = GuestDefinitions(context, launcher, moved, self._rescue_boot)
-        self.moves = ColdMoves(context, launcher, guests, power, moved)
+        self.moves = ColdMoves(context, launcher, guests, power, moved, self.tpms)
         self.live_moves = LiveMoves(
             context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets
         )
@@ -167,6 +176,7 @@ class LibvirtDriver(ComputeDriver):
     def init_host(self) -> None:
         self._consoles.check()
         transfer.check_keys(self.conf)
+        self.tpms.check()
         self._reports.get()  # Events arrive from now on.
         try:
             self._records.prepare()

@@ -228,8 +228,8 @@ def test_flavors(tool: Tool) -> None:
     assert tool("flavor", "create", "m1.nano", "--id", "42", "--ram", "128", "--disk", "1") == "42"
     generated = tool("flavor", "create", "gpu", "--ram", "64", "--private", "--property", "a:b=c=d", "--vcpus", "2")
     assert len(generated) == 36
-    refused = tool.fails("flavor", "create", "tpm", "--ram", "64", "--property", "hw:tpm_version=2.0")
-    assert "this cloud does not emulate a TPM" in refused
+    refused = tool.fails("flavor", "create", "tpm", "--ram", "64", "--property", "hw:tpm_secret_security=user")
+    assert "it takes deployment, because the cloud keeps the keys of TPMs" in refused
     assert "Flavor with name gpu already exists" in tool.fails("flavor", "create", "gpu", "--ram", "1")
     flavors = {flavor["name"]: flavor for flavor in tool.json("flavor", "list")}
     assert flavors["m1.nano"] == {

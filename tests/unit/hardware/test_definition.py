@@ -219,6 +219,10 @@ OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
         AggregateInstanceExtraSpecsFilter(), aggregates=[HostAggregate(**aggregate)]
     ),
     "pci_numa_affinity_policy": check_pci_policy,
+    "tpm_secret_security": check_filter(
+        TraitsFilter(),
+        capabilities={traits.CAPABILITY: ["COMPUTE_SECURITY_TPM_2_0", "COMPUTE_SECURITY_TPM_TIS", traits.TPM_KEYS]},
+    ),
     "hw_architecture": check_filter(ImagePropertiesFilter(), cpu_arch="aarch64"),
     "hw_vm_mode": check_filter(ImagePropertiesFilter(), supported_vm_modes=["xen"]),
     "img_hv_type": check_filter(ImagePropertiesFilter(), supported_hv_types=["vmware"]),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.hardware import traits
-from nova_lite.hardware.guest import Hardware
+from nova_lite.hardware.guest import Hardware, Tpm
 from nova_lite.hardware.topology import Topology
 from nova_lite.objects import Flavor, Image
 
@@ -68,6 +68,11 @@ def test_guest_without_settings_is_plain() -> None:
         ({"trait:COMPUTE_FIRMWARE_UEFI": "forbidden"}, {"hw_firmware_type": "uefi"}, "hardware needs it"),
         ({}, {"hw_pointer_model": "usbtablet", "hw_input_bus": "virtio"}, "needs hw_input_bus=usb"),
         ({}, {"hw_numa_cpus.0": "0-1"}, "need hw:numa_nodes"),
+        ({"hw:tpm_model": "tpm-tis"}, {}, "needs a version: hw:tpm_version is missing"),
+        ({"hw:tpm_version": "1.2"}, {"hw_tpm_model": "tpm-crb"}, "TPM model CRB is only valid with TPM version 2.0"),
+        ({"hw:tpm_version": "1.2"}, {"hw_tpm_version": "2.0"}, "hw:tpm_version is 1.2, hw_tpm_version is 2.0"),
+        ({"hw:tpm_version": "2.0", "hw:tpm_secret_security": "user"}, {}, "it takes deployment, because the cloud"),
+        ({"hw:tpm_version": "2.0", "trait:COMPUTE_SECURITY_TPM_2_0": "forbidden"}, {}, "hardware needs it"),
     ],
 )
 def test_impossible_settings_are_refused(specs: dict[str, str], properties: dict[str, str], message: str) -> None:
@@ -75,6 +80,17 @@ def test_impossible_settings_are_refused(specs: dict[str, str], properties: dict
         make(specs, properties)
     assert refusal.value.code == 400
     assert make(specs, properties, strict=False).topology.sockets >= 1
+
+
+def test_guest_with_a_tpm_needs_hosts_with_its_version_and_model() -> None:
+    made = make({"hw:tpm_secret_security": "deployment"}, {"hw_tpm_version": "2.0"})
+    assert made.tpm == Tpm("2.0", "tpm-tis")
+    both = {"COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"}
+    assert set(made.traits) == both | {"COMPUTE_SECURITY_TPM_2_0", "COMPUTE_SECURITY_TPM_TIS"}
+    other = make({"hw:tpm_version": "1.2"}, {})
+    assert set(other.traits) == both | {"COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_TIS"}
+    assert "COMPUTE_SECURITY_TPM_CRB" in make({"hw:tpm_version": "2.0"}, {"hw_tpm_model": "tpm-crb"}).traits
+    assert make({"hw:tpm_secret_security": "deployment"}, {}).tpm is None
 
 
 def test_precedence_of_flavor_and_image() -> None:

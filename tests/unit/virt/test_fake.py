@@ -8,11 +8,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions, files
 from nova_lite.hardware import traits
-from nova_lite.objects import Image
+from nova_lite.objects import Image, VolumeKey
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, driver, fake, fake_hypervisor
 from tests.support.compute_host import HOST, UUID, VIFS, make_conf, make_instance
@@ -266,6 +267,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "config_drive": False,
         "rescued": False,
         "volumes": {},
+        "tpm": False,
         "encrypted": [],
         "interfaces": ["port"],
         "host_cpus": [],
@@ -341,3 +343,22 @@ def test_domain_is_paused_and_resumed(
         getattr(fake_driver.standby, there)(UUID)
     with pytest.raises(exceptions.DomainNotFound):
         getattr(fake_driver.standby, there)("none")
+
+
+def test_guest_with_a_tpm_starts_with_its_key_alone(fake_driver: fake.FakeDriver) -> None:
+    given = spec()
+    specs = {"hw:tpm_version": "2.0"}
+    flavor = msgspec.structs.replace(given.instance.flavor, extra_specs=specs)
+    given = msgspec.structs.replace(given, instance=msgspec.structs.replace(given.instance, flavor=flavor))
+    with pytest.raises(exceptions.TPMKeyUnavailable, match="this host has no conductor"):
+        fake_driver.guests.spawn(given)
+    asked: list[str] = []
+
+    def key(instance_uuid: str) -> VolumeKey:
+        asked.append(instance_uuid)
+        return VolumeKey(passphrase="secret")
+
+    fake_driver.tpm_key = key
+    fake_driver.guests.spawn(given)
+    fake_driver.power.reboot(UUID, "HARD", 0)
+    assert asked == [UUID, UUID]

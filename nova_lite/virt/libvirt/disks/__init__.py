@@ -9,5 +9,6 @@
 - `volumes`, `volume_copies`, `volume_files`, `volume_chains`: attached volumes, their copies, and files of Cinder's
   volumes
 - `secrets`, `rbd_watchers`, `disk_locks`: passphrases, and protection from a second user
+- `tpm_states`: states of TPMs of guests that move
 - `disk_usage`: bytes that all instances use
 """

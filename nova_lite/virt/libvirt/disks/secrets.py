@@ -1,8 +1,8 @@
-"""Secrets of libvirt with the passphrases of encrypted volumes.
+"""Secrets of libvirt with the passphrases of encrypted volumes, and of the states of TPMs.
 
-libvirtd hands a passphrase to qemu when a guest starts or gets the volume. It has the secret only for that moment, in
-memory (``ephemeral``), and tells it to no other program (``private``). The secret's uuid is that of the volume, so that
-the definition of a guest fits every host.
+libvirtd hands a passphrase to qemu or swtpm when a guest starts or gets the volume. It has the secret only for that
+moment, in memory (``ephemeral``), and tells it to no other program (``private``). The secret's uuid is that of the
+volume, or of the server with the TPM, so that the definition of a guest fits every host.
 """
 
 from __future__ import annotations
@@ -28,23 +28,30 @@ _GONE = (libvirt.VIR_ERR_NO_SECRET,)
 
 
 class VolumeSecrets:
-    """Secrets on one host. ``volume_key``: returns the key of a volume, or raises `VolumeKeyUnavailable`."""
+    """Secrets on one host. ``volume_key``: returns the key of a volume, or raises `VolumeKeyUnavailable`. ``tpm_key``:
+    returns the key of a server's TPM, or raises `TPMKeyUnavailable`."""
 
-    def __init__(self, connection: Connection, host: str, volume_key: Callable[[str], VolumeKey]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        host: str,
+        volume_key: Callable[[str], VolumeKey],
+        tpm_key: Callable[[str], VolumeKey],
+    ) -> None:
         self._connection = connection
         self._host = host
         self._volume_key = volume_key
+        self._tpm_key = tpm_key
         self._mutex = threading.Lock()
         self._incoming: dict[str, list[str]] = {}
 
     @contextlib.contextmanager
-    def loaded(self, volume_ids: Iterable[str]) -> Iterator[None]:
-        """Let libvirt know the passphrases of these volumes inside the context."""
+    def loaded(self, volume_ids: Iterable[str], tpm_of: str | None = None) -> Iterator[None]:
+        """Let libvirt know the passphrases of these volumes, and of the TPM of this server, inside the context."""
         wanted = sorted(set(volume_ids))
         with contextlib.ExitStack() as defined:
-            for volume_id in wanted:
-                self._define(volume_id)
-                defined.callback(self._remove, volume_id)
+            for uuid in self._define(wanted, tpm_of):
+                defined.callback(self._remove, uuid)
             try:
                 yield
             except exceptions.VirtDriverError as error:
@@ -54,19 +61,18 @@ class VolumeSecrets:
                     ) from error
                 raise
 
-    def load_for_incoming(self, instance_uuid: str, volume_ids: Iterable[str]) -> None:
+    def load_for_incoming(self, instance_uuid: str, volume_ids: Iterable[str], has_tpm: bool = False) -> None:
         """Let libvirt know the passphrases until `forget_incoming`, for a guest that another host sends."""
         wanted = sorted(set(volume_ids))
         with self._mutex:
-            self._incoming[instance_uuid] = wanted
-        for volume_id in wanted:
-            self._define(volume_id)
+            self._incoming[instance_uuid] = [*wanted, *([instance_uuid] if has_tpm else [])]
+        list(self._define(wanted, instance_uuid if has_tpm else None))
 
     def forget_incoming(self, instance_uuid: str) -> None:
         with self._mutex:
             known = self._incoming.pop(instance_uuid, [])
-        for volume_id in known:
-            self._remove(volume_id)
+        for uuid in known:
+            self._remove(uuid)
 
     def remove_old(self) -> None:
         """Remove what a killed daemon of this host has left."""
@@ -78,19 +84,29 @@ class VolumeSecrets:
     def _description(self) -> str:
         return f"{_MARK} {self._host}"
 
-    def _define(self, volume_id: str) -> None:
-        key = self._volume_key(volume_id)
+    def _define(self, volume_ids: Iterable[str], tpm_of: str | None) -> Iterator[str]:
+        """Define the secrets one by one. Yield the uuid of each."""
+        for volume_id in volume_ids:
+            self._define_one(volume_id, self._volume_key(volume_id))
+            yield volume_id
+        if tpm_of is not None:
+            self._define_one(tpm_of, self._tpm_key(tpm_of), is_tpm=True)
+            yield tpm_of
+
+    def _define_one(self, uuid: str, key: VolumeKey, is_tpm: bool = False) -> None:
         secret = ET.Element("secret", ephemeral="yes", private="yes")
-        ET.SubElement(secret, "uuid").text = volume_id
+        ET.SubElement(secret, "uuid").text = uuid
         ET.SubElement(secret, "description").text = self._description()
+        if is_tpm:  # libvirt gives swtpm no secret of another usage
+            ET.SubElement(ET.SubElement(secret, "usage", type="vtpm"), "name").text = f"{_MARK} {uuid}"
         defined = self._connection.connect_call("secretDefineXML", ET.tostring(secret, encoding="unicode"), 0)
         self._connection.call(defined.setValue, key.passphrase.encode(), 0)
 
-    def _remove(self, volume_id: str) -> None:
+    def _remove(self, uuid: str) -> None:
         """Remove a secret. A failure is reported: libvirtd forgets it when it stops, at the latest."""
         try:
-            secret = self._connection.call_unless(_GONE, self._connection.get().secretLookupByUUIDString, volume_id)
+            secret = self._connection.call_unless(_GONE, self._connection.get().secretLookupByUUIDString, uuid)
             if secret is not None:
                 self._connection.call_unless(_GONE, secret.undefine)
         except (LibvirtFailure, exceptions.HypervisorUnavailable) as error:
-            LOG.warning("libvirt keeps the secret of volume %s: %s", volume_id, error.message)
+            LOG.warning("libvirt keeps the secret %s: %s", uuid, error.message)

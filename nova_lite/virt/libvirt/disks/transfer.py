@@ -29,7 +29,7 @@ from nova_lite.base import disk_room, exceptions, files, key_files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disk_server, disks, offers
+from nova_lite.virt.libvirt.disks import disk_server, disks, offers, tpm_states
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ DRIVER = "libvirt"
 MARKER = ".offered"
 
 #: Files of an instance's directory that may be transferred.
-TRAVELLING = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM)
+TRAVELLING = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM, *tpm_states.NAMES)
 
 _ADDRESS = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:_\]-]{0,252}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")

@@ -14,8 +14,9 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.tpm_states import TPMStates
 from nova_lite.virt.libvirt.domain.guests import HostGuests, undoing
-from nova_lite.virt.libvirt.domain.launch import Launcher
+from nova_lite.virt.libvirt.domain.launch import Launcher, hardware_of
 from nova_lite.virt.libvirt.domain.power import GuestPower
 from nova_lite.virt.libvirt.records import file_errors
 
@@ -29,6 +30,7 @@ class ColdMoves(HostPart, abilities.Moves):
     _guests: HostGuests
     _power: GuestPower
     _moved: MovedDisks
+    _tpms: TPMStates
 
     def offer_disks(self, instance_uuid: str, timeout: int) -> DiskSource:
         """Turn off the guest and offer the disks. Memory that was suspended to disk is lost, as with a power cut."""
@@ -36,7 +38,9 @@ class ColdMoves(HostPart, abilities.Moves):
         self._power.off(instance_uuid, timeout)
         self._launcher.drop_memory(domain)
         with file_errors():
-            return self._offer(self._records.directory(instance_uuid))
+            directory = self._records.directory(instance_uuid)
+            self._tpms.save(instance_uuid, directory)
+            return self._offer(directory)
 
     def _offer(self, directory: str) -> DiskSource:
         return transfer.offer(self._conf, directory, images=self._records.images_in(directory))
@@ -56,6 +60,7 @@ class ColdMoves(HostPart, abilities.Moves):
         self._power.off(instance_uuid, timeout)
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
         xml = self._connection.call(domain.XMLDesc, flags)
+        self._tpms.save(instance_uuid, self._records.directory(instance_uuid))
         files.write_atomically(self._definition(instance_uuid), xml.encode())
         self._domains.remove(instance_uuid)
 
@@ -64,6 +69,7 @@ class ColdMoves(HostPart, abilities.Moves):
         self._records.restore_set_aside(instance_uuid)
         path = self._definition(instance_uuid)
         if os.path.exists(path) and not self._domains.has(instance_uuid):
+            self._tpms.restore(instance_uuid, os.path.dirname(path))
             with open(path, encoding="utf-8") as file:
                 self._domains.define(file.read())
         files.remove(path)
@@ -92,6 +98,8 @@ class ColdMoves(HostPart, abilities.Moves):
             fetcher.fetch()
             xml = self._launcher.xml(spec, directory, self._moved.adopt(directory, spec, fetcher))
             spec.fence()
+            tpm = hardware_of(spec).tpm
+            self._tpms.restore(instance_uuid, directory, [tpm.version] if tpm else [])
             undo("its domain", self._domains.remove)
             domain = self._domains.define(xml)
             if power_on:

@@ -114,6 +114,7 @@ def guest_xml(
     hardware_xml.video(devices, hardware)
     _more_devices(devices, hardware)
     pci_xml.add(devices, instance.pci or ())
+    hardware_xml.tpm(devices, hardware, instance.uuid)
     if hardware_xml.is_q35(machine):
         hardware_xml.root_ports(devices, given.spare_ports)
     if instance.protected:
@@ -163,6 +164,11 @@ def needs_quiesce(metadata: str) -> bool:
     """Check in the metadata element whether a snapshot needs the guest's agent."""
     root = ET.fromstring(metadata)  # noqa: S314 our own element, out of libvirt's parsed tree
     return root.find(f"{{{NAMESPACE}}}{QUIESCE}") is not None
+
+
+def has_tpm(xml: str) -> bool:
+    """Check in a domain's XML whether the guest has a TPM with an encrypted state."""
+    return ET.fromstring(xml).find("devices/tpm/backend/encryption") is not None  # noqa: S314 libvirt's own
 
 
 def boot_files(xml: str) -> set[str]:

@@ -22,6 +22,7 @@ from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
+from nova_lite.virt.libvirt.disks.tpm_states import TPMStates
 from nova_lite.virt.libvirt.domain import guest_devices
 from nova_lite.virt.libvirt.domain.launch import Launcher, hardware_of
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
@@ -44,6 +45,7 @@ class HostGuests(HostPart, abilities.Guests):
     _moved: MovedDisks
     _peers: MigrationPeers
     _secrets: VolumeSecrets
+    _tpms: TPMStates
 
     def all(self) -> list[DomainInfo]:
         return self._domains.all()
@@ -127,6 +129,8 @@ class HostGuests(HostPart, abilities.Guests):
     def destroy(self, instance_uuid: str) -> None:
         self._domains.remove(instance_uuid)
         with file_errors():
+            if self._tpms.has(instance_uuid) and not self._domains.has(instance_uuid):
+                self._tpms.remove(instance_uuid)
             self._records.remove(instance_uuid)
         self._peers.close(instance_uuid)
         self._secrets.forget_incoming(instance_uuid)

@@ -17,6 +17,10 @@ from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 #: The USB controller of guests that need one.
 USB_MODEL = "qemu-xhci"
 
+#: Parts of Hyper-V's interface that a Windows guest has, as in Nova.
+_ENLIGHTENMENTS = (
+    "relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "reset", "frequencies", "tlbflush", "ipi",
+)  # fmt: skip
 #: Attempts of a Windows guest to take a spin lock before it notifies the hypervisor.
 _SPIN_RETRIES = "8191"
 
@@ -78,9 +82,10 @@ def cpu_tune(domain: ET.Element, hardware: Hardware) -> None:
 def features(element: ET.Element, hardware: Hardware, virt_type: str, secure: bool) -> None:
     if hardware.windows and virt_type == kvm.KVM:
         hyperv = ET.SubElement(element, "hyperv")
-        ET.SubElement(hyperv, "relaxed", state="on")
-        ET.SubElement(hyperv, "vapic", state="on")
-        ET.SubElement(hyperv, "spinlocks", state="on", retries=_SPIN_RETRIES)
+        for name in _ENLIGHTENMENTS:
+            enlightenment = ET.SubElement(hyperv, name, state="on")
+            if name == "spinlocks":
+                enlightenment.set("retries", _SPIN_RETRIES)
     if hardware.hidden:
         ET.SubElement(ET.SubElement(element, "kvm"), "hidden", state="on")
     if hardware.pmu is not None:
@@ -266,6 +271,18 @@ def more(devices: ET.Element, hardware: Hardware) -> None:
         if hardware.rng_bytes:
             ET.SubElement(rng, "rate", bytes=str(hardware.rng_bytes), period=str(hardware.rng_period))
         ET.SubElement(rng, "backend", model="random").text = "/dev/urandom"
+
+
+def tpm(devices: ET.Element, hardware: Hardware, instance_uuid: str) -> None:
+    """Add the TPM. libvirt encrypts its state with the secret that has the guest's uuid.
+
+    The state stays when the guest is defined again.
+    """
+    if hardware.tpm is not None:
+        element = ET.SubElement(devices, "tpm", model=hardware.tpm.model)
+        version = {"version": hardware.tpm.version, "persistent_state": "yes"}
+        backend = ET.SubElement(element, "backend", {"type": "emulator", **version})
+        ET.SubElement(backend, "encryption", secret=instance_uuid)
 
 
 def panic_device(devices: ET.Element) -> None:

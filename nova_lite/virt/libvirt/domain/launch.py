@@ -52,6 +52,7 @@ class Launcher(HostPart):
     ) -> None:
         """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
         encrypted: list[str] = []
+        tpm_of = None
         if not self._connection.call(domain.isActive):
             # Its disks change from now on, so no other host may fetch them any more.
             directory = self._records.directory(instance_uuid)
@@ -61,7 +62,8 @@ class Launcher(HostPart):
             rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._context.timing)
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)
-        with self._secrets.loaded(encrypted):
+            tpm_of = instance_uuid if guest_xml.has_tpm(xml) else None
+        with self._secrets.loaded(encrypted, tpm_of):
             self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused)
 
     def drop_memory(self, domain: Any) -> None:

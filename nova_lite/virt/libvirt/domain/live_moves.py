@@ -23,6 +23,7 @@ from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.guests import HostGuests, undoing
+from nova_lite.virt.libvirt.domain.launch import hardware_of
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers, own_address
 from nova_lite.virt.libvirt.records import file_errors
@@ -81,7 +82,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             self._peers.open(instance_uuid, source.address)
             undo("its secrets", self._secrets.forget_incoming)
             encrypted = [volume_id for volume_id, item in spec.volumes.items() if isinstance(item, EncryptedDisk)]
-            self._secrets.load_for_incoming(instance_uuid, encrypted)
+            self._secrets.load_for_incoming(instance_uuid, encrypted, hardware_of(spec).tpm is not None)
             spec.fence()
         listeners = self._consoles.listeners()
         return LiveDestination(

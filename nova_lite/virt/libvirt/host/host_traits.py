@@ -33,6 +33,19 @@ def domain_traits(capabilities: Iterable[str]) -> set[str]:
     return found
 
 
+def tpm_traits(capabilities: Iterable[str]) -> set[str]:
+    """Return the traits of TPMs that libvirt emulates by swtpm. Empty if it cannot."""
+    found = set()
+    for text in capabilities:
+        described = ET.fromstring(text)  # noqa: S314 libvirt's own
+        if "emulator" not in _values(described, "devices/tpm/enum[@name='backendModel']"):
+            continue
+        for name, known in (("backendVersion", traits.TPM_VERSIONS), ("model", traits.TPM_MODELS)):
+            values = _values(described, f"devices/tpm/enum[@name='{name}']")
+            found |= {known[value] for value in values if value in known}
+    return found | {traits.TPM_KEYS} if found else found
+
+
 def _values(described: ET.Element, path: str) -> list[str]:
     return [element.text or "" for element in described.iterfind(f"{path}/value")]
 

@@ -86,6 +86,7 @@ class HostMachine(abilities.Machine):
         self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
         self._largest_cpu = self.cpus.host
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
+        self._fixed_traits |= self._tpm_traits(capabilities)
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
         self._use(model)
@@ -115,6 +116,17 @@ class HostMachine(abilities.Machine):
         self._use(model)
         self._baseline = definition
         LOG.info("New guests on host %s get the CPU %s", self._context.host, definition or model.mode)
+
+    def _tpm_traits(self, capabilities: list[str]) -> set[str]:
+        """Return the traits of TPMs. Raises `ConfigurationError` if they are enabled, and this host has none."""
+        if not self._conf.libvirt.swtpm_enabled:
+            return set()
+        if found := host_traits.tpm_traits(capabilities):
+            return found
+        raise exceptions.ConfigurationError(
+            reason=f"[libvirt] swtpm_enabled is set, but libvirt emulates no TPM on host {self._context.host}: install "
+            "swtpm and swtpm-tools."
+        )
 
     def _find_topology(self) -> None:
         """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""

@@ -18,8 +18,8 @@ from nova_lite.conductor.hosts.evacuation import EVENT
 from nova_lite.conductor.hosts.fencing import LONGEST_GAP, HostFencer, LeaseWatch, wait_of
 from nova_lite.db.core import models
 from nova_lite.db.hosts import evacuations, hosts, leases
-from nova_lite.db.servers import action_log
-from nova_lite.objects import ActionReport, DomainReport
+from nova_lite.db.servers import action_log, flavors
+from nova_lite.objects import ActionReport, DomainReport, Flavor
 from nova_lite.operations import states
 from tests.support.conductor_world import AtOnce, heartbeat
 from tests.support.fencing_world import ALWAYS, HOST, PAST, SECONDS, Fencing
@@ -400,6 +400,21 @@ def test_server_with_a_local_disk_waits_for_its_host(world: Fencing) -> None:
     world.come_back()
     world.evacuator.sweep()
     assert world.count(models.Restart) == 0
+
+
+def test_server_with_a_tpm_waits_for_its_host(world: Fencing) -> None:
+    """Its policy accepts a new disk, but nothing gives it the state of its TPM."""
+    flavor = Flavor(flavorid="tpm", name="tpm", vcpus=1, memory_mb=64, root_gb=1, extra_specs={"hw:tpm_version": "2.0"})
+    world.db.write(flavors.create, flavor)
+    uuid, _, _ = world.built(flavor_id="tpm", metadata=ALWAYS)
+    world.renew()
+    world.renew(uuid)
+    world.lapse()
+    for _ in range(2):
+        world.evacuator.sweep()
+        assert (world.instance(uuid).host, world.open_actions()) == (HOST, [])
+    (row,) = world.db.read(evacuations.of_host, HOST)
+    assert "The server has a TPM, whose state no other host has" in row.cause
 
 
 def test_servers_come_back_by_priority_and_after_their_delay(world: Fencing) -> None:

@@ -14,6 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.db.core import models
 from nova_lite.db.hosts import hosts, services
+from nova_lite.db.servers import flavors
 from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support.conductor_world import heartbeat
@@ -67,6 +68,17 @@ def test_retirement_requires_a_forced_down_and_silent_host(world: Retiring) -> N
     with pytest.raises(exceptions.HostNotRetirable, match=r"heard \d+ s ago.*Stop its daemon"):
         retirements.host_retire(world.context(admin=True), "host1", True)
     assert world.state == (states.ACTIVE, None, "host1", 1)
+
+
+def test_server_with_a_tpm_is_to_be_deleted_before_its_host_is_retired(world: Retiring) -> None:
+    specs = {"hw:tpm_version": "2.0"}
+    flavor = objects.Flavor(flavorid="tpm", name="tpm", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs)
+    world.db.write(flavors.create, flavor)
+    uuid, host, _ = world.built(flavor_id="tpm")
+    force_down(world, host)
+    outcomes = {server.uuid: server.outcome for server in world.retire(host).servers}
+    assert outcomes[uuid] == "delete it: no other host has the state of its TPM"
+    assert outcomes[world.uuid] == "evacuate it"
 
 
 def test_host_with_servers_is_refused_and_unchanged(world: Retiring) -> None:

@@ -14,6 +14,7 @@ from nova_lite.objects import VolumeKey
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 
 ONE, TWO = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+GUEST = str(uuid.UUID(int=9))
 
 
 class Secret:
@@ -80,7 +81,10 @@ def secrets_of(libvirtd: Libvirtd, host: str = "here") -> VolumeSecrets:
             raise exceptions.VolumeKeyUnavailable(volume_id=volume_id, reason="it was destroyed")
         return VolumeKey(passphrase=f"passphrase of {volume_id}")
 
-    return VolumeSecrets(libvirtd, host, key)  # type: ignore[arg-type]
+    def tpm_key(instance_uuid: str) -> VolumeKey:
+        return VolumeKey(passphrase=f"key of the TPM of {instance_uuid}")
+
+    return VolumeSecrets(libvirtd, host, key, tpm_key)  # type: ignore[arg-type]
 
 
 def test_secret_is_ephemeral_private_and_gone_afterwards(libvirtd: Libvirtd) -> None:
@@ -89,6 +93,18 @@ def test_secret_is_ephemeral_private_and_gone_afterwards(libvirtd: Libvirtd) -> 
         secret = ET.fromstring(libvirtd.secrets[ONE].xml)
         assert (secret.get("ephemeral"), secret.get("private")) == ("yes", "yes")
         assert "passphrase" not in libvirtd.secrets[ONE].xml
+    assert (libvirtd.secrets, libvirtd.values) == ({}, {})
+
+
+def test_secret_of_a_tpm_is_one_that_swtpm_gets_and_gone_afterwards(libvirtd: Libvirtd) -> None:
+    with secrets_of(libvirtd).loaded([ONE], GUEST):
+        assert libvirtd.values[GUEST] == f"key of the TPM of {GUEST}".encode()
+        secret = ET.fromstring(libvirtd.secrets[GUEST].xml)
+        assert (secret.get("ephemeral"), secret.get("private")) == ("yes", "yes")
+        usage = secret.find("usage")
+        assert usage is not None
+        assert (usage.get("type"), usage.findtext("name")) == ("vtpm", f"nova_lite {GUEST}")
+        assert ET.fromstring(libvirtd.secrets[ONE].xml).find("usage") is None
     assert (libvirtd.secrets, libvirtd.values) == ({}, {})
 
 
@@ -116,12 +132,16 @@ def test_secret_of_an_incoming_guest_stays_until_it_has_arrived(libvirtd: Libvir
     for _ in range(2):
         secrets.forget_incoming("guest")
         assert libvirtd.secrets == {}
+    secrets.load_for_incoming(GUEST, [ONE], has_tpm=True)
+    assert set(libvirtd.secrets) == {ONE, GUEST}
+    secrets.forget_incoming(GUEST)
+    assert libvirtd.secrets == {}
 
 
 def test_secret_that_libvirtd_does_not_remove_is_reported(libvirtd: Libvirtd, caplog: pytest.LogCaptureFixture) -> None:
     with secrets_of(libvirtd).loaded([ONE]):
         libvirtd.is_broken = True
-    assert f"libvirt keeps the secret of volume {ONE}" in caplog.text
+    assert f"libvirt keeps the secret {ONE}" in caplog.text
 
 
 def test_secrets_of_a_killed_daemon_are_removed_at_its_start(libvirtd: Libvirtd) -> None:

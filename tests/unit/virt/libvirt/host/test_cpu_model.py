@@ -109,6 +109,22 @@ def test_traits_of_devices_and_firmware() -> None:
     assert host_traits.domain_traits([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}
 
 
+TPM = """<domainCapabilities><devices><tpm supported="yes">
+<enum name="model"><value>tpm-tis</value>{crb}</enum>
+<enum name="backendModel"><value>passthrough</value>{emulator}</enum>
+<enum name="backendVersion"><value>1.2</value><value>2.0</value></enum>
+</tpm></devices></domainCapabilities>"""
+
+
+def test_traits_of_tpms_are_those_that_libvirt_emulates() -> None:
+    emulator, crb = "<value>emulator</value>", "<value>tpm-crb</value>"
+    assert host_traits.tpm_traits([PLAIN, TPM.format(crb=crb, emulator="")]) == set()
+    pc, q35 = TPM.format(crb="", emulator=emulator), TPM.format(crb=crb, emulator=emulator)
+    both = {traits.TPM_KEYS, *traits.TPM_VERSIONS.values()}
+    assert host_traits.tpm_traits([pc]) == both | {"COMPUTE_SECURITY_TPM_TIS"}
+    assert host_traits.tpm_traits([pc, q35]) == both | set(traits.TPM_MODELS.values())
+
+
 class FakeConnection:
     """Connection that records the models and expands them."""
 

@@ -20,6 +20,9 @@ ADDRESSES = {"emulate": "COMPUTE_ADDRESS_SPACE_EMULATED", "passthrough": "COMPUT
 #: Trait of a host whose service is disabled.
 DISABLED = "COMPUTE_STATUS_DISABLED"
 
+#: Trait of a host whose guests can share a volume with others.
+MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
+
 #: Traits that every driver's host has.
 ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
 
@@ -92,6 +95,7 @@ DERIVED = (UEFI, SECURE_BOOT, *ADDRESSES.values(), *(of_video(model) for model i
 #: All traits that this cloud derives from hardware, features of CPUs, and services.
 KNOWN = (
     *ALWAYS,
+    MULTIATTACH,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
     *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),

@@ -34,7 +34,8 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     ``ignore_hosts``: hosts that were tried, or are left out for the reasons in ``left_out``. ``attempt`` starts at 1.
     ``forced_host`` and ``forced_node`` skip the filters but not the claim; ``requested_destination`` skips nothing.
     ``current_zone``: zone of a server that moves. ``stays``: the instance is on the requested host and gets another
-    image; only filters that judge images apply, and nothing is consumed.
+    image; only filters that judge images apply, and nothing is consumed. ``traits``: of the host, which the
+    server's volumes need.
     """
 
     instance_uuids: list[str]
@@ -53,6 +54,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     current_zone: str | None = None
     stays: bool = False
+    traits: list[str] = msgspec.field(default_factory=list)
 
     def why_ignored(self, host: str) -> str:
         """Return why a host of ``ignore_hosts`` is left out."""

@@ -47,7 +47,8 @@ class Domain(msgspec.Struct, kw_only=True):
     names by volume id. ``encrypted``: volumes whose keys the domain needs. ``interfaces``: port ids. ``host_cpus``:
     CPUs of the host that are dedicated to the domain.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
-    of a volume, by its id, that in use first.
+    of a volume, by its id, that in use first. ``shared``: volumes that other domains may have, too. ``read_only``:
+    volumes to which the domain does not write.
     """
 
     uuid: str
@@ -69,6 +70,8 @@ class Domain(msgspec.Struct, kw_only=True):
     host_cpus: list[int] = msgspec.field(default_factory=list)
     checkpoint: str | None = None
     volume_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    shared: list[str] = msgspec.field(default_factory=list)
+    read_only: list[str] = msgspec.field(default_factory=list)
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -309,6 +312,8 @@ def domain_of(spec: SpawnSpec) -> Domain:
         volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
         encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
         volume_files=files_of(spec.volumes),
+        shared=[str(device.volume_id) for device in instance.block_devices if device.multiattach],
+        read_only=[str(device.volume_id) for device in instance.block_devices if device.read_only],
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
     )

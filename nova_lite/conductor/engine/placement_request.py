@@ -13,6 +13,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.servers import instances, server_groups
+from nova_lite.db.volume import sharing
 from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
 
 #: Replaces the uuid of another project's server in a scheduler hint. No host has a server of this uuid.
@@ -105,6 +106,7 @@ def request_spec(
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=_hints(uow, instance) if instance.scheduler_hints else {},
+        traits=sharing.needed_traits(instance),
     )
 
 

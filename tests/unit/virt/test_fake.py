@@ -7,12 +7,15 @@ import time
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions, files
 from nova_lite.hardware import traits
-from nova_lite.objects import Image
+from nova_lite.objects import BlockDevice, Image
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, driver, fake, fake_hypervisor
 from tests.support.compute_host import HOST, UUID, VIFS, make_conf, make_instance
@@ -271,6 +274,8 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "host_cpus": [],
         "checkpoint": None,
         "volume_files": {},
+        "shared": [],
+        "read_only": [],
     }
 
 
@@ -339,3 +344,26 @@ def test_domain_is_paused_and_resumed(
         getattr(fake_driver.standby, there)(UUID)
     with pytest.raises(exceptions.DomainNotFound):
         getattr(fake_driver.standby, there)("none")
+
+
+def test_volume_has_two_domains_only_if_both_share_it(tmp_path: Path) -> None:
+    made, other, volume_id = make_driver(tmp_path), make_driver(tmp_path, "another"), "v"
+
+    def attach(driver: fake.FakeDriver, uuid: str, **more: Any) -> None:
+        device = BlockDevice(
+            uuid="d", source_type=DeviceSource.VOLUME, destination_type="volume", volume_id=volume_id, **more
+        )
+        driver.volumes.attach(uuid, device, "/v")
+
+    made.guests.spawn(spec())
+    second = msgspec.structs.replace(make_instance(), uuid=str(uuid4()))
+    other.guests.spawn(spec(instance=second))
+    attach(made, UUID)
+    with pytest.raises(RuntimeError, match="is attached to"):
+        attach(other, second.uuid, multiattach=True)
+    made.volumes.detach(UUID, volume_id, 0)
+    attach(made, UUID, multiattach=True)
+    with pytest.raises(RuntimeError, match="is attached to"):
+        attach(other, second.uuid)
+    attach(other, second.uuid, multiattach=True, read_only=True)
+    assert other.hypervisor.read(second.uuid).read_only == [volume_id]

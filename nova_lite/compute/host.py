@@ -99,6 +99,7 @@ class LocalHost:
             still_wanted,
         )
         device.volume_id, device.volume_size = connection.volume_id, connection.size
+        device.multiattach, device.read_only = connection.multiattach, connection.read_only
         return self.volumes.connect(uuid, connection)
 
     def local_source(self, path: VolumeSource) -> VolumeSource:

@@ -26,6 +26,9 @@ TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 #: Trait of a host whose service is disabled.
 DISABLED = "COMPUTE_STATUS_DISABLED"
 
+#: Trait of a host whose guests can share a volume with others.
+MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
+
 #: Traits that every driver's host has.
 ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
 
@@ -108,6 +111,7 @@ DERIVED = (
 #: All traits that this cloud derives from hardware, features of CPUs, and services.
 KNOWN = (
     *ALWAYS,
+    MULTIATTACH,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
     *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),

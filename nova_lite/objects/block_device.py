@@ -41,7 +41,7 @@ class BlockDevice(msgspec.Struct, kw_only=True):
     local root disk. ``volume_id`` is set if the device is a volume. ``device_name``: the name in the guest (/dev/vdb).
     ``swap_id``: the volume that is to replace this one; the server has both until then. ``encrypted``: the host makes
     the volume together with the guest, encrypted. Then ``made_from`` is its source in commands, and ``source_type`` is
-    VOLUME.
+    VOLUME. ``multiattach``: other servers may have the volume, too. ``read_only``: the guest may not write to it.
 
     ``uuid``: of the attachment. A volume of Cinder also has an ``attachment_id``, which changes when the server moves.
     """
@@ -66,6 +66,8 @@ class BlockDevice(msgspec.Struct, kw_only=True):
     attachment_id: str | None = None
     encrypted: bool = False
     made_from: DeviceSource | None = None
+    multiattach: bool = False
+    read_only: bool = False
 
     @property
     def is_volume(self) -> bool:

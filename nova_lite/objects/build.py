@@ -35,7 +35,8 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     ``networks``: "auto", "none" or a list. ``injected_files``: path to base64. ``may_have_zero_disk``: the user may use
     a flavor without a root disk size. ``images``: by id, the images that only the API can read (Glance), with kernel
     and ramdisk. ``volumes``: by id, volumes and snapshots of Cinder. ``names_image``: ``imageRef`` named an image, even
-    if the root disk is a volume. That volume need not be marked as bootable then.
+    if the root disk is a volume. That volume need not be marked as bootable then. ``multiattach``: the API version
+    permits volumes that other servers may have, too.
 
     A call with the same request id, or with the same ``idempotency_key``, returns the instances of the first call.
     ``fingerprint`` identifies the request that the client's key stands for.
@@ -72,6 +73,7 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     fingerprint: str = ""
     may_have_zero_disk: bool = True
     names_image: bool = False
+    multiattach: bool = False
 
 
 class BatchedCreate(msgspec.Struct, kw_only=True):

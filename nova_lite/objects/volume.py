@@ -16,9 +16,13 @@ from nova_lite.objects.image import Image
 
 
 class VolumeAttachment(msgspec.Struct, kw_only=True):
-    """Attachment that the volume API makes, for a server or a host. ``status``: reserved, attaching or attached."""
+    """Server, host or other client that has a volume. ``status``: reserved, attaching, attached or detaching.
+
+    ``recorded``: the volume API has made it for a client. Otherwise it is a server's.
+    """
 
     id: str
+    recorded: bool = True
     instance_uuid: str | None = None
     host: str | None = None
     device: str | None = None
@@ -30,8 +34,9 @@ class VolumeAttachment(msgspec.Struct, kw_only=True):
 class Volume(msgspec.Struct, kw_only=True):
     """Volume. ``size``: GB. ``image``: the image that it was made of. ``image_metadata``: what users made of its
     metadata, None for unchanged. ``instance_uuid``, ``attachment_id`` and
-    ``device`` describe its server, also while it is being attached. ``encryption_key_id``: names its key, which only
-    conductors read."""
+    ``device`` describe its server, also while it is being attached. With ``multiattach`` several may have it, and they
+    are in ``attachments``; in a request it says whether the user may have such a volume. ``encryption_key_id``: names
+    its key, which only conductors read. ``read_only``: servers only read it."""
 
     id: str
     project_id: str
@@ -57,8 +62,30 @@ class Volume(msgspec.Struct, kw_only=True):
     image_metadata: dict[str, str] | None = None
     attachment: VolumeAttachment | None = None
     encryption_key_id: str | None = None
+    read_only: bool = False
+    attachments: list[VolumeAttachment] = msgspec.field(default_factory=list)
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
+
+    def all_attachments(self) -> list[VolumeAttachment]:
+        """Return the servers and clients that have the volume. A server's status is the volume's, if it has one."""
+        if self.multiattach:
+            return self.attachments
+        if self.attachment is not None:
+            return [self.attachment]
+        if self.attachment_id is None:
+            return []
+        server = VolumeAttachment(
+            id=self.attachment_id,
+            recorded=False,
+            instance_uuid=self.instance_uuid,
+            host=self.host,
+            device=self.device,
+            mode="ro" if self.read_only else "rw",
+            status="attached" if self.status == "in-use" else self.status,
+            attached_at=self.attached_at,
+        )
+        return [server]
 
     def shown_image_metadata(self) -> dict[str, str]:
         """Return the image that the volume was made of, as it was then, or what users made of it."""
@@ -264,11 +291,17 @@ class VolumeUse(msgspec.Struct, kw_only=True):
 
 class VolumeConnection(msgspec.Struct, kw_only=True):
     """Connection of one host to a volume. ``info`` is the reply of Cinder with its secrets, and is stored on that host
-    only."""
+    only. ``multiattach``: several servers may have the volume."""
 
     volume_id: str
     size: int
     info: dict[str, Any]
+    multiattach: bool = False
+
+    @property
+    def read_only(self) -> bool:
+        """Check whether the server may only read the volume."""
+        return self.info.get("access_mode") == "ro"
 
     def __repr__(self) -> str:
         return f"VolumeConnection(volume_id={self.volume_id!r}, size={self.size!r})"

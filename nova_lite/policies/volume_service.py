@@ -14,6 +14,13 @@ LIST = _volume(
 )
 SHOW = _volume("get", READER, "Show a volume of the caller's project", f"GET {_ONE}")
 CREATE = _volume("create", MEMBER, "Create a volume", "POST /v3/volumes")
+MULTIATTACH = _volume(
+    "multiattach",
+    MEMBER,
+    "Create a volume of a type with multiattach, or give a volume such a type",
+    "POST /v3/volumes",
+    f"POST {_ONE}/action (os-retype)",
+)
 UPDATE = _volume("update", MEMBER, "Change a volume of the caller's project", f"PUT {_ONE}", f"POST {_ONE}/action")
 DELETE = _volume("delete", MEMBER, "Delete a volume of the caller's project", f"DELETE {_ONE}")
 EXTEND = _volume("extend", MEMBER, "Extend a volume of the caller's project", f"POST {_ONE}/action (os-extend)")

@@ -525,7 +525,8 @@ class Volumes(Protocol):
     def attach(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
         """Attach the raw file ``path`` as this disk, now and for the next start. Do nothing if it is attached already.
 
-        On failure it is not attached. Raises `DomainNotFound`.
+        On failure it is not attached. Raises `DomainNotFound`. Guests of any host open a device with ``multiattach`` at
+        the same time, so none of them may cache it. The machine of such a driver reports `traits.MULTIATTACH`.
         """
 
     @abc.abstractmethod

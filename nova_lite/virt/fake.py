@@ -99,7 +99,7 @@ class FakeMachine(Ability, abilities.Machine):
 
     def _traits(self) -> list[str]:
         """Return all traits: fake guests have no hardware, so every requested trait is available."""
-        return sorted({*traits.ALWAYS, *traits.DERIVED, *self._fake.conf.custom_traits})
+        return sorted({*traits.ALWAYS, traits.MULTIATTACH, *traits.DERIVED, *self._fake.conf.custom_traits})
 
 
 class FakeGuests(Ability, abilities.Guests):

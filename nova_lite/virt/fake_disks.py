@@ -238,17 +238,20 @@ class FakeBackups(Ability, abilities.Backups):
 
 class FakeVolumes(Ability, abilities.Volumes):
     def attach(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
-        """Attach the volume. Fail if another domain on any host of the cloud has it."""
+        """Attach the volume. Fail if another domain on any host of the cloud has it, unless both may share it."""
         domain = self._fake.read(instance_uuid)
         self._fake.step("attach_volume")
         volume_id = str(device.volume_id)
         for other in self._fake.everywhere():
-            if volume_id in other.volumes and other.uuid != instance_uuid:
+            may_share = device.multiattach and volume_id in other.shared
+            if volume_id in other.volumes and other.uuid != instance_uuid and not may_share:
                 raise RuntimeError(f"volume {volume_id} is attached to {other.uuid} already")
         if isinstance(path, EncryptedDisk):
             self._fake.driver.volume_key(volume_id)
             domain.encrypted = [*domain.encrypted, volume_id]
         domain.volumes[volume_id] = device.device_name or ""
+        domain.shared = [*domain.shared, volume_id] if device.multiattach else domain.shared
+        domain.read_only = [*domain.read_only, volume_id] if device.read_only else domain.read_only
         domain.volume_files |= files_of({volume_id: path})
         self._fake.write(domain)
         self._fake.say(instance_uuid, f"fake guest has found volume {volume_id} as {device.device_name}")
@@ -258,7 +261,8 @@ class FakeVolumes(Ability, abilities.Volumes):
         domain = self._fake.read(instance_uuid)
         self._fake.step("detach_volume")
         if domain.volumes.pop(volume_id, None) is not None:
-            domain.encrypted = [known for known in domain.encrypted if known != volume_id]
+            for names in (domain.encrypted, domain.shared, domain.read_only):
+                names[:] = [known for known in names if known != volume_id]
             domain.volume_files.pop(volume_id, None)
             self._fake.write(domain)
             self._fake.say(instance_uuid, f"fake guest has released volume {volume_id}")

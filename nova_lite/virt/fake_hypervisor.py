@@ -49,6 +49,7 @@ class Domain(msgspec.Struct, kw_only=True):
     ids. ``host_cpus``: CPUs of the host for the domain alone. ``pci``: addresses of its devices of the host.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
     of a volume, by its id, that in use first. ``cpu``: that of the host which has started it; None: it reports none.
+    ``shared``: volumes that other domains may have, too. ``read_only``: volumes to which the domain does not write.
     """
 
     uuid: str
@@ -73,6 +74,8 @@ class Domain(msgspec.Struct, kw_only=True):
     checkpoint: str | None = None
     volume_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
     cpu: GuestCpu | None = None
+    shared: list[str] = msgspec.field(default_factory=list)
+    read_only: list[str] = msgspec.field(default_factory=list)
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -320,6 +323,8 @@ def domain_of(spec: SpawnSpec) -> Domain:
         tpm=hardware.resolve(spec.instance.flavor, spec.image, strict=False).tpm is not None,
         encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
         volume_files=files_of(spec.volumes),
+        shared=[str(device.volume_id) for device in instance.block_devices if device.multiattach],
+        read_only=[str(device.volume_id) for device in instance.block_devices if device.read_only],
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
         pci=[device.address for device in instance.pci or ()],

@@ -30,7 +30,7 @@ Conductor::
     conductor/volume/                        RPC methods, work on files, and Cinder
     conductor/operations/volumes.py          attach, detach and swap
     conductor/operations/volume_sources.py   checks of the image, snapshot or volume that a volume is made from
-    db/volume/                               SQL: volumes, types, keys, backups, block devices
+    db/volume/                               SQL: volumes, attachments, types, keys, backups, block devices
     base/master_keys.py                      master keys, which wrap them
     objects/volume.py                        Volume, VolumeSnapshot, VolumeWork, VolumeConnection
 

@@ -12,6 +12,7 @@ record contains secrets, so only root can read it::
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import logging
 import os
@@ -115,8 +116,14 @@ class CinderVolumes(VolumeBackend):
         if record is None:
             return
         with self._mutex, _as_driver_error("disconnected", os.path.basename(path).removesuffix(".json")):
-            self._connector_of(record["info"]).disconnect_volume(record["info"], record["device"])
+            if not self._is_shared(path):
+                self._connector_of(record["info"]).disconnect_volume(record["info"], record["device"])
             files.remove(path)
+
+    def _is_shared(self, path: str) -> bool:
+        """Check whether another instance here has the volume, whose device would go with this one's."""
+        names = glob.glob(os.path.join(glob.escape(self._directory), "*", os.path.basename(path)))
+        return any(name != path for name in names)
 
     def extend(self, volume_id: str, size: int) -> None:
         """Read the new size of a connected volume. An RBD image needs nothing."""

@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import automatic, images, pinned, points, services, tpms, volumes
+from tests.faults import automatic, images, pinned, points, services, shared_volumes, tpms, volumes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -1145,6 +1145,18 @@ def _automatic() -> Iterator[Scenario]:
 # --- work on volumes
 
 
+def _of_shared_volumes() -> Iterator[Scenario]:
+    """Yield what happens to the second server of a volume. The first one keeps it."""
+    one, both = shared_volumes.one_of_two_has_it, shared_volumes.both_have_it
+    attach, detach = points.of(operations.ATTACH_VOLUME), points.of(operations.DETACH_VOLUME)
+    delete_points = points.of(operations.DELETE)
+    yield Scenario("attach shared volume to a second server", one, shared_volumes.attach_to_the_second, attach)
+    yield Scenario("detach shared volume", both, shared_volumes.detach_from_the_second, detach, long=True)
+    yield Scenario(
+        "delete one server of a shared volume", both, shared_volumes.delete_the_second, delete_points, long=True
+    )
+
+
 def _of_volumes() -> Iterator[Scenario]:
     for name, prepare, run, found in (
         ("volume extend", volumes.filled, volumes.extend, points.of_extension()),
@@ -1261,6 +1273,7 @@ def _stories() -> Iterator[Scenario]:
         points.of(operations.DETACH_VOLUME),
         rows=("detach_volume",),
     )
+    yield from _of_shared_volumes()
     yield Scenario(
         "swap volume",
         volumes.one_attached_and_another,

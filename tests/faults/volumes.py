@@ -28,7 +28,7 @@ SETTLE_SECONDS = 90.0
 VERSION = {"OpenStack-API-Version": "volume 3.66"}
 
 
-def _ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
+def ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
     """Send a request; return None without a response."""
     url = f"http://127.0.0.1:{arena.cloud.volume_port}/v3{path}"
     headers = {"X-Auth-Token": "admin:demo", **VERSION}
@@ -37,21 +37,21 @@ def _ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Res
     return None
 
 
-def _listed(arena: Arena, kind: str) -> list[dict[str, Any]]:
-    def listed() -> list[list[dict[str, Any]]]:
-        answer = _ask(arena, "GET", f"/{kind}/detail")
+def listed(arena: Arena, kind: str) -> list[dict[str, Any]]:
+    def read() -> list[list[dict[str, Any]]]:
+        answer = ask(arena, "GET", f"/{kind}/detail")
         return [answer.json()[kind]] if answer is not None and answer.status_code == 200 else []
 
-    found: list[dict[str, Any]] = wait_for(f"{kind} are listed", listed, SETTLE_SECONDS)[0]
+    found: list[dict[str, Any]] = wait_for(f"{kind} are listed", read, SETTLE_SECONDS)[0]
     return found
 
 
 def _volumes(arena: Arena) -> list[dict[str, Any]]:
-    return _listed(arena, "volumes")
+    return listed(arena, "volumes")
 
 
 def _snapshots(arena: Arena) -> list[dict[str, Any]]:
-    return _listed(arena, "snapshots")
+    return listed(arena, "snapshots")
 
 
 def _settle(arena: Arena, status: str) -> str:
@@ -70,7 +70,7 @@ def make(arena: Arena) -> None:
     def made() -> bool:
         if _volumes(arena):
             return True
-        answer = _ask(arena, "POST", "/volumes", {"volume": {"name": "v", "size": 1}})
+        answer = ask(arena, "POST", "/volumes", {"volume": {"name": "v", "size": 1}})
         return answer is not None and answer.status_code == 202
 
     wait_for("a volume is accepted", made, SETTLE_SECONDS)
@@ -85,10 +85,10 @@ ENCRYPTED = {"provider": "luks", "control_location": "front-end"}
 def encrypted_type(arena: Arena) -> None:
     """Make a type of encrypted volumes, unless it exists. Remove all volumes."""
     clear(arena)
-    answer = _ask(arena, "POST", "/types", {"volume_type": {"name": "secret"}})
+    answer = ask(arena, "POST", "/types", {"volume_type": {"name": "secret"}})
     if answer is not None and answer.status_code == 200:
         path = f"/types/{answer.json()['volume_type']['id']}/encryption"
-        answer = _ask(arena, "POST", path, {"encryption": ENCRYPTED})
+        answer = ask(arena, "POST", path, {"encryption": ENCRYPTED})
         assert answer is not None and answer.status_code == 200
 
 
@@ -99,7 +99,7 @@ def make_encrypted(arena: Arena) -> None:
         if _volumes(arena):
             return True
         body = {"volume": {"name": "v", "size": 1, "volume_type": "secret"}}
-        answer = _ask(arena, "POST", "/volumes", body)
+        answer = ask(arena, "POST", "/volumes", body)
         return answer is not None and answer.status_code == 202
 
     wait_for("an encrypted volume is accepted", made, SETTLE_SECONDS)
@@ -138,7 +138,7 @@ def _file(arena: Arena) -> Path:
 
 
 def _backups(arena: Arena) -> list[dict[str, Any]]:
-    return _listed(arena, "backups")
+    return listed(arena, "backups")
 
 
 def back_up(arena: Arena) -> None:
@@ -148,7 +148,7 @@ def back_up(arena: Arena) -> None:
     def accepted() -> bool:
         if _backups(arena):
             return True
-        answer = _ask(arena, "POST", "/backups", body)
+        answer = ask(arena, "POST", "/backups", body)
         return answer is not None and answer.status_code == 202
 
     wait_for("a backup is accepted", accepted, SETTLE_SECONDS)
@@ -176,7 +176,7 @@ def restore(arena: Arena) -> None:
                 return True
         if {_volumes(arena)[0]["status"], _backups(arena)[0]["status"]} == {"available"}:
             body = {"restore": {"volume_id": _volumes(arena)[0]["id"]}}
-            _ask(arena, "POST", f"/backups/{_backups(arena)[0]['id']}/restore", body)
+            ask(arena, "POST", f"/backups/{_backups(arena)[0]['id']}/restore", body)
         return False
 
     wait_for("the backup is restored", restored, SETTLE_SECONDS)
@@ -224,7 +224,7 @@ def detach(arena: Arena) -> None:
 
 def one_attached_and_another(arena: Arena) -> None:
     attached(arena)
-    answer = _ask(arena, "POST", "/volumes", {"volume": {"name": "new", "size": 1}})
+    answer = ask(arena, "POST", "/volumes", {"volume": {"name": "new", "size": 1}})
     assert answer is not None and answer.status_code == 202
     wait_for("the new one is there", lambda: _named(arena, "new")["status"] == "available", SETTLE_SECONDS)
 
@@ -270,7 +270,7 @@ def _only_known_files(arena: Arena) -> None:
 
 
 def _act(arena: Arena, body: dict[str, Any]) -> requests.Response | None:
-    return _ask(arena, "POST", f"/volumes/{_volumes(arena)[0]['id']}/action", body)
+    return ask(arena, "POST", f"/volumes/{_volumes(arena)[0]['id']}/action", body)
 
 
 def _extend(arena: Arena, status: str) -> None:
@@ -313,10 +313,10 @@ def snapshot(arena: Arena) -> None:
     def made() -> bool:
         statuses = {item["status"] for item in _snapshots(arena)}
         if not statuses:
-            _ask(arena, "POST", "/snapshots", {"snapshot": {"name": "s", "volume_id": volume["id"]}})
+            ask(arena, "POST", "/snapshots", {"snapshot": {"name": "s", "volume_id": volume["id"]}})
         for item in _snapshots(arena):
             if item["status"] == "error":
-                _ask(arena, "DELETE", f"/snapshots/{item['id']}")
+                ask(arena, "DELETE", f"/snapshots/{item['id']}")
         return statuses == {"available"}
 
     wait_for("a snapshot is made", made, SETTLE_SECONDS)
@@ -365,9 +365,9 @@ def _delete_all(arena: Arena, kind: str) -> None:
     """Delete everything of a kind; repeated until it is gone. A deletion that is under way is accepted again."""
 
     def gone() -> bool:
-        found = _listed(arena, kind)
+        found = listed(arena, kind)
         for item in found:
-            _ask(arena, "DELETE", f"/{kind}/{item['id']}")
+            ask(arena, "DELETE", f"/{kind}/{item['id']}")
         return not found
 
     wait_for(f"no {kind} are left", gone, SETTLE_SECONDS)
@@ -405,7 +405,7 @@ def _active_images(arena: Arena) -> list[str]:
 def with_another_type(arena: Arena) -> None:
     """Make a volume, and a type that it does not have, unless it exists."""
     filled(arena)
-    _ask(arena, "POST", "/types", {"volume_type": {"name": OTHER_TYPE}})
+    ask(arena, "POST", "/types", {"volume_type": {"name": OTHER_TYPE}})
 
 
 OTHER_TYPE = "other"

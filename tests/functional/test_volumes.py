@@ -10,60 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from nova_lite.base import master_keys
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud
 from tests.functional.standalone_client import Client
-from tests.functional.volume_requests import attach, detach, held
+from tests.functional.volume_requests import Volumes, attach, detach, held, migrate
 from tests.support.waiting import wait_for
 
 LATEST = "2.104"
-
-
-class Volumes:
-    """The volume API as one of the users."""
-
-    def __init__(self, cloud: Cloud, user: str = "admin") -> None:
-        self.cloud = cloud
-        self.token = cloud.token_of(user)
-
-    def __call__(self, method: str, path: str, body: Any = None, version: str = "3.42") -> requests.Response:
-        headers = {"X-Auth-Token": self.token, "OpenStack-API-Version": f"volume {version}"}
-        url = f"http://127.0.0.1:{self.cloud.volume_port}/v3{path}"
-        return requests.request(method, url, json=body, headers=headers, timeout=30)
-
-    def make(self, **values: Any) -> str:
-        answer = self("POST", "/volumes", {"volume": {"name": "v", "size": 1, **values}})
-        assert answer.status_code == 202, answer.text
-        volume_id = str(answer.json()["volume"]["id"])
-        self.wait(volume_id, "available")
-        return volume_id
-
-    def show(self, volume_id: str) -> dict[str, Any]:
-        answer = self("GET", f"/volumes/{volume_id}")
-        assert answer.status_code == 200, answer.text
-        shown: dict[str, Any] = answer.json()["volume"]
-        return shown
-
-    def wait(self, volume_id: str, status: str) -> dict[str, Any]:
-        """Wait for the status. A request that is refused for overload is repeated."""
-
-        def settled() -> dict[str, Any] | None:
-            answer = self("GET", f"/volumes/{volume_id}")
-            assert answer.status_code in (200, 503), answer.text
-            shown = answer.json().get("volume", {})
-            return shown if shown.get("status") == status else None
-
-        found: dict[str, Any] = wait_for(f"volume {volume_id} is {status}", settled)
-        return found
-
-    def wait_gone(self, volume_id: str) -> None:
-        wait_for("the volume is gone", lambda: self("GET", f"/volumes/{volume_id}").status_code == 404)
-
-    def file(self, volume_id: str) -> Path:
-        return self.cloud.path / "shared" / "volumes" / volume_id
 
 
 @pytest.fixture(scope="module")
@@ -203,16 +158,6 @@ def boot(cloud: Cloud, name: str, *mappings: dict[str, Any]) -> str:
     server_id = str(answer.json()["server"]["id"])
     cloud.wait_active([server_id])
     return server_id
-
-
-def migrate(cloud: Cloud, server_id: str) -> None:
-    assert cloud.action(server_id, {"migrate": None}).status_code == 202
-    wait_for(
-        "it has moved",
-        lambda: cloud.request("GET", f"/servers/{server_id}").json()["server"]["status"] == "VERIFY_RESIZE",
-    )
-    assert cloud.action(server_id, {"confirmResize": None}).status_code == 204
-    cloud.wait_settled([server_id])
 
 
 def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None:

@@ -264,11 +264,12 @@ connect_retries = 0
         wanted = body["attachment"]
         volume, instance = self._visible(self.volumes, wanted["volume_uuid"], None), wanted["instance_uuid"]
         others = {item[0] for item in self.held(volume["id"])}
-        if volume["status"] != "available" and others != {instance}:
-            raise Refused(400, f"Invalid volume: Volume {volume['id']} status must be available or downloading")
+        allowed = ("available", "in-use") if volume["multiattach"] else ("available",)
+        if volume["status"] not in allowed and instance not in others:
+            raise Refused(400, f"Invalid volume: Volume {volume['id']} status must be {' or '.join(allowed)}")
         made = {"id": str(uuid.uuid4()), "status": "reserved", "instance": instance, "volume_id": volume["id"]}
         self.attachments[made["id"]] = {**made, "host": None, "connection_info": {}}
-        if volume["status"] == "available":
+        if volume["status"] in allowed:
             volume["status"] = "reserved"
         return 200, self._shown(made["id"])
 
@@ -287,6 +288,8 @@ connect_retries = 0
         if self.transport == "nfs":
             file = f"volume-{self.attachments[which]['volume_id']}"
             info = {"driver_volume_type": "nfs", "export": "127.0.0.1:/v", "name": file, "format": "raw"}
+        volume = self.volumes[self.attachments[which]["volume_id"]]
+        info["access_mode"] = "ro" if volume["metadata"].get("readonly") == "True" else "rw"
         host = body["attachment"]["connector"]["host"]
         self.attachments[which] |= {"status": "attaching", "host": host, "connection_info": info}
         return 200, self._shown(which)
@@ -294,8 +297,9 @@ connect_retries = 0
     def _delete_attachments(self, project: None, query: dict[str, str], body: Any, which: str) -> tuple[int, Any]:
         self._shown(which)
         volume_id = self.attachments.pop(which)["volume_id"]
-        if not self.held(volume_id):
-            self.volumes[volume_id]["status"] = "available"
+        left = {status for _, status, _ in self.held(volume_id)}
+        if not left or self.volumes[volume_id]["multiattach"]:
+            self.volumes[volume_id]["status"] = "in-use" if "attached" in left else max(left, default="available")
         return 200, {"attachments": []}
 
 

@@ -37,6 +37,7 @@ from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.hosts import hosts
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import flavors, instances
+from nova_lite.hardware import traits
 from nova_lite.image.local import LocalImages
 from nova_lite.network.driver import NetworkBackend, load_backend
 from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, Destination, Selection
@@ -128,7 +129,13 @@ class AtOnce(futures.Executor):
 
 def heartbeat(host: str) -> objects.HostReport:
     inventory = objects.Inventory(
-        node=host, vcpus=4, memory_mb=1024, disk_gb=50, hypervisor_type="fake", supported_hv_types=["fake"]
+        node=host,
+        vcpus=4,
+        memory_mb=1024,
+        disk_gb=50,
+        hypervisor_type="fake",
+        supported_hv_types=["fake"],
+        capabilities={traits.CAPABILITY: [traits.MULTIATTACH]},
     )
     return objects.HostReport(host=host, boot_id="b", inventories=[inventory], cpu_allocation_ratio=1.0)
 

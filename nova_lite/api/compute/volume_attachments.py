@@ -102,6 +102,7 @@ class VolumeAttachments(Extension):
             "volume_id": body["volumeId"],
             "attachment_id": str(uuid.uuid4()),
             "tag": body.get("tag"),
+            "multiattach": req.has(Change.MULTIATTACH),
             "delete_on_termination": strutils.bool_from_string(body.get("delete_on_termination", False)),
         }
         return self.compute.attach_volume(req.context, server_id, payload)

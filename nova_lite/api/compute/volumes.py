@@ -116,6 +116,7 @@ class Volumes(Extension):
             volume_type=kind,
             metadata=body.get("metadata") or {},
             snapshot_id=body.get("snapshot_id") or None,
+            multiattach=True,
         )
         try:
             created = self.conductor.volume_create(req.context, volume, {})
@@ -192,12 +193,12 @@ def _id(text: str, missing: type[exceptions.NotFound]) -> str:
 
 def _volume_view(volume: Volume) -> dict[str, Any]:
     attachment: dict[str, Any] = {}
-    if volume.instance_uuid is not None:
+    if found := [item for item in volume.all_attachments() if not item.recorded]:
         attachment = {
             "id": volume.id,
             "volumeId": volume.id,
-            "serverId": volume.instance_uuid,
-            "device": volume.device,
+            "serverId": found[0].instance_uuid,
+            "device": found[0].device,
         }
     return {
         "id": volume.id,

@@ -76,6 +76,7 @@ class Change(enum.IntEnum):
     NO_PERSONALITY = 57  # no injected files; a rebuild may change user data
     ACTION_PAGING = 58  # the action log has pages and updated_at
     MIGRATION_PAGING = 59
+    MULTIATTACH = 60  # servers share volumes with multiattach
     FLAVOR_EXTRA_SPECS = 61
     ACTION_EVENT_HOST = 62
     TRUSTED_CERTIFICATES = 63

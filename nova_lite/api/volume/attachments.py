@@ -22,6 +22,9 @@ from nova_lite.policies import volume_service as policies
 _ALL, _ONE, _KEY = "/attachments", "/attachments/{id}", "attachment"
 _QUERY = (*listing.PARAMETERS, "instance_id")
 
+#: A volume, and one of its attachments.
+Attached: TypeAlias = tuple[Volume, VolumeAttachment]
+
 Mode: TypeAlias = Annotated[str, requests.choice("The mode of an attachment is rw or ro.", None, "rw", "ro")]
 
 
@@ -41,42 +44,45 @@ class Attachments(VolumeResource):
 
     @route("GET", _ALL, policies.ATTACHMENTS, query=_QUERY, response="attachments")
     def index(self, req: ServiceRequest) -> list[views.View]:
-        return [views.attachment(volume, whole=False) for volume in self._attached(req)]
+        return [views.attachment(volume.id, item, whole=False) for volume, item in self._attached(req)]
 
     @route("GET", f"{_ALL}/detail", policies.ATTACHMENTS, query=_QUERY, response="attachments")
     def detail(self, req: ServiceRequest) -> list[views.View]:
-        return [views.attachment(volume, whole=True) for volume in self._attached(req)]
+        return [views.attachment(volume.id, item, whole=True) for volume, item in self._attached(req)]
 
     @route("GET", _ONE, policies.ATTACHMENTS, response=_KEY)
     def show(self, req: ServiceRequest, id: str) -> views.View:
-        return views.attachment(self._with_attachment(req, id), whole=True)
+        volume, found = self._with_attachment(req, id)
+        return views.attachment(volume.id, found, whole=True)
 
-    def _attached(self, req: ServiceRequest) -> list[Volume]:
-        """Return the volumes of a page of attachments. ``marker`` is the id of an attachment, as in Cinder."""
+    def _attached(self, req: ServiceRequest) -> list[Attached]:
+        """Return a page of attachments. ``marker`` is the id of an attachment, as in Cinder."""
         query = listing.query_of(req, self.conf.api.max_limit)
         found = self._all_attached(req, query)
-        for name, key in (("volume_id", "volume_id"), ("instance_id", "instance")):
-            if name in req.GET:
-                found = [item for item in found if views.attachment(item, whole=False)[key] == req.GET[name]]
+        if "volume_id" in req.GET:
+            found = [(volume, item) for volume, item in found if volume.id == req.GET["volume_id"]]
+        if "instance_id" in req.GET:
+            found = [(volume, item) for volume, item in found if item.instance_uuid == req.GET["instance_id"]]
         start = query["offset"]
         if query["marker"] is not None:
-            ids = [views.attachment_id(volume) for volume in found]
+            ids = [item.id for _, item in found]
             if query["marker"] not in ids:
                 raise _not_found(query["marker"])
             start += ids.index(query["marker"]) + 1
         return found[start:][: query["limit"]]
 
-    def _all_attached(self, req: ServiceRequest, query: dict[str, Any]) -> list[Volume]:
-        """Return all volumes with an attachment. No page of volumes has all of them, so all volumes are read."""
+    def _all_attached(self, req: ServiceRequest, query: dict[str, Any]) -> list[Attached]:
+        """Return all attachments. No page of volumes has all of them, so all volumes are read."""
         versions.require(req, versions.ATTACHMENTS)
         whole = {**query, "limit": None, "marker": None, "offset": 0}
-        return [volume for volume in self.conductor.volume_list(req.context, **whole) if views.attachment_id(volume)]
+        listed = self.conductor.volume_list(req.context, **whole)
+        return [(volume, item) for volume in listed for item in volume.all_attachments()]
 
-    def _with_attachment(self, req: ServiceRequest, id: str) -> Volume:
+    def _with_attachment(self, req: ServiceRequest, id: str) -> Attached:
         query: dict[str, Any] = {"filters": VolumeFilters(), "sort_keys": [], "sort_dirs": []}
-        for volume in self._all_attached(req, query):
-            if views.attachment_id(volume) == id:
-                return volume
+        for volume, item in self._all_attached(req, query):
+            if item.id == id:
+                return volume, item
         raise _not_found(id)
 
     @route("POST", _ALL, policies.CREATE_ATTACHMENT, body=NewAttachment, key=_KEY, response=_KEY)
@@ -88,20 +94,20 @@ class Attachments(VolumeResource):
         if body.connector:
             wanted = _connected(wanted, body.connector)
         made = self.conductor.volume_attachment_set(req.context, body.volume_uuid, wanted, None)
-        return views.attachment(made, whole=True)
+        return _changed(made, wanted.id)
 
     @route("PUT", _ONE, policies.UPDATE_ATTACHMENT, body=Connection, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
         volume, known = self._own(req, id)
         changed = _connected(known, requests.read(req, Connection).connector)
-        made = self.conductor.volume_attachment_set(req.context, volume.id, changed, known.id)
-        return views.attachment(made, whole=True)
+        return _changed(self.conductor.volume_attachment_set(req.context, volume.id, changed, known.id), known.id)
 
     @route("DELETE", _ONE, policies.DELETE_ATTACHMENT, response="attachments")
     def delete(self, req: ServiceRequest, id: str) -> list[views.View]:
+        """End an attachment. Return the others of the volume."""
         volume, known = self._own(req, id)
-        self.conductor.volume_attachment_set(req.context, volume.id, None, known.id)
-        return []
+        left = self.conductor.volume_attachment_set(req.context, volume.id, None, known.id)
+        return [views.attachment(volume.id, item, whole=False) for item in left.all_attachments()]
 
     @route("POST", f"{_ONE}/action", policies.UPDATE_ATTACHMENT, status=204)
     def act(self, req: ServiceRequest, id: str) -> Response:
@@ -114,16 +120,22 @@ class Attachments(VolumeResource):
         self.conductor.volume_attachment_set(req.context, volume.id, changed, known.id)
         return Response(status=204)
 
-    def _own(self, req: ServiceRequest, id: str) -> tuple[Volume, VolumeAttachment]:
+    def _own(self, req: ServiceRequest, id: str) -> Attached:
         """Return an attachment that this API has made. Raises a 409 for one of the compute API."""
-        volume = self._with_attachment(req, id)
-        if volume.attachment is None:
-            raise of_compute_api(volume)
-        return volume, volume.attachment
+        volume, found = self._with_attachment(req, id)
+        if not found.recorded:
+            raise of_compute_api(found)
+        return volume, found
 
 
-def of_compute_api(volume: Volume) -> exceptions.Conflict:
-    return exceptions.Conflict(f"Detach volume from instance {volume.instance_uuid} using the Compute API.")
+def of_compute_api(found: VolumeAttachment) -> exceptions.Conflict:
+    return exceptions.Conflict(f"Detach volume from instance {found.instance_uuid} using the Compute API.")
+
+
+def _changed(volume: Volume, attachment_id: str) -> views.View:
+    """Return the view of an attachment that was made or changed."""
+    found = next(item for item in volume.all_attachments() if item.id == attachment_id)
+    return views.attachment(volume.id, found, whole=True)
 
 
 def _not_found(id: str) -> exceptions.NotFound:

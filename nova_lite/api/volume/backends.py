@@ -174,7 +174,7 @@ def _pool(service: Service, backend: str, detail: bool) -> views.View:
             "free_capacity_gb": "unknown",
             "reserved_percentage": 0,
             "QoS_support": False,
-            "multiattach": False,
+            "multiattach": True,
             "thin_provisioning_support": True,
             "timestamp": views.time(service.last_seen_up or service.updated_at),
         }

@@ -15,6 +15,7 @@ from nova_lite.objects import (
     Image,
     Service,
     Volume,
+    VolumeAttachment,
     VolumeBackup,
     VolumeEncryption,
     VolumeQosSpecs,
@@ -96,18 +97,18 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> View:
         "availability_zone": shown.availability_zone,
         "created_at": time(shown.created_at),
         "updated_at": time(shown.updated_at),
-        "attachments": [attached(shown)] if _is_attached(shown) else [],
+        "attachments": attached(shown),
         "description": shown.description,
         "volume_type": shown.volume_type,
         "snapshot_id": shown.snapshot_id,
         "source_volid": shown.source_volid,
-        "metadata": shown.metadata,
+        "metadata": shown.metadata | ({"readonly": "True"} if shown.read_only else {}),
         "user_id": shown.user_id,
         "bootable": "true" if shown.bootable else "false",
         "encrypted": shown.encrypted,
         "replication_status": None,
         "consistencygroup_id": None,
-        "multiattach": False,
+        "multiattach": shown.multiattach,
         "migration_status": None,
     }
     if minor >= versions.GROUPS:
@@ -129,44 +130,39 @@ def volume_encryption(shown: VolumeEncryption) -> View:
     return described
 
 
-def attachment_id(shown: Volume) -> str | None:
-    """Return the id of a volume's attachment, None if it has none."""
-    return shown.attachment_id if shown.attachment is None else shown.attachment.id
+#: Statuses of an attachment, or of a volume with one server, whose guest has the volume.
+_WITH_GUEST = ("attached", "detaching", "extending", "backing-up")
 
 
-def _is_attached(shown: Volume) -> bool:
-    if shown.attachment is not None:
-        return shown.attachment.status == "attached"
-    return shown.instance_uuid is not None and shown.status in ("in-use", "detaching", "extending", "backing-up")
+def attached(shown: Volume) -> list[View]:
+    """Return the views of the servers and clients that have the volume by now."""
+    return [
+        {
+            "id": shown.id,
+            "attachment_id": item.id,
+            "volume_id": shown.id,
+            "server_id": item.instance_uuid,
+            "host_name": item.host,
+            "device": item.device,
+            "attached_at": time(item.attached_at),
+        }
+        for item in shown.all_attachments()
+        if item.status in _WITH_GUEST
+    ]
 
 
-def attached(shown: Volume) -> View:
-    own = shown.attachment
-    return {
-        "id": shown.id,
-        "attachment_id": attachment_id(shown),
-        "volume_id": shown.id,
-        "server_id": shown.instance_uuid if own is None else own.instance_uuid,
-        "host_name": shown.host if own is None else own.host,
-        "device": shown.device if own is None else own.device,
-        "attached_at": time(shown.attached_at if own is None else own.attached_at),
-    }
-
-
-def attachment(shown: Volume, whole: bool) -> View:
-    own = shown.attachment
-    status = "attached" if shown.status == "in-use" else shown.status
+def attachment(volume_id: str, shown: VolumeAttachment, whole: bool) -> View:
     view: View = {
-        "id": attachment_id(shown),
-        "status": status if own is None else own.status,
-        "instance": shown.instance_uuid if own is None else own.instance_uuid,
-        "volume_id": shown.id,
+        "id": shown.id,
+        "status": shown.status,
+        "instance": shown.instance_uuid,
+        "volume_id": volume_id,
     }
     if whole:
         view |= {
-            "attached_at": time(shown.attached_at if own is None else own.attached_at),
+            "attached_at": time(shown.attached_at),
             "detached_at": None,
-            "attach_mode": "rw" if own is None else own.mode,
+            "attach_mode": shown.mode,
             "connection_info": {},
         }
     return view

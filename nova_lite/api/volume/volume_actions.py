@@ -25,7 +25,6 @@ _NOT_COPIED = {
 }  # fmt: skip
 
 
-_READ_ONLY = "This cloud has no read-only volumes. Use a snapshot to keep data."
 _TO_HOST = (
     "This cloud connects no volume to a host_name. Give os-attach the instance_uuid of a server, or attach the volume "
     "with the compute API."
@@ -94,7 +93,7 @@ class ImageMetadataKey(Body):
 
 
 class ReadOnly(Body):
-    readonly: Annotated[bool, requests.refused(requests.is_true, _READ_ONLY)]
+    readonly: requests.RequiredFlag
 
 
 class Attachment(Body):
@@ -136,7 +135,8 @@ class VolumeActions(VolumeResource):
     def retype(self, req: ServiceRequest, id: str, body: NewType) -> None:
         """Give a volume another type. Its file stays, since all types have the same files."""
         try:
-            self.conductor.volume_update(req.context, id, {"volume_type": body.new_type})
+            changes = {"volume_type": body.new_type, "multiattach": req.allows(policies.MULTIATTACH)}
+            self.conductor.volume_update(req.context, id, changes)
         except exceptions.VolumeTypeNotFound as error:
             raise exceptions.ValidationError(detail=error.message) from error
 
@@ -154,7 +154,7 @@ class VolumeActions(VolumeResource):
     def force_delete(self, req: ServiceRequest, id: str) -> None:
         """Delete a volume in any state but one: the volume that is attached."""
         volume = self.conductor.volume_get(req.context, id)
-        if views.attachment_id(volume) is None and volume.instance_uuid is None and volume.status != "deleting":
+        if not volume.all_attachments() and volume.instance_uuid is None and volume.status != "deleting":
             self.conductor.volume_update(req.context, id, {"status": "error"})
         self.conductor.volume_delete(req.context, id)
 
@@ -184,7 +184,8 @@ class VolumeActions(VolumeResource):
 
     @action("os-update_readonly_flag", body=ReadOnly)
     def set_readonly(self, req: ServiceRequest, id: str, body: ReadOnly) -> None:
-        self.conductor.volume_get(req.context, id)
+        """Let servers only read the volume from their next attachment on, or write again."""
+        self.conductor.volume_update(req.context, id, {"read_only": body.readonly})
 
     # --- attachments of other users (`nova_lite.api.volume.attachments`)
 
@@ -209,12 +210,18 @@ class VolumeActions(VolumeResource):
     def detach(self, req: ServiceRequest, id: str, body: Detachment) -> None:
         """End an attachment of this API. Refuse others, as Cinder does: only the host knows when the guest let go."""
         volume = self.conductor.volume_get(req.context, id)
-        if volume.attachment is not None and body.attachment_id in (None, volume.attachment.id):
-            self.conductor.volume_attachment_set(req.context, id, None, volume.attachment.id)
-        elif volume.instance_uuid is None:
+        known = volume.all_attachments()
+        found = [item for item in known if body.attachment_id in (None, item.id)]
+        found = found or [item for item in known if not item.recorded][:1]
+        if not found:
             raise exceptions.InvalidVolume(reason=f"volume {id} is not attached.")
-        else:
-            raise attachments.of_compute_api(volume)
+        if len(found) > 1:
+            raise exceptions.InvalidVolume(
+                reason="Detach volume failed: More than one attachment, but no attachment_id provided."
+            )
+        if not found[0].recorded:
+            raise attachments.of_compute_api(found[0])
+        self.conductor.volume_attachment_set(req.context, id, None, found[0].id)
 
     @action("os-begin_detaching")
     @action("os-roll_detaching")

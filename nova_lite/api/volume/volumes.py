@@ -18,7 +18,10 @@ _ALL, _ONE, _KEY = "/volumes", "/volumes/{id}", "volume"
 _HINTS = "OS-SCH-HNT:scheduler_hints"
 
 _no_group = requests.refused(requests.an_id, "This cloud has no groups of volumes.")
-_one_server = requests.refused(requests.is_set, "This cloud does not attach a volume to several servers.")
+_by_type = requests.refused(
+    requests.is_set,
+    "multiattach parameter has been removed. Name a volume type with the extra spec multiattach; an admin makes it.",
+)
 
 
 class NewVolume(requests.Named):
@@ -29,7 +32,7 @@ class NewVolume(requests.Named):
     image_id: requests.Id = None
     snapshot_id: requests.Id = None
     source_volid: requests.Id = None
-    multiattach: Annotated[bool, _one_server] = False
+    multiattach: Annotated[bool, _by_type] = False
     size: requests.Size = 0
     volume_type: requests.Name = ""
     availability_zone: requests.Text = None
@@ -95,6 +98,7 @@ class Volumes(VolumeResource):
             availability_zone=requests.zone(body.availability_zone, self.conf),
             volume_type=self.app.part(Types).reference(req, body.volume_type),
             image=None if image_ref is None else _named(image_ref),
+            multiattach=req.allows(policies.MULTIATTACH),
         )
         return self._changed(req, self.conductor.volume_create(req.context, volume, images))
 

@@ -9,6 +9,38 @@ class InvalidVolume(Invalid):
     msg_fmt = "Invalid volume: %(reason)s"
 
 
+class MultiattachOldMicroversion(Invalid):
+    msg_fmt = "Multiattach volumes are only supported starting with compute API version 2.60."
+
+
+class MultiattachToShelved(Invalid):
+    msg_fmt = "Attaching multiattach volumes is not supported for shelved-offloaded instances."
+
+
+class MultiattachNotSupported(Conflict):
+    """A volume for several servers, at a host that cannot open it so."""
+
+    msg_fmt = "Volume %(volume_id)s has 'multiattach' set, which is not supported for this instance."
+
+
+class MultiattachSwap(Invalid):
+    msg_fmt = (
+        "Swapping multi-attach volumes is not supported, because another server may write to them meanwhile. Give the "
+        "volume a type without multiattach first."
+    )
+
+
+class MultiattachReimage(Conflict):
+    msg_fmt = (
+        "Cannot re-image a volume that may be attached to more than one server. Give volume %(volume_id)s a type "
+        "without multiattach first."
+    )
+
+
+class VolumeBDMIsMultiAttach(Invalid):
+    msg_fmt = "Block Device Mapping %(volume_id)s is a multi-attach volume and is not valid for this operation."
+
+
 class VolumeNotCreated(Invalid):
     msg_fmt = "The volume of this server was not created: %(reason)s"
 

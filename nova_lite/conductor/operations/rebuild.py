@@ -134,6 +134,8 @@ def _reimage(uow: UnitOfWork, root: BlockDevice, image: Image) -> dict[str, Any]
     row = volumes.by_id(uow, str(root.volume_id), lock=True)
     if row is None:
         raise exceptions.VolumeNotFound(volume_id=root.volume_id)
+    if row.multiattach:
+        raise exceptions.MultiattachReimage(volume_id=row.id)
     least = checks.least_disk_gb(image)
     if row.size < least:
         raise exceptions.InvalidInput(

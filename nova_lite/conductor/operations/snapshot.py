@@ -19,7 +19,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
-from nova_lite.db.volume import block_devices, volume_tasks, volumes
+from nova_lite.db.volume import attachments, block_devices, volume_tasks, volumes
 from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.block_device import volumes as volumes_among
@@ -102,9 +102,10 @@ def _create_snapshot(
     uow: UnitOfWork, context: RequestContext, instance: Instance, volume_id: str, snapshot_id: str, image_name: str
 ) -> None:
     row = volumes.by_id(uow, volume_id, lock=True)
-    if row is None or row.instance_uuid != instance.uuid or row.status != volumes.IN_USE:
+    if row is None or row.status != volumes.IN_USE or instance.uuid not in attachments.servers(uow, row):
         status = "gone" if row is None else row.status
         raise exceptions.InvalidVolume(reason=f"volume {volume_id} status must be 'in-use'. Currently in '{status}'")
+    attachments.require_one_writer(uow, row, "an image of this server")
     volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1, kind=row.volume_type)
     snapshot = VolumeSnapshot(
         id=snapshot_id,

@@ -60,6 +60,7 @@ def set_type(uow: UnitOfWork, context: RequestContext, volume: Volume) -> None:
     reference = volume.volume_type or (source.volume_type if source is not None and source_key is not None else "")
     kind = volume_types.for_volume(uow, context, reference)
     volume.volume_type = kind.name
+    volume.multiattach = volume_types.require_multiattach(kind, volume.multiattach)
     if source is not None and (source_key is not None) != (kind.encryption is not None):
         what, other = ("encrypted", "plain") if source_key is not None else ("plain", "encrypted")
         raise exceptions.InvalidInput(

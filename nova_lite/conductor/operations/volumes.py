@@ -18,7 +18,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import checks
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
-from nova_lite.db.volume import block_devices, cinder, volumes
+from nova_lite.db.volume import attachments, block_devices, cinder, sharing, volumes
 from nova_lite.objects import BlockDevice, DeviceState, Volume
 from nova_lite.objects.block_device import DeviceSource, next_name
 from nova_lite.objects.flavor import Flavor
@@ -33,6 +33,7 @@ class AttachVolumeHandler(OperationHandler):
     """Attaches a volume.
 
     ``payload``: ``volume_id``, ``attachment_id``, ``tag``, ``delete_on_termination``, and with Cinder its ``volume``.
+    ``multiattach``: the API version permits a volume that other servers may have, too.
     """
 
     def accept(
@@ -57,7 +58,7 @@ class AttachVolumeHandler(OperationHandler):
             state=DeviceState.ATTACHING,
         )
         volume = _reserved(uow, context, instance, device, payload)
-        device.volume_size = volume.size
+        sharing.give_to(uow, instance, device, volume, bool(payload.get("multiattach")))
         if instance.vm_state != states.SHELVED_OFFLOADED:
             block_devices.keep(instance, [*devices, device])
             return {"volume_id": device.volume_id, "device": device.uuid}
@@ -118,7 +119,7 @@ class DetachVolumeHandler(OperationHandler):
         if row is not None:
             if row.status == volumes.EXTENDING:
                 raise exceptions.InvalidVolume(reason=f"volume {volume_id} is being extended")
-            volumes.change(row, uow, {"status": volumes.DETACHING})
+            attachments.detaching(uow, row, instance.uuid)
         if instance.vm_state == states.SHELVED_OFFLOADED:
             block_devices.detached(uow, instance, device)
             return {**payload, **OFFLOADED}
@@ -156,6 +157,7 @@ class SwapVolumeHandler(OperationHandler):
             raise exceptions.InvalidVolume(
                 reason=f"volume {volume_id} status must be 'in-use'. Currently in '{old.status}'"
             )
+        sharing.require_swappable(device, old, new)
         if new.instance_uuid is not None:
             raise exceptions.InvalidVolume(reason="New volume must be detached in order to swap.")
         if old.encryption_key_id is not None or new.encryption_key_id is not None:

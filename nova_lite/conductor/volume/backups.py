@@ -17,8 +17,8 @@ from nova_lite.base.ids import derived_id
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.volume import volume_backups, volume_keys, volume_types, volumes
-from nova_lite.objects import BackedUpVolume, Volume, VolumeBackup, VolumeVerb
+from nova_lite.db.volume import attachments, volume_backups, volume_keys, volume_types, volumes
+from nova_lite.objects import BackedUpVolume, Volume, VolumeBackup, VolumeType, VolumeVerb
 
 _NAMESPACE = uuid.UUID("6b0b1a0e-6a55-4c39-9d6c-6f1b1c0f5a27")
 
@@ -69,6 +69,8 @@ class BackupEndpoints:
                 reason=f"the volume to be backed up must be {' or '.join(allowed)} and not be copied just now, but its "
                 f"status is {row.status}." + ("" if force else " One that a server has is backed up with force.")
             )
+        if snapshot is None:
+            attachments.require_one_writer(uow, row, "a backup")
         size = row.size if snapshot is None else snapshot.size
         volumes.check_quota(uow, row.project_id, backups=1, backup_gigabytes=size)
         volume = volumes.to_object(row)
@@ -184,7 +186,7 @@ class BackupEndpoints:
             raise exceptions.Forbidden("A volume belongs to a project; this token is for none.")
         old = backup.volume
         kind, key = self._type_of(uow, context, backup), backup.encryption_key_id
-        volumes.check_quota(uow, context.project_id, volumes=1, gigabytes=backup.size, kind=kind, size=backup.size)
+        volumes.check_quota(uow, context.project_id, volumes=1, gigabytes=backup.size, kind=kind.name, size=backup.size)
         made = Volume(
             id=volume_id,
             project_id=context.project_id,
@@ -194,7 +196,8 @@ class BackupEndpoints:
             size=backup.size,
             status=RESTORING,
             availability_zone=str(uow.conf.compute.default_availability_zone),
-            volume_type=kind,
+            volume_type=kind.name,
+            multiattach=key is None and volume_types.require_multiattach(kind, allowed=True),
             bootable=old.bootable,
             metadata=old.metadata,
             image=old.image,
@@ -203,7 +206,7 @@ class BackupEndpoints:
         )
         return volumes.insert(uow, made)
 
-    def _type_of(self, uow: UnitOfWork, context: RequestContext, backup: VolumeBackup) -> str:
+    def _type_of(self, uow: UnitOfWork, context: RequestContext, backup: VolumeBackup) -> VolumeType:
         """Return the type of a new volume of the backup: that of its volume, or else the default.
 
         Raises `InvalidInput` if it says otherwise than the data whether they are encrypted.
@@ -213,7 +216,7 @@ class BackupEndpoints:
         except (exceptions.VolumeTypeNotFound, exceptions.InvalidInput):  # it is gone, or another project's
             kind = volume_types.for_volume(uow, context, None)
         _require_alike(backup, kind.encryption is not None, f"volumes of type {kind.name} are")
-        return kind.name
+        return kind
 
     def _existing_volume(
         self, uow: UnitOfWork, context: RequestContext, backup: VolumeBackup, volume_id: str
@@ -265,9 +268,7 @@ def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, 
     verb = VolumeVerb(task.verb)
     row = volume_backups.by_id(uow, task.payload["backup_id"], lock=True)
     if verb is VolumeVerb.BACKUP and volume is not None and volume.status == BACKING_UP:
-        is_free = volume.instance_uuid is None and volume.attachment is None
-        status = volumes.AVAILABLE if is_free else volumes.IN_USE
-        volumes.change(volume, uow, {"status": status})
+        volumes.change(volume, uow, {"status": attachments.status(uow, volume)})
     if verb is VolumeVerb.RESTORE and volume is not None and volume.status == RESTORING:
         failed = volumes.ERROR if task.payload["is_new"] else ERROR_RESTORING
         done = {"status": volumes.AVAILABLE, **task.payload["becomes"]}

@@ -115,8 +115,8 @@ class CinderWorker:
             found = self.client().attachment(mine)  # the response to the change lacks it
         if found.info.get("encrypted"):
             raise exceptions.InvalidVolume(reason=f"volume {work.volume_id} is encrypted, which is not supported here")
-        size = self.client().own_volume(str(work.volume_id)).size
-        return VolumeConnection(volume_id=str(work.volume_id), size=size, info=found.info)
+        volume = self.client().own_volume(str(work.volume_id))
+        return VolumeConnection(volume_id=volume.id, size=volume.size, info=found.info, multiattach=volume.multiattach)
 
     # --- due rows
 
@@ -190,11 +190,16 @@ class CinderWorker:
         self.db.write(self._forget, work.id, work.token)
 
     def _delete_volume(self, volume_id: str) -> None:
-        """Delete a volume. It stays if it has snapshots; if it is busy, the delete is tried again."""
+        """Delete a volume. It stays if it has snapshots, or if other servers have it.
+
+        If it is busy, the delete is tried again.
+        """
         try:
             self.client().delete_volume(volume_id)
         except exceptions.InvalidVolume as error:
-            if self.client().own_volume(volume_id).status not in (cinder.AVAILABLE, "error"):
+            volume = self.client().own_volume(volume_id)
+            is_shared = volume.multiattach and volume.status == cinder.IN_USE
+            if volume.status not in (cinder.AVAILABLE, "error") and not is_shared:
                 raise exceptions.VolumeNotReady(volume_id=volume_id) from error
             LOG.warning("Volume %s stays although its server is deleted: %s", volume_id, error.message)
 
@@ -293,7 +298,7 @@ class CinderWorker:
             id=row.id,
             token=token,
             instance_uuid=row.instance_uuid,
-            volume_id=row.volume_id,
+            volume_id=row.volume_id or row.shared_volume_id,
             wanted=row.wanted,
             to_be_made=row.to_be_made,
             delete_volume=row.delete_volume,

@@ -23,7 +23,7 @@ from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.image import images
 from nova_lite.db.servers import instances, tpms
-from nova_lite.db.volume import block_devices, volume_keys, volume_tasks, volume_types, volumes
+from nova_lite.db.volume import attachments, block_devices, volume_keys, volume_tasks, volume_types, volumes
 from nova_lite.objects import (
     Image,
     Volume,
@@ -95,19 +95,25 @@ class VolumeEndpoints:
             "status",
             "volume_type",
             "image_metadata",
+            "multiattach",
+            "read_only",
         }
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
-        if "status" in changes and row.instance_uuid is not None and changes["status"] == volumes.AVAILABLE:
-            raise exceptions.InvalidVolume(reason=f"server {row.instance_uuid} has it: detach it there")
         if changes.get("status") == volumes.AVAILABLE:
+            if servers := attachments.servers(uow, row):
+                raise exceptions.InvalidVolume(reason=f"server {servers[0]} has it: detach it there")
             changes = {**changes, "attachment": None}
+            if row.multiattach:
+                attachments.remove(uow, row, attachments.recorded(uow, row.id))
+        allowed = bool(changes.pop("multiattach", False))
+        if "read_only" in changes and (row.status != volumes.AVAILABLE or volumes.is_read(uow, row.id)):
+            raise exceptions.InvalidVolume(
+                reason=f"Volume {volume_id} status must be available to update readonly flag, but current status is: "
+                f"{row.status}."
+            )
         if "volume_type" in changes:
-            kind = volume_types.for_volume(uow, context, changes["volume_type"]).name
-            if kind != row.volume_type:
-                _require_same_encryption(uow, row, kind)
-                volumes.check_retype(uow, row, kind)
-            changes = {**changes, "volume_type": kind}
+            changes = {**changes, **_retyped(uow, context, row, changes["volume_type"], allowed)}
         volumes.change(row, uow, changes)
         return volumes.to_object(row)
 
@@ -118,11 +124,8 @@ class VolumeEndpoints:
         row = volumes.locked(uow, context, volume_id)
         if row.status == volumes.DELETING and volume_tasks.deletes(uow, row.id):
             return
-        busy = (
-            row.instance_uuid is not None
-            or row.attachment is not None
-            or row.status not in (*_DELETABLE, volumes.DELETING)
-        )
+        is_attached = bool(attachments.servers(uow, row)) or attachments.is_recorded(uow, row)
+        busy = is_attached or row.status not in (*_DELETABLE, volumes.DELETING)
         snapshots = volumes.snapshots_of(uow, row.id)
         if busy or (snapshots and not cascade) or volumes.is_read(uow, row.id):
             raise exceptions.InvalidVolume(
@@ -171,7 +174,7 @@ class VolumeEndpoints:
     ) -> None:
         row = volumes.locked(uow, context, volume_id)
         allowed = (volumes.AVAILABLE, volumes.IN_USE) if attached else (volumes.AVAILABLE,)
-        if row.status not in allowed or row.attachment is not None or volumes.is_read(uow, row.id):
+        if row.status not in allowed or attachments.is_recorded(uow, row) or volumes.is_read(uow, row.id):
             raise exceptions.InvalidVolume(
                 reason=f"Volume {volume_id} status must be {' or '.join(allowed)} to extend, it is {row.status}."
             )
@@ -182,8 +185,10 @@ class VolumeEndpoints:
         volumes.check_quota(uow, row.project_id, gigabytes=size - row.size, kind=row.volume_type, size=size)
         before, old = row.status, row.size
         volumes.change(row, uow, {"status": volumes.EXTENDING, "size": size})
-        known: dict[str, Any] = {"size": size, "before": before, "old_size": old, "instance_uuid": row.instance_uuid}
-        self.tasks.accept(uow, context, VolumeVerb.EXTEND, row.id, **known)
+        known: dict[str, Any] = {"size": size, "before": before, "old_size": old}
+        servers: list[str | None] = [*attachments.servers(uow, row)]
+        for server in servers or [None]:
+            self.tasks.accept(uow, context, VolumeVerb.EXTEND, row.id, **known, instance_uuid=server)
 
     def snapshot_create(self, context: RequestContext, snapshot: VolumeSnapshot, force: bool = False) -> VolumeSnapshot:
         """Accept a snapshot. ``force``: also of a volume that a server has."""
@@ -199,6 +204,7 @@ class VolumeEndpoints:
                 reason=f"Volume {row.id} status must be {' or '.join(allowed)}, but current status is: {row.status}."
                 + ("" if force else " One that a server has is copied with force, or by API version 3.66.")
             )
+        attachments.require_one_writer(uow, row, "a snapshot")
         volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1, kind=row.volume_type)
         snapshot.project_id, snapshot.user_id = row.project_id, context.user_id or ""
         snapshot.size, snapshot.status = row.size, volumes.CREATING
@@ -299,6 +305,27 @@ def _sealed(key: VolumeKey, public_key: str) -> str:
         return sealing.seal(public_key, msgspec.json.encode(key))
     except sealing.Unreadable as error:
         raise exceptions.InvalidInput(reason="public_key is not a public key.") from error
+
+
+def _retyped(
+    uow: UnitOfWork, context: RequestContext, row: models.Volume, reference: str, allowed: bool
+) -> dict[str, Any]:
+    """Return the changes that give a volume another type. ``allowed``: the user may have a volume with multiattach.
+
+    Raises `InvalidInput` for a type with another encryption, or another multiattach while a server has the volume: its
+    guest has opened it by the old type.
+    """
+    kind = volume_types.for_volume(uow, context, reference)
+    if kind.name != row.volume_type:
+        _require_same_encryption(uow, row, kind.name)
+        volumes.check_retype(uow, row, kind.name)
+    shared = volume_types.require_multiattach(kind, allowed)
+    if shared != row.multiattach and row.status != volumes.AVAILABLE:
+        raise exceptions.InvalidInput(
+            reason="Invalid volume_type passed, retypes affecting multiattach are only allowed on available volumes, "
+            f"the specified volume however currently has a status of: {row.status}."
+        )
+    return {"volume_type": kind.name, "multiattach": shared}
 
 
 def _require_same_encryption(uow: UnitOfWork, row: models.Volume, kind: str) -> None:

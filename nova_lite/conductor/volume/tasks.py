@@ -19,7 +19,7 @@ from nova_lite.conductor.volume import backups as volume_backups
 from nova_lite.db.core import actions, models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.image import images
-from nova_lite.db.volume import volume_keys, volume_tasks, volumes
+from nova_lite.db.volume import attachments, volume_keys, volume_tasks, volumes
 from nova_lite.image.driver import ImageCall
 from nova_lite.objects import (
     InstanceActionEvent,
@@ -154,6 +154,16 @@ def _image_call(uow: UnitOfWork, host: str, task_id: int) -> ImageCall | None:
     return ImageCall(image_id=image_id, host=host, disk_format=image["disk_format"])
 
 
+def _end_of_extension(uow: UnitOfWork, row: models.Volume, payload: dict[str, Any], error: str | None) -> None:
+    """Record the end of an extension at one host. The volume is extended when all of its servers know the size."""
+    changes: dict[str, Any] = {} if error is None else {"size": payload["old_size"]}
+    if not volume_tasks.extends(uow, row.id):
+        settled = attachments.status(uow, row)
+        has_failed = error is not None and settled == volumes.AVAILABLE
+        changes["status"] = "error_extending" if has_failed else settled
+    volumes.change(row, uow, changes)
+
+
 def _note_in_history(uow: UnitOfWork, task: models.VolumeTask, error: str | None) -> None:
     """Note the end of an extension in the history of the server that has the volume, under Nova's names."""
     event = InstanceActionEvent(
@@ -194,11 +204,8 @@ def _end_of_volume(
             volumes.change(row, uow, {"status": volumes.AVAILABLE})
     elif verb is VolumeVerb.CREATE:
         volumes.change(row, uow, {"status": volumes.AVAILABLE if error is None else volumes.ERROR})
-    elif verb is VolumeVerb.EXTEND and error is None:
-        volumes.change(row, uow, {"status": volumes.AVAILABLE if row.instance_uuid is None else volumes.IN_USE})
     elif verb is VolumeVerb.EXTEND:
-        status = "error_extending" if row.instance_uuid is None else volumes.IN_USE
-        volumes.change(row, uow, {"status": status, "size": payload["old_size"]})
+        _end_of_extension(uow, row, payload, error)
     elif error is None:
         volume_keys.delete(uow, row.encryption_key_id)
         uow.session.delete(row)

@@ -308,9 +308,10 @@ def base_of(uow: UnitOfWork, row: Row, server: models.Instance, full_every: int)
 
 
 def disks_to_back_up(uow: UnitOfWork, server: models.Instance, volumes_too: bool) -> list[BackupDisk]:
-    """Return the disks of a server that a backup contains, the root disk first. Encrypted volumes are left out.
+    """Return the disks of a server that a backup contains, the root disk first. Encrypted volumes are left out, and
+    volumes that several servers may have: no host knows what others have changed.
 
-    A volume that the server boots from is always in it. Raises `BackupOfVolumes` if that is encrypted.
+    A volume that the server boots from is always in it. Raises `BackupOfVolumes` if that is left out.
     """
     attached = [
         device
@@ -320,10 +321,10 @@ def disks_to_back_up(uow: UnitOfWork, server: models.Instance, volumes_too: bool
     found = []
     for device in attached:
         volume = volumes.by_id(uow, str(device.volume_id))
-        is_encrypted = volume is not None and volume.encryption_key_id is not None
-        if device.is_root and is_encrypted:
+        is_left_out = volume is not None and (volume.encryption_key_id is not None or volume.multiattach)
+        if device.is_root and is_left_out:
             raise exceptions.BackupOfVolumes()
-        if not is_encrypted and (device.is_root or volumes_too):
+        if not is_left_out and (device.is_root or volumes_too):
             name = device.device_name or ""
             found.append(BackupDisk(volume_id=str(device.volume_id), device=name, is_root=device.is_root))
     if root_volume(block_devices.of(server)) is None:

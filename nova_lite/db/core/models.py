@@ -1182,7 +1182,8 @@ class Volume(Changed, Base):
     """A volume of the built-in backend; its bytes are a file of ``[volume] store_path``, which hosts create.
 
     ``instance_uuid``: the one server that has it, or is to have it. Only a conditional update sets it, from none.
-    ``attachment``: made by the volume API; no host knows it.
+    ``attachment``: made by the volume API; no host knows it. Both are None if several servers may have the volume
+    (``multiattach``). Then each one has a `VolumeAttachment`. ``read_only``: servers may only read it.
     """
 
     __tablename__ = "volumes"
@@ -1209,6 +1210,29 @@ class Volume(Changed, Base):
     image_metadata: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     attachment: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     encryption_key_id: Mapped[str | None] = mapped_column(Uuid)
+    multiattach: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    read_only: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+
+
+class VolumeAttachment(Base):
+    """A server or another client that has a volume with ``multiattach``.
+
+    ``status``: reserved, attaching, attached or detaching. ``recorded``: made by the volume API; no host knows it.
+    Changes hold the lock of the volume's row.
+    """
+
+    __tablename__ = "volume_attachments"
+    __table_args__ = (sa.UniqueConstraint("volume_id", "instance_uuid"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    volume_id: Mapped[str] = mapped_column(Uuid)
+    instance_uuid: Mapped[str | None] = mapped_column(Uuid, index=True)
+    recorded: Mapped[bool] = mapped_column(default=False)
+    status: Mapped[str] = mapped_column(sa.String(32))
+    mode: Mapped[str] = mapped_column(sa.String(2), default="rw")
+    device: Mapped[str | None] = mapped_column(sa.String(64))
+    host: Mapped[str | None] = mapped_column(Name)
+    attached_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
 class VolumeKey(Created, Base):
@@ -1299,6 +1323,7 @@ class CinderAttachment(Base):
     ``id``: of the block device. ``attachments``: by host, with "" for a mere reservation, Cinder's attachment id and
     whether it is complete. ``to_be_made``: Cinder still has to create the volume. Work is due at ``due_at`` (None:
     nothing to do), and leased meanwhile. ``unsure_until``: until then an unanswered request may still take effect.
+    ``shared_volume_id`` takes the place of ``volume_id``, which one instance has, if several may have the volume.
     """
 
     __tablename__ = "cinder_attachments"
@@ -1306,6 +1331,7 @@ class CinderAttachment(Base):
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     instance_uuid: Mapped[str] = mapped_column(Uuid, index=True)
     volume_id: Mapped[str | None] = mapped_column(Uuid, unique=True)
+    shared_volume_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     wanted: Mapped[bool] = mapped_column(default=True)
     to_be_made: Mapped[bool] = mapped_column(default=False)
     delete_volume: Mapped[bool] = mapped_column(default=False)

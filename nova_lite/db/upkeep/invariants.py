@@ -34,12 +34,14 @@ from nova_lite.db.core.models import (
     RouterInterface6,
     UnknownDomains,
     Volume,
+    VolumeAttachment,
 )
 from nova_lite.db.core.quota_counts import COUNTED
 from nova_lite.db.core.statements import insert_if_missing
 from nova_lite.db.hosts import pci_claims
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import newer_domains
+from nova_lite.db.volume import attachments, volumes
 from nova_lite.objects import InstanceNUMATopology, PCIDevice, ipv6
 from nova_lite.objects import Network as NetworkObject
 from nova_lite.objects.numa import usage_of
@@ -194,6 +196,33 @@ def leftover_volumes(uow: UnitOfWork) -> Iterator[Problem]:
             "free: the server is deleted",
             partial(UnitOfWork.change, statement=sa.update(Volume).where(*mine).values(**free)),
         )
+
+
+def leftover_attachments(uow: UnitOfWork) -> Iterator[Problem]:
+    """Find servers that are gone, and still have a volume that several may have."""
+    query = sa.select(VolumeAttachment.id, VolumeAttachment.volume_id, VolumeAttachment.instance_uuid).where(
+        VolumeAttachment.recorded.is_(False),
+        ~_alive(VolumeAttachment.instance_uuid),
+        ~_open_action(VolumeAttachment.instance_uuid),
+    )
+    for attachment_id, volume_id, instance_uuid in uow.session.execute(query):
+        yield Problem(
+            "volume attachment",
+            f"volume {volume_id}",
+            f"attached to server {instance_uuid}",
+            "not attached to it: the server is deleted",
+            partial(_end_attachment, volume_id=volume_id, attachment_id=attachment_id),
+        )
+
+
+def _end_attachment(uow: UnitOfWork, volume_id: str, attachment_id: str) -> None:
+    volume, row = volumes.by_id(uow, volume_id, lock=True), uow.session.get(VolumeAttachment, attachment_id)
+    if row is None:
+        return
+    if volume is None:
+        uow.session.delete(row)
+    else:
+        attachments.remove(uow, volume, [row])
 
 
 def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
@@ -609,6 +638,7 @@ CHECKS = (
     unfree_ports,
     wrong_ipv6,
     leftover_volumes,
+    leftover_attachments,
     missing_allocations,
     stray_allocations,
     unknown_domains,

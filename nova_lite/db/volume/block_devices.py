@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.volume import cinder, volume_tasks, volumes
+from nova_lite.db.volume import attachments, cinder, volume_tasks, volumes
 from nova_lite.objects import BlockDevice, DeviceState, Image, VolumeVerb
 from nova_lite.objects.block_device import DeviceSource
 
@@ -48,6 +49,11 @@ def all_attached(uow: UnitOfWork, instance: models.Instance) -> None:
 def used(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) -> None:
     """Record that the guest has this volume."""
     cinder.news(uow, instance.uuid)
+    if device.multiattach:
+        shared = volumes.by_id(uow, str(device.volume_id), lock=True)
+        if shared is not None:
+            attachments.mark(uow, shared, instance.uuid, attachments.ATTACHED)
+        return
     table = models.Volume
     values = {"status": volumes.IN_USE, "attached_at": uow.now, "updated_at": uow.now}
     mine = (table.id == device.volume_id, table.instance_uuid == instance.uuid)
@@ -98,17 +104,17 @@ def release(uow: UnitOfWork, instance: models.Instance) -> None:
 def _give_back(uow: UnitOfWork, instance: models.Instance, device: BlockDevice, delete: bool) -> None:
     cinder.release(uow, device, delete)
     row = None if device.volume_id is None else volumes.by_id(uow, device.volume_id, lock=True)
-    if row is None or row.instance_uuid != instance.uuid:
+    if row is None or instance.uuid not in attachments.servers(uow, row):
         return
     delete = delete or row.status == volumes.CREATING
-    volumes.change(
-        row,
-        uow,
-        {
-            "status": volumes.DELETING if delete else volumes.AVAILABLE,
-            **dict.fromkeys(("instance_uuid", "attachment_id", "device", "attached_at")),
-        },
-    )
+    changes: dict[str, Any] = {"status": volumes.DELETING if delete else volumes.AVAILABLE}
+    if row.multiattach:
+        is_last = attachments.remove(uow, row, attachments.of_server(uow, row.id, instance.uuid))
+        delete = delete and is_last  # the others keep it
+        changes = changes if delete else {}
+    else:
+        changes |= dict.fromkeys(("instance_uuid", "attachment_id", "device", "attached_at"))
+    volumes.change(row, uow, changes)
     uow.session.flush()
     if delete:
         volume_tasks.add(uow, "", VolumeVerb.DELETE, row.id)

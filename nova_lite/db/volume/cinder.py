@@ -1,8 +1,8 @@
 """Rows of the Cinder volumes of instances. `nova_lite.conductor.volume.cinder` drives Cinder from them.
 
-A volume has at most one row, so it belongs to at most one instance. The row exists from the transaction that gives the
-volume to the instance until Cinder holds nothing of that. Without a row no call to Cinder is made. Callers lock the
-instance before the row.
+A volume has at most one row, so it belongs to at most one instance. With multiattach it has a row for each instance.
+The row exists from the transaction that gives the volume to the instance until Cinder holds nothing of that. Without a
+row no call to Cinder is made. Callers lock the instance before the row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nova_lite.objects import BlockDevice, Volume
 #: Value of ``[volume] backend``.
 BACKEND = "cinder"
 
-AVAILABLE = "available"
+AVAILABLE, IN_USE = "available", "in-use"
 
 #: Key of an attachment that is reserved but has no host yet.
 RESERVED = ""
@@ -43,14 +43,18 @@ def reserve(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Vo
         if volume.project_id and volume.project_id != instance.project_id:
             raise exceptions.VolumeNotFound(volume_id=volume.id)
         check_available(volume)
-        if uow.session.scalar(sa.select(Row.id).where(Row.volume_id == volume.id)) is not None:
+        taken = Row.volume_id == volume.id
+        if volume.multiattach:
+            taken = sa.and_(sa.or_(taken, Row.shared_volume_id == volume.id), Row.instance_uuid == instance.uuid)
+        if uow.session.scalar(sa.select(Row.id).where(taken).limit(1)) is not None:
             raise exceptions.InvalidVolume(reason=f"volume {volume.id} status must be 'available'. A server has it")
     seconds = uow.conf.cinder.create_timeout
     uow.session.add(
         Row(
             id=device.uuid,
             instance_uuid=instance.uuid,
-            volume_id=None if volume is None else volume.id,
+            volume_id=None if volume is None or volume.multiattach else volume.id,
+            shared_volume_id=volume.id if volume is not None and volume.multiattach else None,
             to_be_made=volume is None,
             due_at=uow.now,
             deadline=uow.now + datetime.timedelta(seconds=seconds),
@@ -61,14 +65,11 @@ def reserve(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Vo
 
 
 def check_available(volume: Volume) -> None:
-    """Raise `InvalidVolume` unless the volume is available."""
-    if volume.status != AVAILABLE and volume.multiattach:
+    """Raise `InvalidVolume` unless the volume is available, or in use and others may have it, too."""
+    allowed = (AVAILABLE, IN_USE) if volume.multiattach else (AVAILABLE,)
+    if volume.status not in allowed:
         raise exceptions.InvalidVolume(
-            reason=f"volume {volume.id} is in use, and cannot be attached to several servers here."
-        )
-    if volume.status != AVAILABLE:
-        raise exceptions.InvalidVolume(
-            reason=f"volume {volume.id} status must be 'available'. Currently in '{volume.status}'"
+            reason=f"volume {volume.id} status must be '{' or '.join(allowed)}'. Currently in '{volume.status}'"
         )
 
 
@@ -112,12 +113,18 @@ def get(uow: UnitOfWork, device_uuid: str, lock: bool = False) -> Row | None:
 
 
 def place_of(uow: UnitOfWork, volume_id: str) -> tuple[str, str] | None:
-    """Return the instance that has the volume, and the id of its host's attachment. None without either."""
+    """Return the instance that has the volume, and the id of its host's attachment. None without either.
+
+    Raises `VolumeBDMIsMultiAttach` if several instances have it.
+    """
     query = sa.select(Row, Instance.host).join(Instance, Instance.uuid == Row.instance_uuid)
-    found = uow.session.execute(query.where(Row.volume_id == volume_id, Row.wanted)).first()
-    if found is None:
+    is_of = sa.or_(Row.volume_id == volume_id, Row.shared_volume_id == volume_id)
+    found = uow.session.execute(query.where(is_of, Row.wanted)).all()
+    if len(found) > 1:
+        raise exceptions.VolumeBDMIsMultiAttach(volume_id=volume_id)
+    if not found:
         return None
-    row, host = found
+    row, host = found[0]
     attachment = row.attachments.get(str(host))
     return None if attachment is None else (row.instance_uuid, str(attachment["id"]))
 

@@ -13,6 +13,7 @@ from nova_lite.base.timing import TIMING
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import Time, UnitOfWork
 from nova_lite.db.hosts import hosts, services
+from nova_lite.db.volume import attachments
 from nova_lite.objects import VolumeVerb, VolumeWork
 
 #: Seconds after which work is sent again.
@@ -81,6 +82,13 @@ def _deletes_backup(uow: UnitOfWork, data_id: str) -> bool:
     return any(payload.get("data_id") == data_id for payload in uow.session.scalars(query))
 
 
+def extends(uow: UnitOfWork, volume_id: str) -> bool:
+    """Check whether a host is still to extend the volume."""
+    row = models.VolumeTask
+    query = sa.select(row.id).where(row.volume_id == volume_id, row.verb == str(VolumeVerb.EXTEND))
+    return uow.session.scalar(query.limit(1)) is not None
+
+
 def _is_under_way(uow: UnitOfWork, verb: VolumeVerb, volume_id: str, snapshot_id: str) -> bool:
     row = models.VolumeTask
     query = sa.select(row.payload).where(row.volume_id == volume_id, row.verb == str(verb))
@@ -108,7 +116,7 @@ def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
     """
     task.lease_expires_at = uow.now + datetime.timedelta(seconds=LEASE)
     volume = uow.session.get(models.Volume, task.volume_id)
-    owner = task.payload.get("instance_uuid") if volume is None else volume.instance_uuid
+    owner = _owner(uow, task, volume)
     at = uow.session.scalar(sa.select(models.Instance.host).where(models.Instance.uuid == owner)) if owner else None
     if task.host is not None and task.verb == VolumeVerb.RESTORE and not task.payload["is_new"]:
         return  # no second host may replace the file
@@ -127,6 +135,15 @@ def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
         )
         found = list(uow.session.scalars(up))
         task.host = random.choice(found) if found else None
+
+
+def _owner(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None) -> str | None:
+    """Return the server on whose host the work is done: that of the work if it has the volume, or else any with it."""
+    named = task.payload.get("instance_uuid")
+    if volume is None:
+        return None if named is None else str(named)
+    found = attachments.servers(uow, volume)
+    return named if named in found else next(iter(found), None)
 
 
 def work(uow: UnitOfWork, task: models.VolumeTask) -> VolumeWork:

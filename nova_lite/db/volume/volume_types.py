@@ -1,6 +1,7 @@
 """Types of volumes: the operator's type, which ``[volume] default_type`` names, and types that admins make.
 
-All of them have the same files, encrypted if the type says so. Their extra specs are kept for clients.
+All of them have the same files, encrypted if the type says so. Several servers may have a volume of a type with
+``multiattach``. Other extra specs are kept for clients.
 """
 
 from __future__ import annotations
@@ -45,13 +46,21 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, referenc
 
 def for_volume(uow: UnitOfWork, context: RequestContext, reference: str | None) -> VolumeType:
     """Return the type of a new volume. None or "": the default type."""
-    kind = get(uow, uow.conf, context, reference) if reference else _default_of(uow, context.project_id)
-    if kind.extra_specs.get(MULTIATTACH, "").strip().lower() == "<is> true":
-        raise exceptions.InvalidInput(
-            reason=f"volume type {kind.name} has multiattach, and a volume of this cloud has one server at a time: "
-            "choose another type"
-        )
-    return kind
+    return get(uow, uow.conf, context, reference) if reference else _default_of(uow, context.project_id)
+
+
+def require_multiattach(kind: VolumeType, allowed: bool) -> bool:
+    """Return whether several servers may have volumes of this type.
+
+    ``allowed``: the user may have such a volume. Raises `Forbidden`, or `InvalidVolume` for a type with encryption.
+    """
+    if kind.extra_specs.get(MULTIATTACH, "").strip().lower() != "<is> true":
+        return False
+    if kind.encryption is not None:
+        raise exceptions.InvalidVolume(reason="Multiattach cannot be used with encrypted volumes.")
+    if not allowed:
+        raise exceptions.Forbidden(f"Policy doesn't allow volumes of type {kind.name}, which several servers may have.")
+    return True
 
 
 def encryption_of(uow: UnitOfWork, name: str) -> dict[str, Any] | None:

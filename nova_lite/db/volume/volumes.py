@@ -1,7 +1,7 @@
 """Rows of volumes and snapshots, and the server that has a volume.
 
-A volume belongs to at most one server. Only `reserve` gives it to one, by an update that matches while the volume is
-free.
+A volume belongs to at most one server, unless it has ``multiattach`` (`nova_lite.db.volume.attachments`). Only
+`reserve` gives it to one, by an update that matches while the volume is free.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import models, paging, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.volume import attachments
 from nova_lite.objects import Image, Volume, VolumeAttachment, VolumeFilters, VolumeSnapshot, VolumeUse
 
 T = TypeVar("T", models.Volume, models.VolumeSnapshot)
@@ -36,7 +38,15 @@ MAX_METADATA = 128
 _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "bootable")
 
 
-def to_object(row: models.Volume, host: str | None = None) -> Volume:
+def to_object(
+    row: models.Volume, host: str | None = None, shared: dict[str, list[VolumeAttachment]] | None = None
+) -> Volume:
+    """Convert a row. ``host``: of its one server. ``shared``: attachments of volumes with multiattach, if they are
+    known.
+    """
+    if row.multiattach and shared is None:
+        session = orm.object_session(row)
+        shared = {} if session is None else attachments.objects(session, [row.id])
     metadata = {name: str(value) for name, value in row.metadata_.items()}
     attachment = None if row.attachment is None else msgspec.convert(row.attachment, VolumeAttachment)
     return rows.to_object(
@@ -46,6 +56,7 @@ def to_object(row: models.Volume, host: str | None = None) -> Volume:
         image=_image(row.image),
         host=host,
         attachment=attachment,
+        attachments=(shared or {}).get(row.id, []),
         encrypted=row.encryption_key_id is not None,
     )
 
@@ -95,7 +106,9 @@ def list_(
     servers = {row.instance_uuid for row in found if row.instance_uuid}
     places = sa.select(models.Instance.uuid, models.Instance.host).where(models.Instance.uuid.in_(servers))
     hosts = dict(uow.session.execute(places).all()) if servers else {}
-    return [to_object(row, hosts.get(row.instance_uuid or "")) for row in found]
+    several = [row.id for row in found if row.multiattach]
+    shared = attachments.objects(uow.session, several) if several else {}
+    return [to_object(row, hosts.get(row.instance_uuid or ""), shared) for row in found]
 
 
 def list_snapshots(
@@ -258,11 +271,15 @@ def reserve(
     uow: UnitOfWork, context: RequestContext, volume_id: str, instance_uuid: str, attachment_id: str, device: str | None
 ) -> Volume:
     """Give the volume to the instance. Raises `VolumeNotFound`, or `InvalidVolume` unless it is available. Of two
-    concurrent requests one succeeds.
+    concurrent requests one succeeds, or both if several servers may have the volume.
     """
     row = locked(uow, context, volume_id)
     if is_read(uow, volume_id):
         raise exceptions.InvalidVolume(reason=f"Volume {volume_id} is being copied.")
+    if row.multiattach:
+        attachments.require_room(uow, row)
+        attachments.add(uow, row, _of_server(row, instance_uuid, attachment_id, device))
+        return to_object(row)
     table = models.Volume
     free = (table.id == volume_id, table.status == AVAILABLE, table.instance_uuid.is_(None))
     values = {
@@ -280,6 +297,27 @@ def reserve(
     return to_object(row)
 
 
+def insert_for_server(uow: UnitOfWork, volume: Volume) -> models.Volume:
+    """Insert a volume that is made together with a server, whose columns it has."""
+    if not volume.multiattach:
+        return insert(uow, volume)
+    instance_uuid, attachment_id = str(volume.instance_uuid), str(volume.attachment_id)
+    row = insert(uow, msgspec.structs.replace(volume, instance_uuid=None, attachment_id=None, device=None))
+    attachments.add(uow, row, _of_server(row, instance_uuid, attachment_id, volume.device))
+    return row
+
+
+def _of_server(row: models.Volume, instance_uuid: str, attachment_id: str, device: str | None) -> VolumeAttachment:
+    return VolumeAttachment(
+        id=attachment_id,
+        recorded=False,
+        instance_uuid=instance_uuid,
+        device=device,
+        mode="ro" if row.read_only else "rw",
+        status=attachments.ATTACHING,
+    )
+
+
 #: Statuses of a volume by that of an attachment that the volume API has made.
 _ATTACHED = {"reserved": "reserved", "attaching": ATTACHING, "attached": IN_USE}
 
@@ -290,9 +328,11 @@ def set_attachment(
     """Set, change or remove (None) the attachment that the volume API makes.
 
     ``expected``: the id of the present one; None: the volume must be free. Raises `VolumeNotFound`, `InstanceNotFound`,
-    `InvalidVolume`, or `Conflict` if a server has the volume.
+    `InvalidVolume`, or `Conflict` if a server has the volume. A volume with multiattach may have others.
     """
     row = locked(uow, context, volume_id)
+    if row.multiattach:
+        return _set_shared(uow, context, row, attachment, expected)
     if row.instance_uuid is not None:
         raise exceptions.Conflict(f"Detach volume from instance {row.instance_uuid} using the Compute API.")
     if (row.attachment or {}).get("id") != expected:
@@ -304,12 +344,43 @@ def set_attachment(
     if attachment is None:
         change(row, uow, {"status": AVAILABLE, "attachment": None})
         return to_object(row)
-    if attachment.instance_uuid is not None:
-        require_server(uow, context, attachment.instance_uuid)
-    if attachment.status == "attached" and attachment.attached_at is None:
-        attachment = msgspec.structs.replace(attachment, attached_at=uow.now)
+    attachment = _recorded(uow, context, attachment)
     kept = msgspec.to_builtins(attachment)
     change(row, uow, {"status": _ATTACHED[attachment.status], "attachment": kept})
+    return to_object(row)
+
+
+def _recorded(uow: UnitOfWork, context: RequestContext, attachment: VolumeAttachment) -> VolumeAttachment:
+    """Return an attachment of a client, with its time. Raises `InstanceNotFound`."""
+    if attachment.instance_uuid is not None:
+        require_server(uow, context, attachment.instance_uuid)
+    if attachment.status == attachments.ATTACHED and attachment.attached_at is None:
+        return msgspec.structs.replace(attachment, attached_at=uow.now)
+    return attachment
+
+
+def _set_shared(
+    uow: UnitOfWork,
+    context: RequestContext,
+    row: models.Volume,
+    attachment: VolumeAttachment | None,
+    expected: str | None,
+) -> Volume:
+    """Set, change or remove one attachment of a volume with multiattach, as `set_attachment` does."""
+    known = [item for item in attachments.recorded(uow, row.id) if item.id == expected]
+    if expected is not None and not known:
+        raise exceptions.InvalidVolume(reason=f"volume {row.id} has another attachment")
+    if attachment is None:
+        attachments.remove(uow, row, known)
+        return to_object(row)
+    attachment = _recorded(uow, context, attachment)
+    if expected is None:
+        if is_read(uow, row.id):
+            raise exceptions.InvalidVolume(reason=f"Volume {row.id} is being copied.")
+        attachments.require_room(uow, row)
+        attachments.add(uow, row, attachment)
+    else:
+        attachments.change(uow, row, attachment)
     return to_object(row)
 
 
@@ -324,10 +395,15 @@ def require_server(uow: UnitOfWork, context: RequestContext, instance_uuid: str)
 
 
 def set_reserved(uow: UnitOfWork, context: RequestContext, volume_id: str, reserved: bool) -> None:
-    """Reserve a free volume, or end that. Raises `InvalidVolume`."""
+    """Reserve a free volume, or end that. Raises `InvalidVolume`.
+
+    One with multiattach may be in use. Its servers keep it.
+    """
     row = locked(uow, context, volume_id)
-    before, after = (AVAILABLE, ATTACHING) if reserved else (ATTACHING, AVAILABLE)
-    if row.status != before or row.instance_uuid is not None or row.attachment is not None or is_read(uow, row.id):
+    settled = attachments.status(uow, row)
+    before, after = (settled, ATTACHING) if reserved else (ATTACHING, settled)
+    is_free = settled == AVAILABLE or (row.multiattach and settled == IN_USE)
+    if row.status != before or not is_free or is_read(uow, row.id):
         raise exceptions.InvalidVolume(
             reason=f"volume {volume_id} status must be '{before}' and it must be free. Currently in '{row.status}'"
         )

@@ -14,7 +14,8 @@ class TraitsFilter(HostFilter):
     """Requires or forbids traits of the host.
 
     Flavor and image name traits (``trait:X=required``, ``forbidden``), and imply some by the guest's hardware:
-    firmware, secure boot, graphics card. A host that reports no traits has none.
+    firmware, secure boot, graphics card. A volume that several servers may have needs one, too. A host that reports no
+    traits has none.
     """
 
     run_once_per_request = True
@@ -42,6 +43,7 @@ def _required(spec: RequestSpec) -> dict[str, str]:
 
     Hardware that is not valid any more is ignored, so that older servers can still move.
     """
+    of_volumes = dict.fromkeys(spec.traits, traits.REQUIRED)
     if not spec.flavor.extra_specs and (spec.image is None or not spec.image.properties):
-        return {}
-    return hardware.resolve(spec.flavor, spec.image, strict=False).traits
+        return of_volumes
+    return {**hardware.resolve(spec.flavor, spec.image, strict=False).traits, **of_volumes}

@@ -88,3 +88,10 @@ def test_disk_filter_respects_free_space(free: int | None, requested: int, passe
     assert subject.passing([one], request) == ([one] if passes else [])
     if not passes:
         assert subject.reason(one, request) == f"{requested} GB requested, {min(100, free or 100)} GB free"
+
+
+def test_shared_volume_requires_its_trait() -> None:
+    needs = "COMPUTE_VOLUME_MULTI_ATTACH"
+    assert passing(spec(traits=[needs]), having(1), having(2, needs)) == ["host2"]
+    with_flavor = spec(traits=[needs], flavor=flavor(extra_specs={"trait:A": "required"}))
+    assert passing(with_flavor, having(1, needs), having(2, needs, "A"), having(3, "A")) == ["host2"]

@@ -7,13 +7,15 @@ import time
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
 
 from nova_lite.base import exceptions, files
 from nova_lite.hardware import traits
-from nova_lite.objects import Image, VolumeKey
+from nova_lite.objects import BlockDevice, Image, VolumeKey
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, driver, fake, fake_hypervisor
 from tests.support.compute_host import HOST, UUID, VIFS, make_conf, make_instance
@@ -275,6 +277,8 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "checkpoint": None,
         "volume_files": {},
         "cpu": None,
+        "shared": [],
+        "read_only": [],
     }
 
 
@@ -362,3 +366,26 @@ def test_guest_with_a_tpm_starts_with_its_key_alone(fake_driver: fake.FakeDriver
     fake_driver.guests.spawn(given)
     fake_driver.power.reboot(UUID, "HARD", 0)
     assert asked == [UUID, UUID]
+
+
+def test_volume_has_two_domains_only_if_both_share_it(tmp_path: Path) -> None:
+    made, other, volume_id = make_driver(tmp_path), make_driver(tmp_path, "another"), "v"
+
+    def attach(driver: fake.FakeDriver, uuid: str, **more: Any) -> None:
+        device = BlockDevice(
+            uuid="d", source_type=DeviceSource.VOLUME, destination_type="volume", volume_id=volume_id, **more
+        )
+        driver.volumes.attach(uuid, device, "/v")
+
+    made.guests.spawn(spec())
+    second = msgspec.structs.replace(make_instance(), uuid=str(uuid4()))
+    other.guests.spawn(spec(instance=second))
+    attach(made, UUID)
+    with pytest.raises(RuntimeError, match="is attached to"):
+        attach(other, second.uuid, multiattach=True)
+    made.volumes.detach(UUID, volume_id, 0)
+    attach(made, UUID, multiattach=True)
+    with pytest.raises(RuntimeError, match="is attached to"):
+        attach(other, second.uuid)
+    attach(other, second.uuid, multiattach=True, read_only=True)
+    assert other.hypervisor.read(second.uuid).read_only == [volume_id]

@@ -301,3 +301,16 @@ def test_block_device_in_the_domain() -> None:
     element = guest_xml.disk_element(disks.volume_disk(DEVICE, "/dev/disk/by-path/one"))
     source = element.find("source")
     assert (element.get("type"), source is not None and source.attrib) == ("block", {"dev": "/dev/disk/by-path/one"})
+
+
+def test_device_that_another_server_uses_stays_connected(tmp_path: Path, brick: Brick) -> None:
+    """A host has one device of a volume, whatever the number of its servers with the volume."""
+    host, other = backend(tmp_path), str(uuid.uuid4())
+    for server in (SERVER, other):
+        host.connect(server, connection(ISCSI))
+    host.disconnect(SERVER, VOLUME)
+    assert "disconnect" not in [call[0] for call in brick.calls]
+    assert len(list((tmp_path / "volumes-connected").rglob("*.json"))) == 1
+    host.disconnect(other)
+    assert brick.calls[-1][0] == "disconnect"
+    assert not list((tmp_path / "volumes-connected").rglob("*.json"))

@@ -46,6 +46,7 @@ def request_of(req: Request, password: str) -> CreateRequest:
         image_ref=image_ref,
         names_image=bool(server.get("imageRef")),
         block_devices=devices,
+        multiattach=req.has(Change.MULTIATTACH),
         min_count=minimum,
         max_count=maximum,
         # Versions without descriptions use the name as the description.

@@ -18,7 +18,7 @@ from nova_lite.conductor.operations import volume_sources
 from nova_lite.conductor.operations.create.validate import Plan, device_image
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
-from nova_lite.db.volume import block_devices, cinder, volumes
+from nova_lite.db.volume import block_devices, cinder, sharing, volumes
 from nova_lite.hardware import guest
 from nova_lite.objects import BlockDevice, DeviceState, Volume
 from nova_lite.objects.block_device import PREFIXES, letters, local_count, root_volume
@@ -71,7 +71,7 @@ def _reserve(uow: UnitOfWork, plan: Plan, instance: Instance, device: BlockDevic
         raise exceptions.InvalidBDM(reason=f"failed to get volume {volume_id}.") from error
     if reserved.project_id != instance.project_id:
         raise exceptions.InvalidBDM(reason=f"failed to get volume {volume_id}.")
-    device.volume_size = reserved.size
+    sharing.give(device, reserved, plan.create.request.multiattach)
 
 
 def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: BlockDevice) -> None:
@@ -86,6 +86,7 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
         instance_uuid=instance.uuid,
         attachment_id=device.uuid,
         device=device.device_name,
+        multiattach=True,
     )
     if device.image_id is not None:
         volume.image, _ = device_image(plan.images, device.image_id)
@@ -99,8 +100,8 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
     volumes.check_quota(
         uow, volume.project_id, volumes=1, gigabytes=volume.size, kind=volume.volume_type, size=volume.size
     )
-    volumes.insert(uow, volume)
-    device.volume_id, device.volume_size = volume.id, volume.size
+    volumes.insert_for_server(uow, volume)
+    device.volume_id, device.volume_size, device.multiattach = volume.id, volume.size, volume.multiattach
     device.encrypted = volume.encryption_key_id is not None
 
 
@@ -111,8 +112,8 @@ def _reserve_in_cinder(uow: UnitOfWork, plan: Plan, instance: Instance, device: 
     if device.volume_id is not None:
         if source is None:
             raise exceptions.InvalidBDM(reason=f"failed to get volume {device.volume_id}.")
+        sharing.give(device, source, plan.create.request.multiattach)
         cinder.reserve(uow, instance, device, source)
-        device.volume_size = source.size
         return
     if source is not None:
         device.volume_size = device.volume_size or source.size

@@ -40,6 +40,7 @@ class Disk(msgspec.Struct, frozen=True):
     ``device``: the intended name in the guest (vda). ``format``: qemu's name. ``serial``: of a volume, its id.
     ``direct``: bypass the host's page cache, so that another host sees the writes. ``network``: location of a disk
     without a path. ``encrypted``: a LUKS file, whose passphrase is the libvirt secret with the uuid ``serial``.
+    ``shareable``: guests here and at other hosts write to it, too.
     ``below``: the files below it, so that libvirt guesses nothing by their content; None: nothing below a raw disk, and
     unknown below another one.
     """
@@ -54,6 +55,7 @@ class Disk(msgspec.Struct, frozen=True):
     network: NetworkDisk | None = None
     encrypted: bool = False
     below: tuple[volume_chains.File, ...] | None = None
+    shareable: bool = False
 
 
 class DirectBoot(msgspec.Struct, frozen=True):
@@ -196,8 +198,13 @@ def ephemerals(flavor: Flavor, requested: list[BlockDevice]) -> list[tuple[str, 
 
 
 def volume_disk(device: BlockDevice, source: VolumeSource, below: tuple[volume_chains.File, ...] | None = None) -> Disk:
+    """Return the disk of a volume. Raises `VirtDriverError` if guests cannot share it as the volume requires."""
     network = source if isinstance(source, NetworkDisk) else None
     path = local_path(source)
+    is_direct = network is not None or path.startswith("/dev/") or supports_direct_io(os.path.dirname(path))
+    if device.multiattach and (not is_direct or isinstance(source, Qcow2Disk)):
+        why = "its files lie on top of each other" if is_direct else "its file system has no direct access to files"
+        raise exceptions.VirtDriverError(reason=f"several servers cannot write to volume {device.volume_id}: {why}")
     return Disk(
         path=path,
         network=network,
@@ -207,7 +214,9 @@ def volume_disk(device: BlockDevice, source: VolumeSource, below: tuple[volume_c
         serial=device.volume_id,
         encrypted=isinstance(source, EncryptedDisk),
         below=below,
-        direct=network is not None or path.startswith("/dev/") or supports_direct_io(os.path.dirname(path)),
+        direct=is_direct,
+        shareable=device.multiattach,
+        read_only=device.read_only,
     )
 
 

@@ -4,7 +4,8 @@ qemu's lock of an RBD image is passed on to whoever asks for it. So two guests c
 writes watches its image, at all hosts. This is the second line of defence: fencing and generations have decided before
 that no other guest has the volume. Ceph forgets a lost program after 30 s.
 
-Only the volumes of the built-in service are looked at: their disks name a file of Ceph's configuration.
+Only the volumes of the built-in service are looked at: their disks name a file of Ceph's configuration. Shareable
+disks are left out, because other servers have them open, too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def _images(disks: Iterable[ET.Element]) -> Iterator[tuple[Rbd, str]]:
         source = disk.find("source")
         config = None if source is None else source.find("config")
         if source is None or config is None or source.get("protocol") != PROTOCOL:
+            continue
+        if disk.find("shareable") is not None:
             continue
         auth = source.find("auth")
         yield Rbd(config.get("file", ""), None if auth is None else auth.get("username")), source.get("name", "")

@@ -263,6 +263,8 @@ def disk_element(disk: Disk) -> ET.Element:
         _text(element, "serial", disk.serial)
     if disk.read_only:
         ET.SubElement(element, "readonly")
+    if disk.shareable:
+        ET.SubElement(element, "shareable")
     if disk.below is not None or disk.format == "raw":
         add_backing(element, disk.below or ())
     return element

@@ -19,7 +19,7 @@ MACHINES = ("pc", "q35")
 
 def domain_traits(capabilities: Iterable[str]) -> set[str]:
     """Return the traits of devices and firmware, from libvirt's domain capabilities of each machine type."""
-    found = set(traits.ALWAYS)
+    found = {*traits.ALWAYS, traits.MULTIATTACH}
     for text in capabilities:
         described = ET.fromstring(text)  # noqa: S314 libvirt's own
         models = _values(described, "devices/video/enum[@name='modelType']")

@@ -212,3 +212,59 @@ def test_volume_is_reserved_once(api: Volumes, server: str) -> None:
     assert ask("os-reserve") == 202
     assert api("POST", action, {"os-attach": {"instance_uuid": server, "mountpoint": "/dev/vdc"}}).status_code == 202
     assert ask("os-unreserve") == 400
+
+
+# --- volumes that several have
+
+
+def shared_type(api: Volumes) -> None:
+    body = {"volume_type": {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}}
+    assert api("POST", "/types", body, ADMIN).status_code == 200
+
+
+def test_shared_volume_has_an_attachment_for_each_client(api: Volumes, server: str) -> None:
+    shared_type(api)
+    volume = api.make(volume_type="shared")
+    assert shown(api, volume)["multiattach"] is True
+    made = []
+    for owner in (server, server_of(api, "demo")):
+        made.append(attach(api, volume, owner, connector={"host": "h"}))
+        done = api("POST", f"/attachments/{made[-1]['id']}/action", {"os-complete": {}}, version=AT)
+        assert done.status_code == 204
+    listed = api("GET", f"/attachments/detail?volume_id={volume}", version=AT).json["attachments"]
+    assert [(item["id"], item["status"], item["instance"]) for item in listed] == [
+        (item["id"], "attached", item["instance"]) for item in made
+    ]
+    found = {item["attachment_id"]: item["server_id"] for item in shown(api, volume)["attachments"]}
+    assert found == {item["id"]: item["instance"] for item in made}
+    only = api("GET", f"/attachments?instance_id={server}", version=AT).json["attachments"]
+    assert [item["id"] for item in only] == [made[0]["id"]]
+
+    detach: dict[str, Any] = {"os-detach": {}}
+    message = fault(api("POST", f"/volumes/{volume}/action", detach), "badRequest", 400)
+    assert "More than one attachment, but no attachment_id provided" in message
+    left = api("DELETE", f"/attachments/{made[0]['id']}", version=AT).json["attachments"]
+    assert [item["id"] for item in left] == [made[1]["id"]]
+    assert shown(api, volume)["status"] == "in-use"
+    detach["os-detach"]["attachment_id"] = made[1]["id"]
+    assert api("POST", f"/volumes/{volume}/action", detach).status_code == 202
+    assert (shown(api, volume)["status"], shown(api, volume)["attachments"]) == ("available", [])
+
+
+def test_retype_to_multiattach_follows_the_policy(api: Volumes, tmp_path: Path) -> None:
+    shared_type(api)
+    volume = api.make()
+    retype = {"os-retype": {"new_type": "shared", "migration_policy": "never"}}
+    assert api("POST", f"/volumes/{volume}/action", retype).status_code == 202
+    assert shown(api, volume)["multiattach"] is True
+
+
+def test_read_only_flag_of_a_volume_is_shown(api: Volumes) -> None:
+    volume = api.make(metadata={"a": "b"})
+    for flag, metadata in ((True, {"a": "b", "readonly": "True"}), (False, {"a": "b"})):
+        body = {"os-update_readonly_flag": {"readonly": flag}}
+        assert api("POST", f"/volumes/{volume}/action", body).status_code == 202
+        assert shown(api, volume)["metadata"] == metadata
+    by_compute(api, volume)
+    body = {"os-update_readonly_flag": {"readonly": True}}
+    assert "must be available" in fault(api("POST", f"/volumes/{volume}/action", body), "badRequest", 400)

@@ -31,6 +31,8 @@ from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import CinderWorkDue
 from nova_lite.db.servers import claims, instances
+from nova_lite.db.volume import block_devices
+from nova_lite.db.volume import cinder as cinder_rows
 from nova_lite.objects import ActionReport, BlockDevice, BuildOutcome, DeviceState, VolumeConnection, VolumeVerb
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations import states
@@ -87,6 +89,7 @@ class Cloud(World):
             "tag": None,
             "delete_on_termination": False,
             "volume": _fields(volume),
+            "multiattach": True,
         }
         return self.lifecycle.accept_action(context, server, "attach_volume", payload)
 
@@ -232,7 +235,7 @@ def test_a_volume_of_another_project_is_not_there(world: Cloud) -> None:
     ("values", "told"),
     [
         ({"status": "in-use"}, "status must be 'available'. Currently in 'in-use'"),
-        ({"status": "in-use", "multiattach": True}, "cannot be attached to several servers"),
+        ({"status": "reserved", "multiattach": True}, "must be 'available or in-use'. Currently in 'reserved'"),
         ({"status": "error"}, "Currently in 'error'"),
         ({"encrypted": True}, "encrypted, which is not supported"),
     ],
@@ -242,6 +245,51 @@ def test_volume_that_cannot_be_attached_is_refused(world: Cloud, values: dict[st
     with pytest.raises(exceptions.InvalidVolume, match=told):
         world.accept(volume_id)
     assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
+
+
+def test_volume_with_multiattach_is_attached_to_two_servers(world: Cloud) -> None:
+    volume_id = world.attached(multiattach=True, metadata={"readonly": "True"})
+    other, host, _ = world.built()
+    command = world.accept(volume_id, other)
+    connection = world.connect(command.payload["device"], host, other)
+    assert (connection.multiattach, connection.read_only) == (True, True)
+    assert world.cinder.held(volume_id) == sorted([(world.uuid, "attached", world.host), (other, "attaching", host)])
+    world.finish(command)
+    assert {status for _, status, _ in world.cinder.held(volume_id)} == {"attached"}
+    assert {device.multiattach for server in (world.uuid, other) for device in world.devices(server)} == {True}
+    with pytest.raises(exceptions.InvalidVolume, match="already attached"):
+        world.accept(volume_id, other)
+    with pytest.raises(exceptions.VolumeBDMIsMultiAttach):
+        world.db.read(cinder_rows.place_of, volume_id)
+    world.detach(volume_id)
+    assert world.cinder.held(volume_id) == [(other, "attached", host)]
+    found = world.db.read(cinder_rows.place_of, volume_id)
+    assert found is not None and found[0] == other
+
+
+def test_volume_of_another_server_stays_when_a_server_that_would_delete_it_goes(world: Cloud) -> None:
+    volume_id = world.attached(multiattach=True)
+    other, host, _ = world.built()
+    command = world.accept(volume_id, other)
+    world.connect(command.payload["device"], host, other)
+    world.finish(command)
+    world.db.write(_delete_with, world.uuid)
+    world.delete()
+    world.later()
+    assert world.cinder.held(volume_id) == [(other, "attached", host)]
+    assert (world.rows(), world.is_settled()) == (1, True), "the deletion is not tried again"
+    world.delete(other)
+    world.later()
+    assert world.cinder.volumes[volume_id]["status"] == "available"
+
+
+def _delete_with(uow: UnitOfWork, server: str) -> None:
+    """Let the volume go with its server."""
+    row = instances.lock(uow, server)
+    assert row is not None
+    (device,) = block_devices.of(row)
+    device.delete_on_termination = True
+    block_devices.keep(row, [device])
 
 
 def test_host_gets_only_its_own_connections(world: Cloud) -> None:

@@ -72,3 +72,10 @@ def test_unreachable_ceph_is_an_error(program: Path) -> None:
     program.write_text("#!/bin/sh\necho 'rbd: no monitor' >&2\nexit 110\n")
     with pytest.raises(exceptions.VirtDriverError, match="rbd status: no monitor"):
         wait(disk(VOLUME))
+
+
+def test_shared_image_is_not_waited_for(program: Path) -> None:
+    """Other servers have it open, rightly."""
+    replies(program, OPEN)
+    wait(disk_element(Disk(path="", device="vda", format="raw", network=VOLUME, shareable=True)))
+    assert calls(program) == []

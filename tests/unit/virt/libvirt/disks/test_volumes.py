@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import BlockDevice, VolumeKey
+from nova_lite.objects import BlockDevice, Qcow2Disk, VolumeKey
 from nova_lite.objects.block_device import DeviceSource, ephemeral_gb, next_name, swap_mb
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import DomainInfo
@@ -210,3 +210,24 @@ def test_replacing_volume_is_identified_by_its_file() -> None:
         assert volumes.volume_of(disk) == known
     (local_disk,) = ET.fromstring(domain(disks.Disk(path=f"/i/{other}", device="vda", format="raw"))).iter("disk")
     assert volumes.volume_of(local_disk) is None
+
+
+def test_shared_volume_is_shareable_and_bypasses_the_cache(tmp_path: Path) -> None:
+    made = disks.volume_disk(volume("/dev/vdc", multiattach=True, read_only=True), "/dev/disk/by-path/one")
+    element = guest_xml.disk_element(made)
+    driver = element.find("driver")
+    assert element.find("shareable") is not None and element.find("readonly") is not None
+    assert driver is not None and driver.get("cache") == "none"
+    plain = guest_xml.disk_element(disks.volume_disk(volume("/dev/vdc"), "/dev/disk/by-path/one"))
+    assert plain.find("shareable") is None and plain.find("readonly") is None
+
+
+def test_volume_that_hosts_cannot_share_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """qemu locks qcow2 files for one guest, and each host caches files that it does not open directly."""
+    shared = volume("/dev/vdc", multiattach=True)
+    with pytest.raises(exceptions.VirtDriverError, match="its files lie on top of each other"):
+        disks.volume_disk(shared, Qcow2Disk(path="/dev/x"))
+    monkeypatch.setattr(disks, "supports_direct_io", lambda directory: False)
+    disks.volume_disk(volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
+    with pytest.raises(exceptions.VirtDriverError, match="its file system has no direct access to files"):
+        disks.volume_disk(shared, str(tmp_path / VOLUME_ID))

@@ -147,8 +147,13 @@ class Cloud:
         machine = self.controllers.get(name) or self.add(name)
         return set_up_confirmed(self.controllers["ha1"], machine, "controller", 12, killed_at, attempts)
 
-    def power_on(self, *names: str) -> None:
-        """Start machines whose power was cut, with their cables, at the same time."""
+    def power_on(self, *names: str, is_whole: bool = True) -> None:
+        """Start machines whose power was cut, with their cables, at the same time.
+
+        ``is_whole``: all controllers are on then. Else services that wait for the others keep a machine in its start.
+        """
+        for name in names:
+            self.controllers[name].up_states = {"running"} if is_whole else {"running", "starting"}
         with futures.ThreadPoolExecutor() as pool:
             for done in [pool.submit(self._power_on, name) for name in names]:
                 done.result()

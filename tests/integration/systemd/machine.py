@@ -54,12 +54,13 @@ def completed(command: Sequence[str], seconds: float) -> subprocess.CompletedPro
 class Machine:
     """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE.
 
-    ``environment``: variables of systemd-nspawn.
+    ``environment``: variables of systemd-nspawn. ``up_states``: states of systemd in which the machine has started.
     """
 
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, tree: pathlib.Path, shared: Sequence[str] = ()) -> None:
+        self.up_states = {"running"}
         self.tree, self._shared = tree, shared
         self._make_tree()
         self._boot()
@@ -216,7 +217,7 @@ class Machine:
 
     def _wait_until_up(self) -> None:
         for _ in polls(DEADLINE, 0.2):
-            if self.run("systemctl", "is-system-running", check=False).strip() == "running":
+            if self.run("systemctl", "is-system-running", check=False).strip() in self.up_states:
                 return
         failed = self.run("systemctl", "list-units", "--failed", check=False)
         raise AssertionError(f"systemd does not come up: {failed}{self._log()}")

@@ -152,7 +152,7 @@ def test_two_controllers_of_a_power_cut_serve_by_the_pages_commands(whole: Cloud
     """Brokers that lost their power wait for all others, since the lost one may have the last messages."""
     for machine in whole.controllers.values():
         machine.power_off()
-    whole.power_on("ha1", "ha2")
+    whole.power_on("ha1", "ha2", is_whole=False)
     first = whole.controllers["ha1"]
     wait_until_lost(first)
     (recover,) = commands(1, "ha3")

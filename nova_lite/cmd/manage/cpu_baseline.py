@@ -64,10 +64,11 @@ def _read(uow: UnitOfWork, reference: str) -> tuple[Aggregate, dict[str, HostCpu
         for state in hosts.states(uow)
         if HOST_CPU in state.capabilities
     }
-    silent = sorted(name for name in aggregate.hosts if name not in reported or not reported[name].features)
+    known = {name: cpu for name, cpu in reported.items() if cpu.definition and cpu.features}
+    silent = sorted(set(aggregate.hosts) - known.keys())
     if silent:
         raise exceptions.InvalidInput(
             reason=f"no processor is known of {', '.join(silent)}: their daemons have not reported any. Start them, or "
             "take them out of the aggregate."
         )
-    return aggregate, {name: reported[name] for name in aggregate.hosts}
+    return aggregate, {name: known[name] for name in aggregate.hosts}

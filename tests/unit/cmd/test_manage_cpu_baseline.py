@@ -63,10 +63,12 @@ def test_applied_baseline_is_that_of_the_aggregates_hosts(mixed: Tool) -> None:
 
 
 def test_hosts_without_a_baseline_are_named_in_one_line(mixed: Tool) -> None:
-    report(mixed, silent=None, amd={**OLD, "vendor": "AMD"})
-    mixed("aggregate", "add-host", "mixed", "silent")
-    assert "no processor is known of silent" in mixed.fails(*COMMAND)
-    mixed("aggregate", "remove-host", "mixed", "silent")
+    report(mixed, silent=None, unnamed={**OLD, "definition": ""}, amd={**OLD, "vendor": "AMD"})
+    for host in ("silent", "unnamed"):
+        mixed("aggregate", "add-host", "mixed", host)
+    assert "no processor is known of silent, unnamed" in mixed.fails(*COMMAND)
+    for host in ("silent", "unnamed"):
+        mixed("aggregate", "remove-host", "mixed", host)
     mixed("aggregate", "add-host", "mixed", "amd")
     assert "no vendor of processors in common (AMD: amd; Intel: " in mixed.fails(*COMMAND)
     mixed("aggregate", "create", "empty")

@@ -122,6 +122,7 @@ def set_up_hosts(cloud: Cloud) -> tuple[str, str]:
     for controller in cloud.controllers.values():  # All machines share the CPUs of one.
         controller.run("sed", "-i", "s/^workers = .*/workers = 1/", "/etc/nova-lite/api.conf")
         controller.run("systemctl", "restart", "nova-lite-api")
+    cloud.client.write("/root/ca.pem", first.run("cat", "/etc/openstack/nova-lite-ca.pem"))
     for host in (cloud.client, cloud.add_host(HOSTS[1], "10.242.0.21")):
         token = first.run(MANAGE, "host", "token").strip()
         host.run(SETUP, "compute", token, seconds=SET_UP_SECONDS)
@@ -206,7 +207,6 @@ class RunningLoad:
     def __init__(self, cloud: Cloud, name: str, flavor: str, image: str, patience: float = PATIENCE) -> None:
         self._client, self._stop, self._result = cloud.client, f"/root/stop-{name}", f"/root/result-{name}"
         self._client.write("/root/load.py", LOAD.read_text())
-        self._client.write("/root/ca.pem", cloud.controllers["ha1"].run("cat", "/etc/openstack/nova-lite-ca.pem"))
         arguments = (VIRTUAL, password_of(cloud), flavor, image, self._stop, self._result, str(patience))
         # A shell in between: a process that has entered another name space of pids cannot have threads.
         words = shlex.join([PYTHON, "/root/load.py", *arguments])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nova_lite.api.compute.networks import find
 from nova_lite.api.http.microversions import LAST_WITH_PROXIES
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
-from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite_conformance import policies
 
@@ -23,10 +23,7 @@ class TenantNetworks(Extension):
 
     @declares(policies.TENANT_NETWORKS_SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
-        for network in self.conductor.network_list(req.context):
-            if network.id == id:
-                return Response({"network": _view(network)})
-        raise exceptions.NetworkNotFound(network_id=id[:64])
+        return Response({"network": _view(find(self.conductor.network_list(req.context, id), id))})
 
 
 def _view(network: Network) -> dict[str, str]:

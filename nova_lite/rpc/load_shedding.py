@@ -121,7 +121,7 @@ class Workers:
         now = time.monotonic()
         timeout = _timeout(message) if is_call else None
         deadline = None if timeout is None else now + timeout
-        if deadline is not None and self._is_copy(message, deadline):
+        if deadline is not None and self._is_copy(message, now, deadline):
             return
         refused = self.queue.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
         if refused is not None:
@@ -137,11 +137,10 @@ class Workers:
         self._refusals.append(None)
         self._to_refuse.release()
 
-    def _is_copy(self, message: Any, deadline: float) -> bool:
+    def _is_copy(self, message: Any, now: float, deadline: float) -> bool:
         """Check whether a read of this id was taken before, and remember it. Local callers repeat none."""
         if isinstance(message, LocalRequest) or message.message.get("method") not in self._repeated:
             return False
-        now = time.monotonic()
         while self._reads and (len(self._reads) >= MAX_KNOWN_READS or next(iter(self._reads.values())) < now):
             del self._reads[next(iter(self._reads))]
         is_known = message.msg_id in self._reads

@@ -26,10 +26,10 @@ class Networks(Extension):
 
     @declares(policies.SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"network": _view(req, _find(self.conductor.network_list(req.context, id), id))})
+        return Response({"network": _view(req, find(self.conductor.network_list(req.context, id), id))})
 
 
-def _find(networks: list[Network], id: str) -> Network:
+def find(networks: list[Network], id: str) -> Network:
     """Return the network with this id. Raises `NetworkNotFound`."""
     for network in networks:
         if network.id == id:

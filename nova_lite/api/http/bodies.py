@@ -2,7 +2,7 @@
 
 A `Body` has a field for each attribute that a request may have. The type of a field names its check::
 
-    Text = Annotated[str | None, Meta(extra={"check": requests.text}, extra_json_schema={"maxLength": 255})]
+    Text = Annotated[str | None, checked(requests.text, maxLength=255)]
 
     class NewGroup(Body):
         name: Text = ""
@@ -90,7 +90,8 @@ def schemas(kinds: list[type[Body]]) -> tuple[list[dict[str, Any]], dict[str, An
     """
     found, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     for described in (field for part in parts.values() for field in part.get("properties", {}).values()):
-        if described.get("default", True) in (None, "", 0) and described["default"] is not False:
+        default = described.get("default", False)
+        if default is not False and default in (None, "", 0):
             del described["default"]
     return list(found), parts
 

@@ -145,12 +145,8 @@ class ServiceResource:
 class _Routes:
     """Attribute of an application's class. Resources of other packages are loaded only when the routes are needed."""
 
-    def __init__(self, own: tuple[ServiceRoute, ...]) -> None:
-        self._own = own
-
     def __get__(self, app: ServiceApplication | None, kind: type[ServiceApplication]) -> tuple[ServiceRoute, ...]:
-        composed = (made for resource in kind.all_resources() for made in resource.declared_routes())
-        return (*self._own, *composed)
+        return tuple(made for resource in kind.all_resources() for made in resource.declared_routes())
 
 
 class ServiceApplication:
@@ -161,14 +157,9 @@ class ServiceApplication:
 
     api = ""
     resources: ClassVar[tuple[type[ServiceResource], ...]] = ()
-    routes: tuple[ServiceRoute, ...] = ()
+    routes = _Routes()
     #: True if a URL with a slash at its end names nothing, as in Glance and Cinder.
     strict_slashes = False
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        own = tuple(made for made in cls.routes if made.resource is None)
-        cls.routes = _Routes(own)  # type: ignore[assignment]
 
     @classmethod
     @functools.cache
@@ -179,7 +170,7 @@ class ServiceApplication:
     def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
         self.conf = services.conf
-        self._made = {kind: kind(self) for kind in self.all_resources()}
+        self._made: dict[Any, Any] = {kind: kind(self) for kind in self.all_resources()}
         self._routes: dict[str, dict[str, ServiceRoute]] = {}
         self._mapper = routes.Mapper(controller_scan=None)
         self._mapper.minimization = False
@@ -195,8 +186,7 @@ class ServiceApplication:
 
     def part(self, kind: type[R]) -> R:
         """Return this application's resource of a kind, for another resource that needs it."""
-        made: Any = self._made[kind]
-        found: R = made
+        found: R = self._made[kind]
         return found
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
@@ -237,8 +227,7 @@ class ServiceApplication:
             _check_size(req)
         declared = wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes)
         req.authorize_and_validate(declared, variables)
-        owner: Any = self if route.resource is None else self._made[route.resource]
-        result = getattr(owner, route.handler)(req, **variables)
+        result = getattr(self._made[route.resource], route.handler)(req, **variables)
         if not isinstance(result, wsgi.Response | webob.Response):
             result = wsgi.Response(result if route.response is None else {route.response: result}, route.status)
         if route.policy != PUBLIC and not req.authorized:

@@ -72,8 +72,7 @@ def _operation(route: ServiceRoute, body: Schema | None) -> dict[str, Any]:
 
 def _title(route: ServiceRoute) -> str:
     """Return the first words of a resource's docstring."""
-    text = (route.resource.__doc__ if route.resource else None) or "API"
-    return re.split(r"[.:\n]", text, maxsplit=1)[0].strip()
+    return re.split(r"[.:\n]", str(route.resource.__doc__), maxsplit=1)[0].strip()
 
 
 def _under(key: str, schema: Schema) -> Schema:

@@ -216,6 +216,7 @@ def keepalived(address: str, interface: str, virtual_address: str, listed: Seque
     others = [f"        {member.address}" for member in listed if member.address != address]
     lines = [
         "global_defs {",
+        "    vrrp_version 3",  # Version 2 counts whole seconds.
         "    script_user root",
         "    enable_script_security",
         "}",
@@ -231,7 +232,7 @@ def keepalived(address: str, interface: str, virtual_address: str, listed: Seque
         f"    interface {interface}",
         f"    virtual_router_id {router_id(virtual_address)}",
         f"    priority {200 - 10 * place}",
-        "    advert_int 1",
+        "    advert_int 0.4",
         f"    unicast_src_ip {address}",
         *(["    unicast_peer {", *others, "    }"] if others else []),
         "    virtual_ipaddress {",

@@ -49,3 +49,22 @@ def domain(running: Cloud, host: str, server_id: str) -> dict[str, Any]:
 
 def attach(running: Cloud, server: str, **wanted: Any) -> Any:
     return running.request("POST", f"/servers/{server}/os-interface", {"interfaceAttachment": wanted}, version="2.70")
+
+
+def fault(running: Cloud, server: str) -> str:
+    """Return why a server is in error, once it is settled."""
+    return str(running.wait_settled([server])[server]["fault"]["message"])
+
+
+def act(running: Cloud, server: str, body: dict[str, Any], status: str) -> None:
+    """Send a server action, and wait until the server has the status."""
+    ask(running, "POST", f"/servers/{server}/action", body, status=202)
+    wait_for(f"{server} is {status}", lambda: settled(running, server)["status"] == status)
+
+
+def make_flavors(running: Cloud, specs: dict[str, dict[str, str]], **size: int) -> None:
+    """Create flavors of 128 MB and 1 GB by the names in ``specs``, with their extra specs."""
+    for name, extra_specs in specs.items():
+        flavor = {"id": name, "name": name, "ram": 128, "disk": 1, "vcpus": 1, **size}
+        ask(running, "POST", "/flavors", {"flavor": flavor})
+        ask(running, "POST", f"/flavors/{name}/os-extra_specs", {"extra_specs": extra_specs})

@@ -25,10 +25,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 def volumes(cloud: Cloud) -> Iterator[Volumes]:
     made = Volumes(cloud)
     yield made
-    cloud.delete_all()
-    for volume in made("GET", "/volumes").json()["volumes"]:
-        made("DELETE", f"/volumes/{volume['id']}")
-    wait_for("no volumes are left", lambda: not made("GET", "/volumes").json()["volumes"])
+    made.tidy_up()
     cloud.audit()
 
 

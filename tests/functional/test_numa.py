@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud
 from tests.functional.hosts import come_back, lose, tidy_up
-from tests.functional.server_requests import ask, domain, migrate, place, settled
+from tests.functional.server_requests import act, ask, domain, fault, make_flavors, migrate, place, settled
 from tests.support.waiting import wait_for
 
 #: CPU sets of a host with eight CPUs in two cells; 0-1 and 4-5 are dedicated.
@@ -28,10 +27,7 @@ FLAVORS = {
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     path = tmp_path_factory.mktemp("numa")
     with cloud.running(path, computes=2, memory_mb=1024, extra_config=SETS) as ready:
-        for name, specs in FLAVORS.items():
-            size = {"id": name, "name": name, "ram": 128, "disk": 1, "vcpus": 2}
-            ask(ready, "POST", "/flavors", {"flavor": size})
-            ask(ready, "POST", f"/flavors/{name}/os-extra_specs", {"extra_specs": specs})
+        make_flavors(ready, FLAVORS, vcpus=2)
         yield ready
 
 
@@ -50,15 +46,6 @@ def held(running: Cloud, server: str) -> tuple[str, list[int]]:
     guest: list[int] = domain(running, host, server)["host_cpus"]
     assert pinned and set(pinned) <= set(guest)
     return host, guest
-
-
-def fault(running: Cloud, server: str) -> str:
-    return str(running.wait_settled([server])[server]["fault"]["message"])
-
-
-def act(running: Cloud, server: str, body: dict[str, Any], status: str) -> None:
-    ask(running, "POST", f"/servers/{server}/action", body, status=202)
-    wait_for(f"{server} is {status}", lambda: settled(running, server)["status"] == status)
 
 
 def test_numa_servers_fill_the_hosts_and_the_next_gets_the_reason(tidy: Cloud) -> None:

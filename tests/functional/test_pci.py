@@ -10,7 +10,7 @@ import pytest
 from tests.functional import cloud
 from tests.functional.cloud import Cloud
 from tests.functional.hosts import come_back, lose, tidy_up
-from tests.functional.server_requests import ask, domain, settled
+from tests.functional.server_requests import act, ask, domain, fault, make_flavors, settled
 from tests.support.waiting import wait_for
 
 #: The fake machine offers the accelerator of its first cell, and its network card.
@@ -29,11 +29,7 @@ FLAVORS = {"gpu": "gpu:1", "card": "card:1", "function": "function:2", "unknown"
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     path = tmp_path_factory.mktemp("pci")
     with cloud.running(path, computes=2, memory_mb=1024, extra_config=CONFIG) as ready:
-        for name, alias in FLAVORS.items():
-            size = {"id": name, "name": name, "ram": 128, "disk": 1, "vcpus": 1}
-            ask(ready, "POST", "/flavors", {"flavor": size})
-            specs = {"extra_specs": {"pci_passthrough:alias": alias}}
-            ask(ready, "POST", f"/flavors/{name}/os-extra_specs", specs)
+        make_flavors(ready, {name: {"pci_passthrough:alias": alias} for name, alias in FLAVORS.items()})
         yield ready
 
 
@@ -49,15 +45,6 @@ def held(running: Cloud, server: str) -> tuple[str, list[str]]:
     host = settled(running, server)["OS-EXT-SRV-ATTR:host"]
     devices: list[str] = domain(running, host, server)["pci"]
     return host, devices
-
-
-def fault(running: Cloud, server: str) -> str:
-    return str(running.wait_settled([server])[server]["fault"]["message"])
-
-
-def act(running: Cloud, server: str, body: dict[str, Any], status: str) -> None:
-    ask(running, "POST", f"/servers/{server}/action", body, status=202)
-    wait_for(f"{server} is {status}", lambda: settled(running, server)["status"] == status)
 
 
 def refused(running: Cloud, server: str, body: dict[str, Any], status: int) -> str:

@@ -32,13 +32,7 @@ def volumes(cloud: Cloud) -> Iterator[Volumes]:
     """Provide a cloud without servers and volumes, before and after."""
     made = Volumes(cloud)
     yield made
-    cloud.delete_all()
-    for snapshot in made("GET", "/snapshots").json()["snapshots"]:
-        made("DELETE", f"/snapshots/{snapshot['id']}")
-    wait_for("no snapshots are left", lambda: not made("GET", "/snapshots").json()["snapshots"])
-    for volume in made("GET", "/volumes").json()["volumes"]:
-        made("DELETE", f"/volumes/{volume['id']}")
-    wait_for("no volumes are left", lambda: not made("GET", "/volumes").json()["volumes"])
+    made.tidy_up()
     store = cloud.path / "shared" / "volumes"
     left = [path.name for directory in (store, store / "luks") for path in directory.glob("*") if path.is_file()]
     assert left == []

@@ -52,6 +52,14 @@ class Volumes:
     def wait_gone(self, volume_id: str) -> None:
         wait_for("the volume is gone", lambda: self("GET", f"/volumes/{volume_id}").status_code == 404)
 
+    def tidy_up(self) -> None:
+        """Delete all servers, snapshots and volumes, and wait until they are gone."""
+        self.cloud.delete_all()
+        for kind in ("snapshots", "volumes"):
+            for item in self("GET", f"/{kind}").json()[kind]:
+                self("DELETE", f"/{kind}/{item['id']}")
+            wait_for(f"no {kind} are left", lambda kind=kind: not self("GET", f"/{kind}").json()[kind])
+
     def file(self, volume_id: str) -> Path:
         return self.cloud.path / "shared" / "volumes" / volume_id
 

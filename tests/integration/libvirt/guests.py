@@ -54,8 +54,8 @@ def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
     return SecurityGroup(id=name, name=name, rules=[*DEFAULT.rules[:2], *rules])
 
 
-#: Writes numbered lines to a volume, each to a sector of its own, and prints each when it is on the disk.
-LINES = """
+#: Waits for a disk with the serial number.
+FINDS = """
 while [ -z "$device" ]; do
     for disk in /sys/class/block/vd[a-z]; do
         case "$(cat $disk/serial 2>/dev/null)" in
@@ -64,6 +64,12 @@ while [ -z "$device" ]; do
     done
     usleep 200000
 done
+"""
+
+#: Writes numbered lines to a volume, each to a sector of its own, and prints each when it is on the disk.
+LINES = (
+    FINDS
+    + """
 echo "volume has: $(dd if=$device bs=512 skip=2049 count=1 2>/dev/null | tr -d '\\000\\n')"
 n=0
 while :; do
@@ -74,6 +80,7 @@ while :; do
     usleep 200000
 done
 """
+)
 
 #: The guest waits for a disk with the serial number, prints its content and size, writes a mark, and prints its
 #: removal.

@@ -20,6 +20,7 @@ from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.guests import FINDS
 from tests.integration.libvirt.moves import arriving, migrate
 from tests.integration.libvirt.volumes import device, local_volumes
 from tests.support.waiting import wait_for
@@ -28,15 +29,9 @@ from tests.support.waiting import wait_for
 SECTORS = {"one": 1024, "two": 2048}
 
 #: A guest writes numbered lines to its sector of the volume, and prints what it reads in the sector of the other one.
-SHARES = """
-while [ -z "$device" ]; do
-    for disk in /sys/class/block/vd[a-z]; do
-        case "$(cat $disk/serial 2>/dev/null)" in
-        SERIAL*) device=/dev/${disk##*/} ;;
-        esac
-    done
-    usleep 200000
-done
+SHARES = (
+    FINDS
+    + """
 n=0
 while [ -e $device ]; do
     n=$((n + 1))
@@ -48,6 +43,7 @@ $(cat /sys/class/block/${device##*/}/size), ro $(cat /sys/class/block/${device##
 done
 echo "volume released"
 """
+)
 
 
 @pytest.fixture

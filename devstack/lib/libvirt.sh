@@ -32,8 +32,14 @@ own_kvm() {
     [[ $(findmnt --noheadings --output TARGET,FSTYPE --raw --target /dev/kvm) == "/dev devtmpfs" ]]
 }
 
+# The authority of TPMs for its user. A libvirtd that was there before swtpm ran it as root until it was restarted.
+own_tpm_authority() {
+    [[ ! -d /var/lib/swtpm-localca ]] || chown --recursive "$(stat --format %U /var/lib/swtpm-localca)" /var/lib/swtpm-localca
+}
+
 start_libvirt() {
     open_kvm
+    own_tpm_authority
     if libvirt_answers >/dev/null 2>&1; then
         return
     elif has_systemd; then

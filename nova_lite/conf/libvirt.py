@@ -198,16 +198,6 @@ OPTS = [
             "swtpm-tools. The conductors need [volume] encryption_key_file."
         ),
     ),
-    cfg.StrOpt(
-        "swtpm_user",
-        default="tss",
-        help="User that swtpm runs as. Set it if qemu.conf has another swtpm_user.",
-    ),
-    cfg.StrOpt(
-        "swtpm_group",
-        default="tss",
-        help="Group that swtpm runs as. Set it if qemu.conf has another swtpm_group.",
-    ),
     *MIGRATION_OPTS,
 ]
 

@@ -278,8 +278,3 @@ def test_guest_that_is_resized_on_its_host_and_returns_has_its_old_state(
     here.power.on(instance_uuid)
     wait_for_boot(here, spec, 2)
     assert wait_for_mark(here, spec, mark, 2)[0] == mark
-
-
-def test_host_without_the_user_of_swtpm_does_not_start(make_driver: MakeDriver) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="swtpm_user = nobody-like-that"):
-        make_driver("tpm", libvirt__swtpm_enabled=True, libvirt__swtpm_user="nobody-like-that")

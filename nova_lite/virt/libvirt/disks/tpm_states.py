@@ -7,7 +7,6 @@ destination gets its key from the conductor. This host never reads it.
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import stat
@@ -21,6 +20,8 @@ from nova_lite.hardware.guest import TPM_2
 
 #: libvirt's directory. swtpm's user owns the directories in those of guests.
 ROOT = "/var/lib/libvirt/swtpm"
+#: Directory of swtpm's own authority. Its package gives it to the user that swtpm runs as: tss, or swtpm on Ubuntu.
+AUTHORITY = "/var/lib/swtpm-localca"
 #: Directory and file of libvirt's state, by the version of the TPM.
 _PLACES = {"1.2": ("tpm1.2", "tpm-00.permall"), TPM_2: ("tpm2", "tpm2-00.permall")}
 #: File among the disks, by the version of the TPM.
@@ -32,14 +33,15 @@ _MOST = 4 * 1024**2
 
 
 class TPMStates:
-    """States on one host. ``root``: libvirt's directory."""
+    """States on one host. ``root``: libvirt's directory. ``authority``: swtpm's."""
 
-    def __init__(self, conf: cfg.ConfigOpts, root: str = ROOT) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, root: str = ROOT, authority: str = AUTHORITY) -> None:
         self._conf = conf.libvirt
+        self._authority = authority
         self.root = root
 
     def check(self) -> None:
-        """Raise `ConfigurationError` if swtpm's user or group is unknown."""
+        """Raise `ConfigurationError` if swtpm's user is unknown, as a rule because swtpm-tools is missing."""
         if self._conf.swtpm_enabled:
             self._owner()
 
@@ -83,13 +85,14 @@ class TPMStates:
         return os.path.join(self.root, str(uuid.UUID(instance_uuid)))
 
     def _owner(self) -> tuple[int, int]:
-        user, group = self._conf.swtpm_user, self._conf.swtpm_group
+        """Return the user and group that swtpm runs as."""
         try:
-            return pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
-        except KeyError as error:
+            found = os.stat(self._authority)
+            return found.st_uid, pwd.getpwuid(found.st_uid).pw_gid
+        except (OSError, KeyError) as error:
             raise exceptions.ConfigurationError(
-                reason=f"[libvirt] swtpm_user = {user}, swtpm_group = {group}: {error.args[0]}. Install swtpm and "
-                "swtpm-tools, and name the user and group of qemu.conf."
+                reason=f"[libvirt] swtpm_enabled is set, but no user owns {self._authority}: {error}. "
+                "Install swtpm and swtpm-tools."
             ) from error
 
 

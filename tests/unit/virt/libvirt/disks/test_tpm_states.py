@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import uuid
 from pathlib import Path
 
@@ -28,9 +26,9 @@ def disks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def states(conf: cfg.ConfigOpts, tmp_path: Path) -> TPMStates:
-    conf.set_override("swtpm_user", pwd.getpwuid(os.geteuid()).pw_name, "libvirt")
-    conf.set_override("swtpm_group", grp.getgrgid(os.getegid()).gr_name, "libvirt")
-    return TPMStates(conf, str(tmp_path / "swtpm"))
+    authority = tmp_path / "authority"
+    authority.mkdir()
+    return TPMStates(conf, str(tmp_path / "swtpm"), str(authority))
 
 
 def put(states: TPMStates, name: str = "tpm2/tpm2-00.permall", state: bytes = STATE) -> Path:
@@ -99,9 +97,24 @@ def test_state_that_is_no_plain_file_is_refused(states: TPMStates, disks: Path, 
     assert os.listdir(disks) == []
 
 
-def test_user_that_does_not_exist_is_an_error_of_the_configuration(states: TPMStates, conf: cfg.ConfigOpts) -> None:
-    conf.set_override("swtpm_user", "no-such-user", "libvirt")
+def test_state_belongs_to_the_owner_of_the_authority(
+    states: TPMStates, disks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(states)
+    states.save(GUEST, str(disks))
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "chown", lambda path, *owner: given.append(owner))
+    monkeypatch.setattr(os, "fchown", lambda path, *owner: given.append(owner))
+    states.restore(GUEST, str(disks))
+    found = (tmp_path / "authority").stat()
+    assert given == [(found.st_uid, found.st_gid)] * 2
+
+
+def test_host_without_an_owner_of_the_authority_does_not_start(
+    states: TPMStates, conf: cfg.ConfigOpts, tmp_path: Path
+) -> None:
+    (tmp_path / "authority").rmdir()
     states.check()
     conf.set_override("swtpm_enabled", True, "libvirt")
-    with pytest.raises(exceptions.ConfigurationError, match="swtpm_user = no-such-user"):
+    with pytest.raises(exceptions.ConfigurationError, match="Install swtpm and swtpm-tools"):
         states.check()

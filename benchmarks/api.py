@@ -228,8 +228,8 @@ def reads(client: Client, costs: Costs, path: str, in_flight: int, seconds: floa
     end = started + seconds
 
     def loop(_: int) -> list[float]:
-        times = []
-        while (begun := time.perf_counter()) < end:
+        times: list[float] = []
+        while (begun := time.perf_counter()) < end or not times:
             client.get(path)
             times.append(time.perf_counter() - begun)
         return times

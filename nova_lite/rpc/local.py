@@ -3,7 +3,8 @@
 A call and its reply are the same as over the broker: signed, checked, admitted and served by the same functions. A
 frame is its length in four bytes, and JSON. A connection carries one call at a time, so replies need no ids.
 
-A call that was not answered goes to the broker, with the same signature: the replay cache lets it run once at most.
+A change that was not answered goes to the broker, with the same signature: the replay cache lets it run once at most.
+A read may run twice, and is signed again.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ class Transport:
             pass
         finally:
             self._end()
-        return self._call(message, signed)
+        # A conductor that has taken a read, and is late, refuses its signature. A read may run twice.
+        return self._call(message, None if message.is_read else signed)
 
     def _call(self, message: Message, signed: _Signed | None = None) -> Any:
         """Call by the broker. ``signed``: of a call that was sent before, and must not run twice."""

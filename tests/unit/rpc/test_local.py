@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -257,6 +258,21 @@ def test_call_whose_conductor_died_runs_once(bench: Bench, monkeypatch: pytest.M
     else:
         assert sender.call(ASK) == {"again": {"a": 1}}
     assert bench.things.heard == [{"a": 1}]
+
+
+def test_read_that_a_late_conductor_has_taken_is_answered_by_the_broker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = local._receive
+
+    def lose(sock: socket.socket, end: float) -> Any:
+        receive(sock, end)
+        raise TimeoutError
+
+    monkeypatch.setattr(local, "_receive", lose)
+    read = dataclasses.replace(ASK, is_read=True)
+    assert bench.sender(rpc.API, "web").call(read) == {"again": {"a": 1}}
+    assert bench.things.heard == [{"a": 1}, {"a": 1}]
 
 
 def test_reply_over_the_socket_needs_the_conductors_signature(

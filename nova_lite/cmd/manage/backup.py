@@ -418,12 +418,15 @@ def _restore_database(app: App, backup: _Reader, overwrite: bool) -> None:
                 )
             services.require_no_conductor(connection, app.conf.service_down_time)
         dump.set_counters(connection, backup.manifest["counters"])
-    rows = 0
+    rows, is_older = 0, backup.manifest["schema"] == dump.LAST_BEFORE_1_0
     with dump.writing(app.conf) as connection:
         dump.clear(connection)
         for table in dump.tables():
-            with backup.open(f"database/{table.name}.jsonl") as file:
-                rows += dump.load(connection, table, io.TextIOWrapper(file, encoding="utf-8"))
+            name = f"database/{table.name}.jsonl"
+            if is_older and name not in backup.manifest["parts"]:
+                continue
+            with backup.open(name) as file:
+                rows += dump.load(connection, table, io.TextIOWrapper(file, encoding="utf-8"), is_older)
         leases.forget_promises(connection)
     app.has_written = True
     app.say(f"Database: {rows} rows are restored. Restart all daemons, then run nova-lite-manage audit.")

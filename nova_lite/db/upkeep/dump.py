@@ -20,9 +20,9 @@ from sqlalchemy import exc
 from nova_lite.base import exceptions
 from nova_lite.db.core import engine
 from nova_lite.db.core.models import Base
-from nova_lite.db.migrations import schema
 
-#: The last migration before version 1.0. It has the tables and columns of the first migration.
+#: The last migration before version 1.0. It has the tables and columns of the first migration. A dump of it lacks what
+#: later ones add: these tables begin empty, and columns have their defaults.
 LAST_BEFORE_1_0 = "0097"
 
 #: Rows that are fetched, or inserted, together.
@@ -59,11 +59,15 @@ def lines(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
         yield json.dumps([_plain(value, parse) for value, parse in zip(row, is_json, strict=True)])
 
 
-def load(connection: sa.Connection, table: sa.Table, text: Iterable[str]) -> int:
-    """Insert the lines of a table and return their number. Raises `ValueError` for columns that it does not have."""
+def load(connection: sa.Connection, table: sa.Table, text: Iterable[str], is_older: bool = False) -> int:
+    """Insert the lines of a table and return their number. Raises `ValueError` for columns that it does not have.
+
+    ``is_older``: the dump may lack columns.
+    """
     rest = iter(text)
     names = json.loads(next(rest))
-    if sorted(names) != sorted(column.name for column in table.columns):
+    known = {column.name for column in table.columns}
+    if known.symmetric_difference(names) and not (is_older and known.issuperset(names)):
         raise ValueError(f"the columns of {table.name} differ")
     columns = [table.columns[name] for name in names]
     insert = sa.insert(_without_defaults(columns, table.name))
@@ -191,8 +195,8 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
 
 
 def require_same_schema(found: str, needed: str) -> None:
-    """Raise `ConfigurationError` unless a dump has this program's schema."""
-    if found != needed and (found, needed) != (LAST_BEFORE_1_0, schema.BASE):
+    """Raise `ConfigurationError` unless a dump has this program's schema, or the last one before version 1.0."""
+    if found not in (needed, LAST_BEFORE_1_0):
         raise exceptions.ConfigurationError(
             reason=f"the backup has schema {found}, and this program schema {needed}. Restore it with the version that "
             "wrote it, then upgrade."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,3 +78,20 @@ def test_ids_of_rows_that_are_gone_do_not_return_after_a_restore(db: Database, o
     restored(db.conf, *dumped(other))
     with db.engine.begin() as connection:
         assert add(connection, "e") == last + 2
+
+
+def test_dump_that_lacks_a_column_is_loaded_only_as_one_of_an_older_version(db: Database) -> None:
+    table = Base.metadata.tables["volumes"]
+    with db.engine.begin() as connection:
+        every_row.fill(connection)
+    names, row = (json.loads(line) for line in dumped(db.conf)[0]["volumes"].splitlines()[:2])
+    place = names.index("multiattach")
+    text = [json.dumps([*line[:place], *line[place + 1 :]]) for line in (names, row)]
+    with db.engine.begin() as connection:
+        dump.clear(connection)
+        with pytest.raises(ValueError, match="the columns of volumes differ"):
+            dump.load(connection, table, text)
+        with pytest.raises(ValueError, match="the columns of volumes differ"):
+            dump.load(connection, table, ['["id", "nosuch"]'], is_older=True)
+        assert dump.load(connection, table, text, is_older=True) == 1
+        assert connection.execute(sa.select(table.c.multiattach)).scalars().all() == [False]

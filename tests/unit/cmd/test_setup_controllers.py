@@ -300,6 +300,22 @@ def test_node_of_a_database_starts_a_cluster_or_joins_one(monkeypatch: pytest.Mo
     assert not galera.write_members("192.0.2.12", MEMBERS)
 
 
+def test_broker_that_joins_may_pause_until_it_sees_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(program: str, *arguments: str, **options: Any) -> str:
+        command = arguments[1] if program == "rabbitmqctl" else arguments[0]
+        ran.append(command)
+        if command == "await_startup" and ran[-2] == "enable" and "start_app" in ran:
+            raise exceptions.ConfigurationError(reason="'rabbit' application not running")
+        return '{"disk_nodes": []}' if command == "cluster_status" else "guest\t[]"
+
+    monkeypatch.setattr(machine, "run", run)
+    monkeypatch.setattr(broker.time, "sleep", lambda seconds: ran.append("waits"))
+    assert broker.join_cluster("ha1.example") == "a node of rabbit@ha1's cluster"
+    assert ran[-5:] == ["start_app", "enable", "await_startup", "waits", "await_startup"]
+
+
 def test_brokers_use_tls_with_certificates_of_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("_ENVIRONMENT", "_DISTRIBUTION", "_CLUSTER"):
         monkeypatch.setattr(broker, name, tmp_path / name)

@@ -150,7 +150,7 @@ def join_cluster(other: str) -> str:
     _ctl("reset")
     _ctl("join_cluster", node)
     _ctl("start_app")
-    _start()  # On a busy machine it may lose the others at first, and pauses until it sees them again.
+    _start()  # waits: a busy machine may lose the others at first, and pauses until it sees them again
     return f"a node of {node}'s cluster"
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
+from nova_lite.db.core import models
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import compute_nodes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.support.waiting import wait_for
 
@@ -51,7 +56,10 @@ def one_with_device(arena: Arena) -> None:
 
 
 def device_lost(arena: Arena) -> None:
-    """Take the device off its machine: the history of the server has one entry, and the guest stays."""
+    """Take the device off its machine: the history of the server has one entry, and the guest stays.
+
+    The next case finds the devices of all hosts again.
+    """
     (server,) = arena.servers()
     arena.control_hosts(unplugged=[DEVICE])
     try:
@@ -61,6 +69,13 @@ def device_lost(arena: Arena) -> None:
         assert server["id"] in arena.guests()
     finally:
         arena.control_hosts()
+        wait_for("all hosts offer the device", lambda: arena.db.read(_offering) == set(arena.cloud.computes), SETTLE_SECONDS)
+
+
+def _offering(uow: UnitOfWork) -> set[str]:
+    """Return the hosts whose last report has the device."""
+    nodes = uow.session.scalars(sa.select(models.ComputeNode))
+    return {node.host for node in nodes if compute_nodes.pci_devices(node.inventory)}
 
 
 def _losses(arena: Arena, server_id: str) -> int:

@@ -38,7 +38,8 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     ``current_zone``: zone of a server that moves. ``stays``: the instance is on the requested host and gets another
     image; only filters that judge images apply, and nothing is consumed. ``pci``: requested devices of the host.
     ``guest_cpu``: of a guest that is to move while it runs; None: the guest starts again there, or its host has not
-    reported it. ``traits``: of the host, which the server's volumes need.
+    reported it. ``traits``: of the host, which the server's volumes need. ``known``: sum of the hosts' generations that
+    a scheduler has to know before it refuses.
     """
 
     instance_uuids: list[str]
@@ -60,6 +61,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     pci: list[PCIRequest] = msgspec.field(default_factory=list)
     guest_cpu: GuestCpu | None = None
     traits: list[str] = msgspec.field(default_factory=list)
+    known: int = 0
 
     def why_ignored(self, host: str) -> str:
         """Return why a host of ``ignore_hosts`` is left out."""

@@ -121,6 +121,10 @@ class HostView:
         with self._lock:
             return [entry.row for entry in self._entries.values() if not entry.row.deleted]
 
+    def known_generations(self) -> int:
+        """Return the sum of the hosts' generations. It only rises while no host is removed."""
+        return sum(row.generation for row in self.rows())
+
     def _put(self, key: tuple[str, str], entry: _Entry) -> None:
         self._entries[key] = entry
         if entry.row.deleted:

@@ -42,7 +42,7 @@ RESYNC_TIMEOUT = 15.0
 #: Notifications of a decision.
 _START, _END = "scheduler.select_destinations.start", "scheduler.select_destinations.end"
 
-_OUTDATED = "The scheduler's host states may be outdated, since the conductor does not answer it. By them:"
+_OUTDATED = "The scheduler's host states may be outdated, and it reads them again. By them:"
 
 
 class SchedulerManager:
@@ -82,8 +82,9 @@ class SchedulerManager:
         """Return a destination for each instance of the request, or raise `NoValidHost`.
 
         Raises `SchedulerNotReady` before the host states are loaded. It does so also instead of a refusal if the last
-        resync failed: the conductor's announcements of freed capacity may be lost then. Decisions are made one at a
-        time, so each one sees the places of the one before.
+        resync failed, or if the conductor knows later generations (``spec.known``): announcements of freed capacity may
+        be lost or late. Then the next resync is due at once. Decisions are made one at a time, so each one sees the
+        places of the one before.
 
         Places that are decided but not claimed are avoided. They do not cause a refusal, because they may never be
         claimed: their conductor may have died, or their server was deleted. If there is room without them, the claim
@@ -97,7 +98,8 @@ class SchedulerManager:
                 destinations = self._decide_and_consume(spec)
             except exceptions.NoValidHost as error:
                 self._notify(context, _END, {**payload, "reason": error.message})
-                if not self._is_current:
+                if not self._is_current or self._hosts.known_generations() < spec.known:
+                    self._next_resync = 0.0
                     raise exceptions.SchedulerNotReady(f"{_OUTDATED} {error.message}") from error
                 raise
         self._notify(context, _END, payload | _hosts_of(destinations))

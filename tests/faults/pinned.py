@@ -69,7 +69,9 @@ def device_lost(arena: Arena) -> None:
         assert server["id"] in arena.guests()
     finally:
         arena.control_hosts()
-        wait_for("all hosts offer the device", lambda: arena.db.read(_offering) == set(arena.cloud.computes), SETTLE_SECONDS)
+        wait_for(
+            "all hosts offer the device", lambda: arena.db.read(_offering) == set(arena.cloud.computes), SETTLE_SECONDS
+        )
 
 
 def _offering(uow: UnitOfWork) -> set[str]:

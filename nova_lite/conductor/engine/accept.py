@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
+import msgspec
 from oslo_config import cfg
 
 from nova_lite import operations
@@ -17,6 +18,7 @@ from nova_lite.db.core import actions
 from nova_lite.db.core.action_changes import Change
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.hosts import hosts
 from nova_lite.db.servers import claims, instances
 from nova_lite.objects import ActionCommand, RequestSpec
 from nova_lite.operations import Operation
@@ -118,7 +120,8 @@ class Acceptor:
         return self.handlers(kind).preflight(uow, self.conf, context, instance, payload)
 
     def _check_placement(self, context: RequestContext, spec: RequestSpec) -> None:
-        """Raise `UnsuitableHost` unless the scheduler agrees."""
+        """Raise `UnsuitableHost` unless the scheduler agrees, and `SchedulerNotReady` if it is outdated."""
+        spec = msgspec.structs.replace(spec, known=self.db.read(hosts.known_generations))
         try:
             self.scheduler.select_destinations(context, spec)
         except exceptions.NoValidHost as error:

@@ -44,15 +44,16 @@ class SnapshotReports(Protocol):
 
 
 class CapacityPublisher(Protocol):
-    """Publishes changes of hosts to the schedulers. ``count``: number of publications so far."""
-
-    count: int
+    """Publishes changes of hosts to the schedulers."""
 
     def publish_freed(self) -> None:
         """Publish freed capacity, if there is any. To be called before each request to a scheduler."""
 
-    def publish_before_refusal(self) -> None:
-        """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host."""
+    def publish_before_refusal(self) -> int:
+        """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host.
+
+        Return the sum of the generations that a scheduler has to know before it refuses.
+        """
 
 
 class BuildFilters(Protocol):

@@ -125,21 +125,23 @@ class Scheduling:
     ) -> Iterator[tuple[list[PlacementRequest], list[Destination] | exceptions.NovaLiteException]]:
         """Yield each group with the scheduler's reply.
 
-        Before `NoValidHost` is accepted, capacity that any conductor has freed lately is published. If there is such
-        capacity, the conductor asks the scheduler again.
+        Before `NoValidHost` is accepted, capacity that any conductor has freed lately is published, and the scheduler
+        is asked again. It refuses only if it knows all hosts as the database had them then.
         """
-        if self.publisher is None:
-            yield from zip(groups, self._select(groups), strict=True)
-            return
-        known = self.publisher.count
-        self.publisher.publish_freed()
+        if self.publisher is not None:
+            self.publisher.publish_freed()
         for group, reply in zip(groups, self._select(groups), strict=True):
-            if isinstance(reply, exceptions.NoValidHost):
-                self.publisher.publish_before_refusal()
-                if self.publisher.count != known:
-                    yield group, self._select_one(group)
-                    continue
-            yield group, reply
+            yield group, self._ask_again(group, reply) if isinstance(reply, exceptions.NoValidHost) else reply
+
+    def _ask_again(
+        self, group: list[PlacementRequest], refusal: exceptions.NoValidHost
+    ) -> list[Destination] | exceptions.NovaLiteException:
+        if self.publisher is None:
+            return refusal
+        try:
+            return self._select_one(group, self.publisher.publish_before_refusal())
+        except exceptions.NovaLiteException as error:
+            return error
 
     def _select(self, groups: list[list[PlacementRequest]]) -> list[list[Destination] | exceptions.NovaLiteException]:
         """Ask the scheduler about all groups in one message."""
@@ -152,9 +154,12 @@ class Scheduling:
                 return [error] * len(groups)
         return [self._select_one(group) for group in groups]
 
-    def _select_one(self, group: list[PlacementRequest]) -> list[Destination] | exceptions.NovaLiteException:
+    def _select_one(
+        self, group: list[PlacementRequest], known: int = 0
+    ) -> list[Destination] | exceptions.NovaLiteException:
         try:
-            return self.scheduler.select_destinations(group[0].context, self._spec(group))
+            spec = msgspec.structs.replace(self._spec(group), known=known)
+            return self.scheduler.select_destinations(group[0].context, spec)
         except exceptions.NovaLiteException as error:
             return error
 

@@ -7,7 +7,8 @@ by the schedulers' resync.
 
 Freed capacity matters only to the next request for a place. So it is published with the next change, before this
 conductor asks a scheduler, or after ``publish_freed_delay`` seconds. Before a request is refused, all capacity is
-published that any conductor has freed lately (`publish_before_refusal`).
+published that any conductor has freed lately (`publish_before_refusal`). A scheduler that does not know the latest
+generations then, refuses nothing.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ class HostPublisher:
         #: The time of the newest freed capacity of each node that `publish_before_refusal` has published.
         self._published_freed: dict[int, datetime.datetime] = {}
         self._publishing = threading.Lock()
-        #: Number of publications so far.
-        self.count = 0
         self._wake_up = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -102,21 +101,20 @@ class HostPublisher:
         if self._freed:
             self.publish()
 
-    def publish_before_refusal(self) -> None:
-        """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host."""
+    def publish_before_refusal(self) -> int:
+        """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host.
+
+        Return the sum of all generations, which a scheduler has to know before it refuses. Raises
+        `DatabaseUnavailable`.
+        """
         # Seconds for which capacity that another conductor has freed may be unknown to the schedulers.
         lately = self._db.conf.scheduler.resync_interval + 2 * self._freed_delay
-        try:
-            freed = self._db.read(hosts.freed_lately, lately)
-        except Exception as error:
-            ours = translate(error)
-            if not isinstance(ours, exceptions.NovaLiteException):
-                raise
-            freed = {}
+        generations, freed = self._db.read(hosts.freed_lately, lately)
         with self._lock:
             self._freed |= {node_id for node_id, at in freed.items() if self._published_freed.get(node_id) != at}
             self._published_freed = freed
         self.publish()
+        return generations
 
     def publish(self) -> None:
         """Publish all changes that were added. A failure is logged."""
@@ -131,7 +129,6 @@ class HostPublisher:
             states = self._db.read(hosts.states, sorted(changed)) if changed else []
             states += deleted.values()
             if states:
-                self.count += 1
                 self._scheduler.update_host_states(get_admin_context(), states)
         except Exception as error:
             ours = translate(error)

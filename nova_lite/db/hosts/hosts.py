@@ -341,11 +341,17 @@ def page_of_versions(uow: UnitOfWork, after: int = 0, limit: int | None = None) 
     ]
 
 
-def freed_lately(uow: UnitOfWork, seconds: float) -> dict[int, datetime.datetime]:
-    """Return, by node id, when a node last got capacity back, within so many seconds."""
+def freed_lately(uow: UnitOfWork, seconds: float) -> tuple[int, dict[int, datetime.datetime]]:
+    """Return the sum of all generations, and by node id when a node last got capacity back, within so many seconds."""
+    generations = known_generations(uow)
     query = sa.select(ComputeNode.id, ComputeNode.freed_at)
     query = query.where(ComputeNode.freed_at >= uow.now - datetime.timedelta(seconds=seconds))
-    return {row.id: row.freed_at for row in uow.session.execute(query)}
+    return generations, {row.id: row.freed_at for row in uow.session.execute(query)}
+
+
+def known_generations(uow: UnitOfWork) -> int:
+    """Return the sum of the nodes' generations. A scheduler whose hosts have a smaller sum is outdated."""
+    return int(uow.session.scalar(sa.select(sa.func.coalesce(sa.func.sum(ComputeNode.generation), 0))) or 0)
 
 
 def _placed(lines: str | None) -> list[Placed]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
@@ -121,6 +122,22 @@ def test_failed_read_is_retried_at_once(manager: SchedulerManager, conductor: Co
         with pytest.raises(exceptions.DatabaseUnavailable):
             manager.keep_fresh()
     assert conductor.reads == 3
+
+
+def test_request_is_refused_only_by_a_scheduler_that_knows_the_latest_generations(
+    manager: SchedulerManager, conductor: Conductor
+) -> None:
+    manager.keep_fresh()
+    known = sum(state.generation for state in conductor.hosts)
+    with pytest.raises(exceptions.NoValidHost):
+        manager.select_destinations(CONTEXT, msgspec.structs.replace(spec(33), known=known))
+    manager.keep_fresh()
+    assert conductor.reads == 1
+    with pytest.raises(exceptions.SchedulerNotReady, match=r"reads them again\. By them: No valid host was found\."):
+        manager.select_destinations(CONTEXT, msgspec.structs.replace(spec(33), known=known + 1))
+    manager.keep_fresh()
+    assert conductor.reads == 2
+    assert manager.select_destinations(CONTEXT, msgspec.structs.replace(spec(1), known=known + 1))
 
 
 def test_request_is_refused_only_by_current_host_states(

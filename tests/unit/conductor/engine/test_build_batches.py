@@ -79,20 +79,24 @@ def built(world: BuildingWorld, uuid: str) -> objects.BuildResult:
     )
 
 
+#: Sum of generations that a scheduler has to know before it refuses.
+GENERATIONS = 17
+
+
 class Publisher:
     """Publishes freed capacity once, when a request is refused: then it calls ``free``."""
 
     def __init__(self, free: Callable[[], None]) -> None:
-        self.count = 0
         self._free: Callable[[], None] | None = free
 
     def publish_freed(self) -> None:
         """Publish nothing: this conductor has freed no capacity."""
 
-    def publish_before_refusal(self) -> None:
+    def publish_before_refusal(self) -> int:
         if self._free is not None:
             self._free()
-            self._free, self.count = None, self.count + 1
+            self._free = None
+        return GENERATIONS
 
 
 def test_request_without_host_is_scheduled_again_after_freed_capacity_is_published(world: BuildingWorld) -> None:
@@ -106,6 +110,28 @@ def test_request_without_host_is_scheduled_again_after_freed_capacity_is_publish
     uuids = world.accept(1)
     world.schedule()
     assert states(world, uuids) == ["error"]
+    assert [spec.known for spec in world.scheduler.specs] == [0, GENERATIONS] * 2
+
+
+def test_request_that_an_outdated_scheduler_refuses_is_tried_again_later(world: BuildingWorld) -> None:
+    """The announcement of freed capacity was lost with its conductor."""
+    outdated = exceptions.SchedulerNotReady("it reads them again")
+    world.scheduler.error = exceptions.NoValidHost(reason="full", details="")
+    world.placing.publisher = Publisher(lambda: setattr(world.scheduler, "error", outdated))  # type: ignore[assignment]
+    uuids = world.accept(1)
+    world.schedule()
+    assert states(world, uuids) == ["building"]
+
+
+def test_request_is_not_refused_while_the_database_is_away(world: BuildingWorld) -> None:
+    def away() -> None:
+        raise exceptions.DatabaseUnavailable()
+
+    world.scheduler.error = exceptions.NoValidHost(reason="full", details="")
+    world.placing.publisher = Publisher(away)  # type: ignore[assignment]
+    uuids = world.accept(1)
+    world.schedule()
+    assert states(world, uuids) == ["building"]
 
 
 def test_accepted_create_waits_for_its_wake_up(world: BuildingWorld, commits: list[None]) -> None:

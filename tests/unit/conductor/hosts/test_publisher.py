@@ -154,10 +154,10 @@ def test_publisher_before_refusal_publishes_what_another_conductor_has_freed(
     scheduler = Scheduler()
     host_publisher = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     host_publisher.start()
-    host_publisher.publish_before_refusal()
+    known = host_publisher.publish_before_refusal()
     assert scheduler.published == []
     db.write(free, "h2")
-    host_publisher.publish_before_refusal()
+    assert host_publisher.publish_before_refusal() == known + 2  # a claim, and its release
     host_publisher.publish_before_refusal()
     assert scheduler.published == [["h2"]]
     db.write(free, "h2")

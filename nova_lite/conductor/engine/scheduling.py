@@ -126,7 +126,7 @@ class Scheduling:
         """Yield each group with the scheduler's reply.
 
         Before `NoValidHost` is accepted, capacity that any conductor has freed lately is published, and the scheduler
-        is asked again. It refuses only if it knows all hosts as the database had them then.
+        decides again. It refuses only if it knows all hosts as the database had them then.
         """
         if self.publisher is not None:
             self.publisher.publish_freed()

@@ -1,6 +1,7 @@
 """Repository of backups: restic stores streams deduplicated and encrypted, in one repository for each project.
 
-Only this process and restic read the password's file. Neither the password nor data are in arguments or logs. A stream
+Only this process and restic read the files of the password and of an S3 server's keys. Neither these nor data are in
+arguments or logs. A stream
 that this process does not write to its end is never stored: restic is killed, also if this process dies. No caller
 takes a snapshot for complete whose id its caller has not recorded. A restic that stands still is ended
 (`nova_lite.backups.watched_process`), and its repository counts as not reached.
@@ -30,6 +31,8 @@ PROGRAM = "restic"
 _STREAM, _HOST = "disk", "nova-lite"
 #: Ids of projects that are names of repositories. Each other id has its digest as a name, so a digest is none of them.
 _PLAIN_NAME = re.compile(r"(?![0-9a-f]{64}$)[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: Error of restic about a repository that is not there. An unreached place has another one.
+_ABSENT = re.compile(r"unable to open config file: .*(no such file or directory|does not exist)")
 _MISSING = "it is not at its place, although it has backups. Is its file system mounted?"
 #: Seconds within which restic ends after its output has ended.
 _END_SECONDS = 5.0
@@ -62,7 +65,14 @@ class _Snapshot(msgspec.Struct):
 class Repositories:
     """The repositories at one location."""
 
-    def __init__(self, location: str, password_file: str, cache: str, stall_seconds: float = STALL_SECONDS) -> None:
+    def __init__(
+        self,
+        location: str,
+        password_file: str,
+        cache: str,
+        stall_seconds: float = STALL_SECONDS,
+        credentials_file: str = "",
+    ) -> None:
         self._location = location.rstrip("/")
         self._stall_seconds = stall_seconds
         self._environment = {
@@ -70,6 +80,8 @@ class Repositories:
             "RESTIC_PASSWORD_FILE": password_file,
             "RESTIC_CACHE_DIR": cache,
         }
+        if credentials_file:
+            self._environment["AWS_SHARED_CREDENTIALS_FILE"] = credentials_file
 
     def of_project(self, project_id: str, may_be_missing: bool = False) -> Repository:
         """Return a project's repository.
@@ -169,7 +181,7 @@ class Repository:
         try:
             self._run("cat", "config")
         except exceptions.BackupRepositoryError as error:
-            if "unable to open config file" not in error.message:
+            if not _ABSENT.search(error.message):
                 raise
             if not self.may_be_missing:
                 raise exceptions.BackupRepositoryError(reason=_MISSING) from error
@@ -220,17 +232,22 @@ def load(conf: cfg.ConfigOpts) -> Repositories | None:
         )
     if shutil.which(PROGRAM) is None:
         raise exceptions.ConfigurationError(reason=f"[server_backups] engine: the program {PROGRAM} is not installed.")
+    _require_private("password_file", options.password_file)
+    if options.credentials_file:
+        _require_private("credentials_file", options.credentials_file)
+    cache = os.path.join(conf.state_path, "conductor", "restic-cache")
+    return Repositories(options.repository, options.password_file, cache, credentials_file=options.credentials_file)
+
+
+def _require_private(option: str, path: str) -> None:
+    """Raise `ConfigurationError` if a file is missing or empty, or if others may access it."""
     try:
-        with open(options.password_file, "rb") as file:
+        with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             is_empty = not file.read(1)
     except OSError as error:
-        raise exceptions.ConfigurationError(
-            reason=f"[server_backups] password_file {options.password_file}: {error.strerror}"
-        ) from error
+        raise exceptions.ConfigurationError(reason=f"[server_backups] {option} {path}: {error.strerror}") from error
     if is_empty or stat.S_IMODE(mode) & 0o007:
         raise exceptions.ConfigurationError(
-            reason=f"[server_backups] password_file {options.password_file}: it is empty, or every user may access it."
+            reason=f"[server_backups] {option} {path}: it is empty, or every user may access it."
         )
-    cache = os.path.join(conf.state_path, "conductor", "restic-cache")
-    return Repositories(options.repository, options.password_file, cache)

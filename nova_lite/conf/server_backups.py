@@ -24,8 +24,8 @@ OPTS = [
         default="",
         help=(
             "Place of the repositories of engine restic: a directory that the conductors can write, or another place "
-            "that restic knows, such as sftp:user@host:/path. Each project has a repository of its own in it. Set it "
-            "for engine restic."
+            "that restic knows, such as sftp:user@host:/path or s3:https://host/bucket. Each project has a repository "
+            "of its own in it. Set it for engine restic."
         ),
     ),
     cfg.StrOpt(
@@ -34,6 +34,14 @@ OPTS = [
         help=(
             "File with the password of the repositories, readable by the conductors alone. Without it no conductor can "
             "read a backup: keep a copy elsewhere. Set it for engine restic."
+        ),
+    ),
+    cfg.StrOpt(
+        "credentials_file",
+        default="",
+        help=(
+            "File with the access key of an S3 server, in the form of AWS's shared credentials, readable by the "
+            "conductors alone. Set it if repository is in such a server."
         ),
     ),
     cfg.IntOpt(

@@ -222,9 +222,16 @@ def test_backups_are_images_unless_configured(conf: cfg.ConfigOpts) -> None:
     assert repository.load(conf) is None
 
 
+@pytest.mark.parametrize("option", ["password_file", "credentials_file"])
 @pytest.mark.parametrize("fault", ["readable", "empty", "missing", "no repository"])
-def test_unsafe_or_incomplete_configuration_is_refused(conf: cfg.ConfigOpts, tmp_path: Path, fault: str) -> None:
-    password = tmp_path / "password"
+def test_unsafe_or_incomplete_configuration_is_refused(
+    conf: cfg.ConfigOpts, tmp_path: Path, fault: str, option: str
+) -> None:
+    password = tmp_path / option
+    password.write_text(PASSWORD)
+    password.chmod(0o640)
+    conf.set_override(option, str(password), "server_backups")
+    repository.load(conf)
     if fault == "readable":
         password.chmod(0o644)
     elif fault == "empty":

@@ -148,13 +148,15 @@ def haproxy(
         "    log global",
         "    option redispatch 1",
         "    retries 3",
-        "    timeout connect 2s",
+        "    timeout connect 1s",
         "    timeout check 2s",
         "    timeout client 1h",
         "    timeout server 1h",
         "    timeout client-fin 30s",
         "    timeout tunnel 12h",
         "    default-server inter 2s fastinter 500ms fall 2 rise 2 on-marked-down shutdown-sessions",
+        # The kernel of a lost machine acknowledges nothing. One that is only busy does.
+        "    default-server tcp-ut 1500ms",
     ]
     # An API believes the header of a controller's address alone.
     source = f"[{address}]" if ":" in address else address
@@ -191,8 +193,13 @@ def haproxy(
         # All controllers write to the first node that can be used.
         for place, member in enumerate(listed):
             role = "backup" if place else "on-marked-up shutdown-backup-sessions"
-            lines.append(f"    server {member.host} {_at(member.address, _DATABASE_PORT)} check {role}")
+            at = _at(member.address, _DATABASE_PORT)
+            lines.append(f"    server {member.host} {at} check {_OBSERVED} {role}")
     return _HEADER + "\n".join([*lines, ""])
+
+
+#: A backup gets no connection before the health checks have found the first server down, unless its own errors do.
+_OBSERVED = "observe layer4 error-limit 1 on-error mark-down"
 
 
 def _listen(name: str, address: str, port: int) -> list[str]:
@@ -221,8 +228,10 @@ def keepalived(address: str, interface: str, virtual_address: str, listed: Seque
         "    enable_script_security",
         "}",
         "vrrp_script haproxy {",
-        '    script "/bin/systemctl is-active --quiet haproxy"',
+        # systemd may be too busy to answer.
+        '    script "/usr/bin/pgrep -x haproxy"',
         "    interval 2",
+        "    timeout 4",
         "    fall 2",
         "    rise 2",
         "}",

@@ -34,11 +34,13 @@ _KEEPALIVED = Path("/etc/keepalived/keepalived.conf")
 _SOCKET = machine.UNITS / galera.CHECK_SOCKET
 _CHECK = machine.UNITS / "nova-lite-database-check@.service"
 FILES = (_HAPROXY, _KEEPALIVED, _SOCKET, _CHECK)
-#: Our settings for the units of the packages. Debian starts keepalived once only, and HAProxy five times.
-UNITS = {
+#: Our settings for the units of the packages. Debian starts keepalived once only, and HAProxy five times. A keepalived
+#: that starts before the machine has its address never takes part.
+_UNITS = {
     "haproxy.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nEnvironment=CONFIG={_HAPROXY}\nLimitNOFILE=65536\n"
     "RestartSec=2\n",
-    "keepalived.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nRestart=always\nRestartSec=2\n",
+    "keepalived.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nRestart=always\nRestartSec=2\n"
+    "ExecStartPre=/bin/sh -c 'ip -brief address show to {address} | grep -q .'\n",
 }
 #: Seconds that HAProxy may take to find a server.
 _SERVED_SECONDS = 60
@@ -49,8 +51,8 @@ def set_up(address: str, has_database: bool) -> None:
     """Make HAProxy read our file, and let the database's node report its state. May be repeated."""
     if _KEEPALIVED.exists() and not _KEEPALIVED.read_text().startswith(_HEADER):
         raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of another program: move it away.")
-    for unit, text in UNITS.items():
-        machine.write_unit_settings(unit, text)
+    for unit, text in _UNITS.items():
+        machine.write_unit_settings(unit, text.format(address=address))
     if not has_database:
         return
     machine.replace(galera.REPORT, galera.REPORT_TEXT)
@@ -112,7 +114,7 @@ def remove() -> None:
     """Stop both, and remove our files."""
     if not machine.unit_settings("haproxy.service").exists():
         return
-    machine.remove_unit_settings(*UNITS, galera.UNIT)  # The database's would start the socket again.
+    machine.remove_unit_settings(*_UNITS, galera.UNIT)  # The database's would start the socket again.
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "disable", "--now", "haproxy", "keepalived")
     if _SOCKET.exists():
@@ -148,13 +150,15 @@ def haproxy(
         "    log global",
         "    option redispatch 1",
         "    retries 3",
-        "    timeout connect 2s",
+        "    timeout connect 1s",
         "    timeout check 2s",
         "    timeout client 1h",
         "    timeout server 1h",
         "    timeout client-fin 30s",
         "    timeout tunnel 12h",
         "    default-server inter 2s fastinter 500ms fall 2 rise 2 on-marked-down shutdown-sessions",
+        # The kernel of a lost machine acknowledges nothing. One that is only busy does.
+        "    default-server tcp-ut 1500ms",
     ]
     # An API believes the header of a controller's address alone.
     source = f"[{address}]" if ":" in address else address
@@ -188,11 +192,17 @@ def haproxy(
             f"    tcp-check connect port {CHECK_PORT}",
             "    tcp-check expect rstring ^up",
         ]
-        # All controllers write to the first node that can be used.
+        # All controllers write to the first node that can be used. A node that stood still reports itself as usable
+        # until it finds out that the others have left it out.
         for place, member in enumerate(listed):
             role = "backup" if place else "on-marked-up shutdown-backup-sessions"
-            lines.append(f"    server {member.host} {_at(member.address, _DATABASE_PORT)} check {role}")
+            at = _at(member.address, _DATABASE_PORT)
+            lines.append(f"    server {member.host} {at} check rise 10 {_OBSERVED} {role}")
     return _HEADER + "\n".join([*lines, ""])
+
+
+#: A backup gets no connection before the health checks have found the first server down, unless its own errors do.
+_OBSERVED = "observe layer4 error-limit 1 on-error mark-down"
 
 
 def _listen(name: str, address: str, port: int) -> list[str]:
@@ -221,8 +231,10 @@ def keepalived(address: str, interface: str, virtual_address: str, listed: Seque
         "    enable_script_security",
         "}",
         "vrrp_script haproxy {",
-        '    script "/bin/systemctl is-active --quiet haproxy"',
+        # systemd may be too busy to answer.
+        '    script "/usr/bin/pgrep -x haproxy"',
         "    interval 2",
+        "    timeout 4",
         "    fall 2",
         "    rise 2",
         "}",

@@ -153,8 +153,9 @@ def _problem(cloud: Cloud) -> str:
     for name, machine in cloud.controllers.items():
         if failed := failed_units(machine):
             return f"{name}: {failed[0]} has failed"
-        if unused := [line for line in machine.run(*DATABASE_NODES).splitlines() if not line.endswith(" 1.0")]:
-            return f"{name}: {unused}"
+        nodes = machine.run(*DATABASE_NODES, check=False).splitlines()
+        if len(nodes) != len(ADDRESSES) or not all(line.endswith(" 1.0") for line in nodes):
+            return f"{name}: {nodes}"
         size = machine.run("mariadb", "--batch", "--skip-column-names", "--execute", NODES, check=False).split()
         if size[-1:] != ["3"]:
             return f"{name}: nodes of the database: {size}"

@@ -184,6 +184,7 @@ def test_daemons_prefer_their_own_broker_and_all_write_to_one_database() -> None
     assert order("listen database") == ["ha1", "ha2", "ha3"]
     servers = [line for line in found["listen database"] if line.startswith("server")]
     assert [line.endswith(" backup") for line in servers] == [False, True, True]
+    assert all(" check rise 10 observe layer4 error-limit 1 on-error mark-down " in line for line in servers)
     assert "listen database" not in sections(haproxy(ADDRESS, VIRTUAL, MEMBERS, has_database=False))
 
 
@@ -236,6 +237,7 @@ def test_addresses_of_ipv6_are_bracketed() -> None:
 def test_virtual_address_stays_at_the_controller_that_has_it(links: None) -> None:
     text = balancer.keepalived(ADDRESS, balancer.interface_of(ADDRESS), VIRTUAL, MEMBERS)
     assert "interface eth0" in text and "nopreempt" in text and "priority 200" in text
+    assert 'script "/usr/bin/pgrep -x haproxy"' in text and "advert_int 0.4" in text
     peers = text[text.index("unicast_peer") : text.index("virtual_ipaddress")]
     assert ADDRESS not in peers and "192.0.2.12" in peers and "192.0.2.13" in peers
     assert "unicast_peer" not in balancer.keepalived(ADDRESS, "eth0", VIRTUAL, MEMBERS[:1])
@@ -281,7 +283,8 @@ def test_each_unit_that_needs_the_address_is_started_until_it_runs(systemd: Syst
         lines = {*systemd.unit(f"{name}.service.d/nova-lite.conf").splitlines()}
         assert {"After=network-online.target", "Wants=network-online.target", "StartLimitIntervalSec=0"} <= lines, name
     assert "Restart=on-failure" in systemd.unit("mariadb.service.d/nova-lite.conf")
-    assert "Restart=always" in systemd.unit("keepalived.service.d/nova-lite.conf")
+    lines = systemd.unit("keepalived.service.d/nova-lite.conf").splitlines()
+    assert {"Restart=always", f"ExecStartPre=/bin/sh -c 'ip -brief address show to {ADDRESS} | grep -q .'"} <= {*lines}
     machine.remove_unit_settings("haproxy.service", galera.UNIT, broker.UNIT)
     assert {path.name for path in systemd.units.glob("*.d")} == {"keepalived.service.d"}
 

@@ -157,7 +157,7 @@ def haproxy(
         "    timeout client-fin 30s",
         "    timeout tunnel 12h",
         "    default-server inter 2s fastinter 500ms fall 2 rise 2 on-marked-down shutdown-sessions",
-        # The kernel of a lost machine acknowledges nothing. One that is only busy does.
+        # The kernel of a busy machine acknowledges data, and a lost machine does not.
         "    default-server tcp-ut 1500ms",
     ]
     # An API believes the header of a controller's address alone.

@@ -25,6 +25,8 @@ MIB = 1024**2
 #: Bytes of data of the image, most of which no guest writes.
 DATA = 64 * MIB
 
+#: Options of a host with a small disk.
+SMALL = {"image__min_free_mb": 0}
 MAKERS = {"xfs": ("mkfs.xfs", "-q", "-m", "reflink=1"), "btrfs": ("mkfs.btrfs", "-q")}
 
 
@@ -89,7 +91,7 @@ def test_second_guest_of_an_image_takes_little_space(
         subprocess.run(["qemu-img", "convert", "-c", "-O", "qcow2", file, f"{file}.qcow2"], check=True)
         file = file.with_name(f"{file.name}.qcow2")
     image = make_image(file, disk_format)
-    driver = make_driver("one", state_path=str(place))
+    driver = make_driver("one", state_path=str(place), **SMALL)
     driver.images.cache(image)
     taken: list[int] = []
     specs: list[SpawnSpec] = []
@@ -118,10 +120,11 @@ def shares(driver: LibvirtDriver, spec: SpawnSpec) -> bool:
     return reflinks.shared_bytes(str(instance_path(driver, spec) / "disk.raw")) > 0
 
 
+@pytest.mark.parametrize("place", ["xfs"], indirect=True)
 def test_guest_is_resized_and_moves_to_a_host_without_reflinks_and_back(
     place: Path, make_host: MakeHost, images: Images
 ) -> None:
-    here = make_host("here", hosts.HERE, path=place / "here")
+    here = make_host("here", hosts.HERE, path=place / "here", **SMALL)
     there = make_host("there", hosts.THERE, images_type="qcow2")
     spec = marking(images)
     uuid = spec.instance.uuid

@@ -27,7 +27,8 @@ from tests.support.config_drives import drives
 from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 
 MIB = 1024**2
-CONTENT = os.urandom(MIB)
+#: Content of the image, most of which is zero.
+CONTENT = os.urandom(MIB).ljust(8 * MIB, b"\0")
 
 
 class Host:
@@ -83,12 +84,12 @@ def test_raw_root_disk_has_the_images_content_and_the_flavors_size(
     assert (path.stat().st_size, path.stat().st_mode & 0o777) == (2 * images.GIB, 0o600)
     assert path.stat().st_blocks * 512 < 2 * MIB
     with path.open("rb") as file:
-        assert file.read(MIB + 4096) == CONTENT + bytes(4096)
+        assert file.read(len(CONTENT) + 4096) == CONTENT + bytes(4096)
     assert disks.root_file(host.directory) == (root.path, "raw")
 
 
 def test_raw_root_disk_without_a_size_of_the_flavor_has_that_of_the_image(host: Host, image: Image) -> None:
-    assert os.path.getsize(host.make(image, root_gb=0).path) == MIB
+    assert os.path.getsize(host.make(image, root_gb=0).path) == len(CONTENT)
 
 
 def test_image_larger_than_the_flavors_disk_makes_no_raw_root_disk(tmp_path: Path, host: Host) -> None:
@@ -180,7 +181,7 @@ def test_raw_root_disk_of_another_host_grows_and_never_shrinks(host: Host, image
 
 
 def test_header_that_a_guest_has_written_is_not_believed(host: Host, image: Image, tmp_path: Path) -> None:
-    """It names a large file of the host, which must not be looked at."""
+    """The header names a large file of the host, which must not be looked at."""
     made = host.make(image)
     (tmp_path / "secret").write_bytes(os.urandom(8 * MIB))
     subprocess.run(

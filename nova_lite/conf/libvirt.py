@@ -184,6 +184,16 @@ OPTS = [
             "the host's memory. 0: qemu's default."
         ),
     ),
+    cfg.StrOpt(
+        "images_type",
+        default="default",
+        choices=["default", "qcow2", "raw", "flat"],
+        help=(
+            "Form of new root disks. default, qcow2: overlays of the cached image, whose backups can be increments. "
+            "raw, flat: raw files. On XFS and btrfs they are reflinks of the cached image, elsewhere sparse copies. "
+            "Existing disks keep their form."
+        ),
+    ),
     cfg.IntOpt(
         "image_convert_seconds",
         default=1800,

@@ -126,7 +126,8 @@ class LibvirtDriver(ComputeDriver):
         context, networks = self._context, self._network.networks
         self._qemu_img, self._room = images.QemuImg(self.conf), disk_room.of_host(self.conf)
         self._cache = ImageCache(self._records.base_path, self._qemu_img, self.fetch_image, self._room)
-        self._disks = DiskMaker(self._cache, self._qemu_img, ConfigDrives(self.conf, networks.reach_metadata))
+        drives, raw = ConfigDrives(self.conf, networks.reach_metadata), self.conf.libvirt.images_type in ("raw", "flat")
+        self._disks = DiskMaker(self._cache, self._qemu_img, drives, raw)
         self._freezer = Freezer(self._connection, self._domains, self._records.instances_path, self.host)
         self.snapshots = Snapshotter(
             self._connection, self._domains, self._qemu_img, self._room, self._freezer, self._records.directory

@@ -126,9 +126,18 @@ def remove_network(connection: Any, name: str, bridge: str) -> None:
 
 MakeDriver = Callable[..., LibvirtDriver]
 
+#: Runs a test for both forms of root disks.
+FORMS = pytest.mark.parametrize("form", ["qcow2", "raw"])
+
 
 @pytest.fixture
-def make_driver(directory: Path) -> Iterator[MakeDriver]:
+def form() -> str:
+    """Form of new root disks: ``[libvirt] images_type``."""
+    return "default"
+
+
+@pytest.fixture
+def make_driver(directory: Path, form: str) -> Iterator[MakeDriver]:
     """Make drivers of hosts by name, which share the disk directory and libvirtd. Their remains are removed at the
     end.
 
@@ -142,6 +151,7 @@ def make_driver(directory: Path) -> Iterator[MakeDriver]:
         configuration.register_opts(conf)
         conf([], default_config_files=[])
         conf.set_override("state_path", str(directory))
+        conf.set_override("images_type", form, "libvirt")
         for option, value in options.items():
             group, _, plain = option.rpartition("__")
             conf.set_override(plain, value, group or None)
@@ -177,14 +187,14 @@ def second_host(connection: Any) -> Iterator[None]:
 
 
 @pytest.fixture
-def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
+def make_host(directory: Path, second_host: None, form: str) -> Iterator[MakeHost]:
     """Make compute hosts by name and address. Their remains are removed at the end."""
     drivers: list[LibvirtDriver] = []
     run = uuid.uuid4().hex[:8]
 
     def make(name: str, address: str, **options: Any) -> LibvirtDriver:
         path = directory / f"{options.pop('path', name)}-{run}"
-        drivers.append(hosts.make_driver(path, f"{name}-{run}", address, **options))
+        drivers.append(hosts.make_driver(path, f"{name}-{run}", address, **{"images_type": form, **options}))
         return drivers[-1]
 
     yield make

@@ -18,6 +18,7 @@ from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.virt.abilities import BackupRequest, SpawnSpec
 from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.images import QemuImg
+from nova_lite.virt.libvirt.disks.disks import root_file
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import LocalVolumes
 from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_spec
@@ -46,7 +47,8 @@ class Guest:
 
     def __init__(self, driver: LibvirtDriver, spec: SpawnSpec, directory: Path, volumes: LocalVolumes) -> None:
         self.driver, self.uuid, self.directory, self.volumes = driver, spec.instance.uuid, directory, volumes
-        self.disk = Path(driver.conf.state_path, "instances", self.uuid, "disk")
+        path, self.kind = root_file(driver._records.directory(self.uuid))
+        self.disk = Path(path)
         self.volume = Path(volumes.require(VOLUME))
 
     def back_up(self, number: int, base: int | None = None, disks: tuple[str, ...] = ("", VOLUME)) -> DiskHeader:
@@ -67,7 +69,7 @@ class Guest:
             header = disk_data.read_header(file)
         assert header.base in (None, request.base)
         assert [part.volume_id for part in header.parts] == list(disks)
-        assert are_same(self.restored(number), self.disk)
+        assert are_same(self.restored(number), self.disk, self.kind)
         if disks:
             assert are_same(self.restored(number, VOLUME), self.volume, "raw")
         return header
@@ -77,7 +79,7 @@ class Guest:
 
     @property
     def size(self) -> int:
-        return QemuImg(self.driver.conf).info(str(self.disk), "qcow2").virtual_size
+        return QemuImg(self.driver.conf).info(str(self.disk), self.kind).virtual_size
 
     def restored(self, number: int, volume_id: str = "") -> Path:
         """Return a disk that a backup makes with its bases, as a qcow2 file."""
@@ -169,3 +171,15 @@ def test_backups_of_a_guest_make_its_disk_and_increments_are_small(connection: A
     assert guest.back_up(5, base=4).base is None, "a guest that is off is read as a whole"
     QemuImg(driver.conf).remove_bitmaps(str(guest.disk))
     subprocess.run(["qemu-img", "resize", "-q", "-f", "qcow2", str(guest.disk), "+1M"], check=True)
+
+
+@pytest.mark.parametrize("form", ["raw"])
+def test_backups_of_a_raw_disk_are_whole_ones(connection: Any, writer: Guest) -> None:
+    guest, driver = writer, writer.driver
+    whole = guest.back_up(0)
+    assert on_root(whole, whole.data) < 1024**3 / 2, "holes take no room"
+    assert guest.back_up(1, base=0).base is None, "a raw disk records no changes"
+    assert guest.back_up(2, base=1, disks=()).base is None
+    driver.power.off(guest.uuid, 0)
+    assert guest.back_up(3, base=1).base is None
+    assert connection.lookupByUUIDString(guest.uuid).listAllCheckpoints() == []

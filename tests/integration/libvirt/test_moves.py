@@ -22,7 +22,7 @@ from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import FORMS, PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, instance_path, lines, run_and_mark, state
 from tests.support.guests import make_flavor
 from tests.support.waiting import wait_for
@@ -32,6 +32,7 @@ def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
     return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(scripts.MARKS), **changes)
 
 
+@FORMS
 def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:
     here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
     spec = marking_guest(images)
@@ -56,6 +57,7 @@ def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Ima
     assert lines(here, spec, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
 
 
+@FORMS
 @pytest.mark.parametrize("word", ["confirm", "revert"])
 def test_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word: str) -> None:
     here = make_host("here", hosts.HERE)
@@ -128,6 +130,7 @@ def distant(source: DiskSource, **changes: Any) -> DiskSource:
     return msgspec.structs.replace(source, host="127.0.0.1", **{"files": files, **changes})
 
 
+@FORMS
 def test_disks_travel_over_ssh(over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images) -> None:
     here, there, _ = over_ssh
     spec = marking_guest(images)

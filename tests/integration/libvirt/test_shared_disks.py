@@ -17,7 +17,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import FORMS, PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import lines, run_and_mark, state
 from tests.support.waiting import wait_for
 
@@ -28,6 +28,7 @@ def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> Spaw
     return msgspec.structs.replace(spec, generation=generation, disks=left)
 
 
+@FORMS
 def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none(
     make_host: MakeHost, images: Images
 ) -> None:

@@ -1,6 +1,7 @@
 """Disks and volumes of guests.
 
-- `image_cache`, `cached_images`, `overlays`, `disks`: images that are fetched once per host, and disks made of them
+- `image_cache`, `cached_images`, `overlays`, `reflinks`, `disks`: images that are fetched once per host, and disks made
+  of them
 - `moved_disks`, `left_disks`, `marks`: disks that came from another host, or that a lost host has left in a shared
   directory
 - `shared_disks`: the ability to share disks, and checks for missing files

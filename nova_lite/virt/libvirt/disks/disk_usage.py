@@ -14,13 +14,13 @@ import msgspec
 from nova_lite.base import disk_room
 from nova_lite.image import qcow2
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks
+from nova_lite.virt.libvirt.disks import disks, reflinks
 
 _SECTOR = 512
 
 #: Files of an instance that may be based on a cached image.
 OVERLAYS = (disks.ROOT, disks.RESCUE)
-_GROWING = (*OVERLAYS, *disks.EPHEMERALS, disks.SWAP)
+_GROWING = (*OVERLAYS, disks.RAW_ROOT, *disks.EPHEMERALS, disks.SWAP)
 
 
 class _Images(msgspec.Struct):
@@ -43,15 +43,18 @@ def _growth(path: str) -> int:
     found = os.stat(path)
     header = qcow2.read(path) if os.path.basename(path) in OVERLAYS else None
     size = found.st_size if header is None else header.size
-    return max(0, size - found.st_blocks * _SECTOR)
+    own = found.st_blocks * _SECTOR
+    if os.path.basename(path) == disks.RAW_ROOT:
+        own -= reflinks.shared_bytes(path)
+    return max(0, size - own)
 
 
-def overlay_data(path: str) -> int:
+def root_data(path: str) -> int:
     """Return the most bytes of data that a copy of a guest's root disk has, with those of its image. Raises OSError.
 
     An image in qcow2 format may be compressed, so it counts as large as its disk.
     """
-    header = qcow2.read(path)
+    header = None if os.path.basename(path) == disks.RAW_ROOT else qcow2.read(path)
     own = disk_room.data_in(path) or 0
     if header is None:
         return own

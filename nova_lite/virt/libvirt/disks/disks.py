@@ -19,6 +19,9 @@ from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays
 
 ROOT = "disk"
+#: Root disk in raw format. Its name alone says so: the guest writes the content, also what looks like a header.
+RAW_ROOT = "disk.raw"
+ROOTS = (ROOT, RAW_ROOT)
 #: Maximum number of ephemeral disks of an instance.
 EPHEMERALS = ("disk.eph0", "disk.eph1", "disk.eph2")
 SWAP = "disk.swap"
@@ -72,11 +75,16 @@ class DiskSet(msgspec.Struct, frozen=True):
 
 
 class DiskMaker:
-    def __init__(self, cache: ImageCache, qemu_img: images.QemuImg, config_drives: ConfigDrives) -> None:
+    """Maker of disks. ``raw``: root disks are raw files, reflinks of their images if the file system supports that."""
+
+    def __init__(
+        self, cache: ImageCache, qemu_img: images.QemuImg, config_drives: ConfigDrives, raw: bool = False
+    ) -> None:
         self._cache = cache
         self._qemu_img = qemu_img
         self._overlays = Overlays(qemu_img)
         self.config_drives = config_drives
+        self._raw = raw
 
     def make(self, directory: str, spec: SpawnSpec) -> DiskSet:
         """Make all disks of the flavor, root first. Raises `Invalid` subclasses for a fault of the image or the
@@ -136,7 +144,19 @@ class DiskMaker:
     def _root(self, directory: str, image: Image, root_gb: int, device: str) -> Disk:
         """Make the root disk. A CD has the size of its image."""
         size = 0 if image.disk_format == ISO else root_gb
+        if self._raw:
+            return self._copy(os.path.join(directory, RAW_ROOT), image, size, device)
         return self._overlay(os.path.join(directory, ROOT), image, size, device)
+
+    def _copy(self, path: str, image: Image, root_gb: int, device: str) -> Disk:
+        """Make a raw disk of the flavor's size (0: the image's). It survives a power cut."""
+        base = self._cache.raw(image)
+        images.check_fits(base.virtual_size, root_gb)
+        self._cache.copy(base, path)
+        with open(path, "r+b") as file:
+            file.truncate(root_gb * images.GIB or base.virtual_size)
+            os.fsync(file.fileno())
+        return Disk(path=path, device=device, format="raw")
 
     def _overlay(self, path: str, image: Image, root_gb: int, device: str) -> Disk:
         """Make an overlay of the flavor's size (0: the image's), so that all guests share the image's blocks."""
@@ -161,6 +181,12 @@ class DiskMaker:
         if image_id not in others:
             raise exceptions.ImageGone(image_id=image_id, reason="there is no such kernel or ramdisk image")
         return self._cache.get(others[image_id]).path
+
+
+def root_file(directory: str) -> tuple[str, str]:
+    """Return the path and the format of the root disk in an instance's directory."""
+    path = os.path.join(directory, RAW_ROOT)
+    return (path, "raw") if os.path.exists(path) else (os.path.join(directory, ROOT), "qcow2")
 
 
 #: Commands that format an ephemeral disk, by the requested format.

@@ -5,8 +5,8 @@ gets the name only when it is complete and acceptable. Daemons that share the di
 file per image.
 
 A file's modification time is the time of its last request. An image that no instance uses, and that has not been
-requested for a while, is removed (`ImageCache.age`). Partial files of a killed daemon (``.part``, ``.raw``) are removed
-at the next start.
+requested for a while, is removed (`ImageCache.remove_unused`), and so is its raw form (``.flat``). Partial files of a
+killed daemon (``.part``, ``.raw``) are removed at the next start.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from nova_lite.image import formats, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.abilities import FetchImage
+from nova_lite.virt.libvirt.disks import reflinks
 
 LOG = logging.getLogger(__name__)
 
-_PART, _CONVERTED = ".part", ".raw"
+_PART, _CONVERTED, _FLAT = ".part", ".raw", ".flat"
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
@@ -53,7 +54,7 @@ class ImageCache:
 
     def get(self, image: Image) -> CachedImage:
         """Return the image's file, and fetch it if necessary. Raises `ImageUnacceptable` and errors of the fetch."""
-        if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED)):
+        if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED, _FLAT)):
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
         disk_format = images.qemu_format(image) if images.qemu_format(image) in images.DISK_FORMATS else "raw"
         path = os.path.join(self._directory, image.id)
@@ -64,6 +65,36 @@ class ImageCache:
                 self._fetch(image, path)
         size = os.path.getsize(path) if disk_format == "raw" else self._qcow2_size(path)
         return CachedImage(path=path, format=disk_format, virtual_size=size)
+
+    def raw(self, image: Image) -> CachedImage:
+        """Return the image in raw format, and convert it if necessary. Raises as `get`."""
+        base = self.get(image)
+        if base.format == "raw":
+            return base
+        path = base.path + _FLAT
+        with self._lock(image.id + _FLAT):
+            if os.path.exists(path):
+                os.utime(path)
+            else:
+                info = images.DiskInfo(format=base.format, virtual_size=base.virtual_size, data_files=[])
+                try:
+                    self._convert(image, base.path, info, path + _CONVERTED)
+                    os.rename(path + _CONVERTED, path)
+                finally:
+                    files.remove(path + _CONVERTED)
+        return CachedImage(path=path, format="raw", virtual_size=base.virtual_size)
+
+    def copy(self, base: CachedImage, path: str) -> None:
+        """Write a raw image to ``path`` (mode 0600): a reflink, or a sparse copy on other file systems.
+
+        Raises `VirtDriverError` and OSError.
+        """
+        if reflinks.make(base.path, path):
+            return
+        purpose = "the data of its root disk"
+        self._room.require(self._directory, disk_room.data_in(base.path) or 0, purpose)
+        check = self._room.kept(self._directory, lambda: None, purpose)
+        images.run_checked(check, "cp", "--reflink=never", "--sparse=always", "--", base.path, path)
 
     def _qcow2_size(self, path: str) -> int:
         """Return the size from the header: qemu-img has checked the whole file when it was fetched."""
@@ -93,9 +124,10 @@ class ImageCache:
 
         A concurrent request for such an image waits, and fetches it again.
         """
-        old = [name for name in self._names() if self._is_old(name, minimum_age)]
+        old = sorted(name for name in self._names() if self._is_old(name, minimum_age))
+        kept = used() if old else set()
         removed = []
-        for name in sorted(set(old) - used()) if old else []:
+        for name in [name for name in old if name.removesuffix(_FLAT) not in kept]:
             with contextlib.suppress(lockutils.AcquireLockFailedException), self._lock(name, blocking=False):
                 if self._is_old(name, minimum_age):
                     files.remove(os.path.join(self._directory, name))

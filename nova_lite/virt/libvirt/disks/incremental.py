@@ -3,8 +3,8 @@
 Each backup of a guest that runs makes a checkpoint: qemu records all later writes in a bitmap of the disk, also over
 restarts of the guest. Checkpoint and bitmap have the name of the backup, which is never used again. An increment is
 made only if libvirt finds both, and qemu has recorded everything. A guest that was killed leaves an inconsistent
-bitmap, and a new disk has none: libvirt refuses both. Whatever it refuses is answered by a whole backup. Volumes are
-raw, and have no bitmaps: they are copied whole, at the same moment.
+bitmap, and a new disk has none: libvirt refuses both. Whatever it refuses is answered by a whole backup. Volumes and
+raw root disks have no bitmaps: they are copied whole, at the same moment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nova_lite.virt import abilities, images
 from nova_lite.virt.abilities import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
-from nova_lite.virt.libvirt.disks.disks import ROOT
+from nova_lite.virt.libvirt.disks.disks import root_file
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -74,7 +74,7 @@ class _Disk(NamedTuple):
     def data(self, capacity: int) -> int:
         """Return the most bytes of data that its copy has."""
         if self.volume_id == ROOT_DISK:
-            return disk_usage.overlay_data(self.file)
+            return disk_usage.root_data(self.file)
         return disk_usage.raw_data(self.file, capacity) if self.file else capacity
 
 
@@ -106,7 +106,7 @@ class DiskBackups(abilities.Backups):
         check: Callable[[], None],
         exported: ExportVolume,
     ) -> None:
-        disk = os.path.abspath(os.path.join(self._directory(instance_uuid), ROOT))
+        root = root_file(os.path.abspath(self._directory(instance_uuid)))
         domain, info = self._domains.get(instance_uuid)
         volume_ids = request.disks or [ROOT_DISK]
         copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]
@@ -117,23 +117,25 @@ class DiskBackups(abilities.Backups):
         try:
             if is_on(info.power_state):
                 found = [
-                    _Disk(*self._device(domain, disk, volume_id), copy)
+                    _Disk(*self._device(domain, root[0], volume_id), copy)
                     for volume_id, copy in zip(volume_ids, copies, strict=True)
                 ]
                 base = self._copy(domain, found, request, check)
             else:
                 for volume_id, copy in zip(volume_ids, copies, strict=True):
-                    self._flatten(disk, volume_id, copy, check, exported)
+                    self._flatten(root, volume_id, copy, check, exported)
             self._write_stream(dict(zip(volume_ids, copies, strict=True)), target, base, bool(request.disks), check)
         finally:
             _remove(copies)
 
-    def _flatten(self, disk: str, volume_id: str, copy: str, check: Callable[[], None], exported: ExportVolume) -> None:
-        """Copy a disk of a guest that is off."""
+    def _flatten(
+        self, root: tuple[str, str], volume_id: str, copy: str, check: Callable[[], None], exported: ExportVolume
+    ) -> None:
+        """Copy a disk of a guest that is off. ``root``: path and format of its root disk."""
         place = os.path.dirname(copy)
         if volume_id == ROOT_DISK:
-            self._room.require(place, disk_usage.overlay_data(disk), _PURPOSE)
-            self._qemu_img.flatten(disk, "qcow2", copy, check)
+            self._room.require(place, disk_usage.root_data(root[0]), _PURPOSE)
+            self._qemu_img.flatten(*root, copy, check)
             return
         with exported(volume_id) as path:
             self._room.require(place, disk_usage.raw_data(path, os.path.getsize(path)), _PURPOSE)
@@ -166,7 +168,7 @@ class DiskBackups(abilities.Backups):
     ) -> str | None:
         """Copy the disks, or what has changed since the base, and return the base. None: they are whole copies.
 
-        Only qcow2 disks record changes. Volumes are raw, so they are copied whole in any case.
+        Only qcow2 disks record changes. Volumes and raw root disks are copied whole in any case.
         """
         self._abort(domain)
         sizes = [int(self._connection.call(domain.blockInfo, disk.device, 0)[0]) for disk in disks]

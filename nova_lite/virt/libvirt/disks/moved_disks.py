@@ -138,7 +138,9 @@ class MovedDisks:
         return False
 
     def _root(self, directory: str, image: Image, root_gb: int, device: str, fetcher: Fetcher | None) -> Disk:
-        path = os.path.join(directory, disks.ROOT)
+        path, kind = disks.root_file(directory)
+        if kind == "raw":
+            return _raw_root(path, image, root_gb, device)
         header = qcow2.read(path) if fetcher is None else None
         if header is None:
             header = _header(self._qemu_img, path)
@@ -167,9 +169,9 @@ class MovedDisks:
 
         Raises `VirtDriverError` if it is based on another image: then its content would be garbage.
         """
-        path = os.path.join(directory, disks.ROOT)
-        header = _header(self._qemu_img, path)
-        if not header.backing:
+        path, kind = disks.root_file(directory)
+        header = None if kind == "raw" else _header(self._qemu_img, path)
+        if header is None or not header.backing:
             return
         if os.path.basename(header.backing) != image.id:
             raise exceptions.VirtDriverError(reason=f"its disk is based on {header.backing}, not on image {image.id}")
@@ -216,6 +218,14 @@ def _header(qemu_img: images.QemuImg, path: str) -> qcow2.Header:
     if ((header.get("format-specific") or {}).get("data") or {}).get("data-file"):
         raise exceptions.VirtDriverError(reason="the root disk refers to another file")
     return qcow2.Header(size=header["virtual-size"], backing=header.get("backing-filename") or "")
+
+
+def _raw_root(path: str, image: Image, root_gb: int, device: str) -> Disk:
+    size = 0 if image.disk_format == disks.ISO else root_gb
+    images.check_fits(os.path.getsize(path), size)
+    if size:
+        os.truncate(path, size * images.GIB)
+    return Disk(path=path, device=device, format="raw")
 
 
 def _ephemeral(directory: str, name: str, size: int, device: str, kind: tuple[str, ...]) -> Disk:

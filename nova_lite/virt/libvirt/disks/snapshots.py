@@ -1,7 +1,7 @@
-"""Images of guests' disks: from the overlay while the guest is off, from a copy that qemu makes while it runs.
+"""Images of guests' disks: from the disk while the guest is off, from a copy that qemu makes while it runs.
 
-The copy mirrors only the overlay, so it is as small as what the guest has written. When the mirror is synchronous, the
-guest's file systems are frozen if its agent answers, and the mirror ends: that is the moment of the snapshot. The
+Of an overlay the copy has only what the guest has written. A raw disk is copied whole. When the mirror is synchronous,
+the guest's file systems are frozen if its agent answers, and the mirror ends: that is the moment of the snapshot. The
 blocks of the backing image are added in a second step, while the guest continues.
 """
 
@@ -22,7 +22,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
-from nova_lite.virt.libvirt.disks.disks import ROOT
+from nova_lite.virt.libvirt.disks.disks import root_file
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -65,18 +65,18 @@ class Snapshotter(abilities.Snapshots):
 
     @file_errors()
     def take(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
-        disk, place = os.path.join(self._directory(instance_uuid), ROOT), os.path.dirname(target)
+        root, place = root_file(self._directory(instance_uuid)), os.path.dirname(target)
         domain, info = self._domains.get(instance_uuid)
         check = self._room.kept(place, check, _PURPOSE)
-        needed = disk_usage.overlay_data(disk)
+        needed = disk_usage.root_data(root[0])
         if info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
             self._room.require(place, needed, _PURPOSE)
-            self._qemu_img.flatten(disk, "qcow2", target, check)
+            self._qemu_img.flatten(*root, target, check)
             return
-        self._room.require(place, needed + (disk_room.data_in(disk) or 0), _PURPOSE)
+        self._room.require(place, needed + (disk_room.data_in(root[0]) or 0), _PURPOSE)
         copy = target + COPY
         try:
-            self._copy(domain, disk, copy, check)
+            self._copy(domain, root[0], copy, check)
             self._qemu_img.flatten(copy, "qcow2", target, check)
         finally:
             files.remove(copy)
@@ -98,14 +98,19 @@ class Snapshotter(abilities.Snapshots):
 
     def _copy(self, domain: Any, disk: str, copy: str, check: Callable[[], None]) -> None:
         self._end_copies(domain, os.path.dirname(copy))
-        device, backing, backing_format = self._root_of(domain, disk)
+        device, below = self._root_of(domain, disk)
+        size = int(self._connection.call(domain.blockInfo, device, 0)[0])
         files.remove(copy)
-        self._qemu_img.create_overlay(copy, backing, backing_format, self._qemu_img.info(disk, "qcow2").virtual_size)
+        if below:
+            self._qemu_img.create_overlay(copy, below[0].path, below[0].format, size)
+        else:
+            images.run("qemu-img", "create", "-q", "-f", "qcow2", copy, str(size))
         xml = ET.Element("disk", type="file")
         ET.SubElement(xml, "source", file=os.path.abspath(copy))
         ET.SubElement(xml, "driver", type="qcow2")
-        guest_xml.add_backing(xml, [volume_chains.File(backing, backing_format)])
-        self.begin(domain, device, xml, _COPY_FLAGS)
+        guest_xml.add_backing(xml, below)
+        flags = _COPY_FLAGS if below else _COPY_FLAGS & ~libvirt.VIR_DOMAIN_BLOCK_COPY_SHALLOW
+        self.begin(domain, device, xml, flags)
         try:
             self.catch_up(domain, device, check)
             with self.quiesced(domain):
@@ -114,8 +119,8 @@ class Snapshotter(abilities.Snapshots):
             self.abort(domain, device)
             raise
 
-    def _root_of(self, domain: Any, disk: str) -> tuple[str, str, str]:
-        """Return the root disk's device name, its backing file, and that file's format."""
+    def _root_of(self, domain: Any, disk: str) -> tuple[str, list[volume_chains.File]]:
+        """Return the root disk's device name and its backing file, if it has one."""
         xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
         for element in xml.iterfind("./devices/disk"):
             source, target = element.find("source"), element.find("target")
@@ -123,9 +128,9 @@ class Snapshotter(abilities.Snapshots):
                 continue
             below, kind = element.find("backingStore/source"), element.find("backingStore/format")
             if below is None or kind is None:
-                break
-            return target.get("dev", ""), below.get("file", ""), kind.get("type", "")
-        raise exceptions.VirtDriverError(reason="its root disk is not an overlay of an image")
+                return target.get("dev", ""), []
+            return target.get("dev", ""), [volume_chains.File(below.get("file", ""), kind.get("type", ""))]
+        raise exceptions.VirtDriverError(reason="the guest does not run with its root disk")
 
     def begin(self, domain: Any, device: str, copy: ET.Element, flags: int) -> None:
         """Begin a mirror of this disk to ``copy``."""

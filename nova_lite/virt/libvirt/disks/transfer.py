@@ -37,7 +37,7 @@ DRIVER = "libvirt"
 MARKER = ".offered"
 
 #: Files of an instance's directory that may be transferred.
-TRAVELLING = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM, *tpm_states.NAMES)
+TRAVELLING = (*disks.ROOTS, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM, *tpm_states.NAMES)
 
 _ADDRESS = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:_\]-]{0,252}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")

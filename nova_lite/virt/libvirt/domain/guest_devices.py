@@ -8,10 +8,11 @@ import xml.etree.ElementTree as ET
 from nova_lite.hardware import guest
 from nova_lite.objects import GuestCpu, GuestDevice, GuestReport
 from nova_lite.virt.libvirt.disks import volumes
-from nova_lite.virt.libvirt.disks.disks import EPHEMERALS, ROOT, SWAP
+from nova_lite.virt.libvirt.disks.disks import EPHEMERALS, ROOTS, SWAP
 
 #: Roles of local disks, by the name of their file.
-_ROLES = {ROOT: "root", SWAP: "swap"} | {name: f"ephemeral{number}" for number, name in enumerate(EPHEMERALS)}
+_ROLES = dict.fromkeys(ROOTS, "root") | {SWAP: "swap"}
+_ROLES |= {name: f"ephemeral{number}" for number, name in enumerate(EPHEMERALS)}
 
 #: Buses that Nova names, besides PCI.
 _BUSES = (guest.SCSI, guest.IDE, guest.USB)

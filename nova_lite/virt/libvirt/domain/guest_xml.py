@@ -18,7 +18,7 @@ from nova_lite.hardware import DEFAULT, Hardware
 from nova_lite.objects import VIF, NetworkDisk
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
-from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOT, DirectBoot, Disk, DiskSet
+from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOTS, DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
@@ -223,7 +223,7 @@ def _devices(
     for disk in disks:
         element = disk_element(disk)
         if disk.serial is None:
-            hardware_xml.disk(element, hardware, os.path.basename(disk.path) == ROOT, q35)
+            hardware_xml.disk(element, hardware, os.path.basename(disk.path) in ROOTS, q35)
         devices.append(element)
     hardware_xml.name_ide_disks(devices.findall("disk"))
     hardware_xml.address_scsi_disks(devices.findall("disk"), hardware)

@@ -28,10 +28,11 @@ def disk(name: str, bus: str, address: str = "", serial: str = "") -> str:
 DRIVE = "<address type='drive' controller='0' bus='0' target='2' unit='1'/>"
 
 
-def test_devices_have_the_buses_and_addresses_that_nova_names() -> None:
+@pytest.mark.parametrize("root", ["disk", "disk.raw"])
+def test_devices_have_the_buses_and_addresses_that_nova_names(root: str) -> None:
     found = guest_devices.describe(
         domain(
-            disk("disk", "virtio", pci(3, 0)),
+            disk(root, "virtio", pci(3, 0)),
             disk("disk.eph1", "scsi", DRIVE),
             disk("disk.swap", "sata", DRIVE),
             disk("disk.config", "ide", DRIVE),

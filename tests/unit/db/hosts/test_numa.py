@@ -22,7 +22,7 @@ from tests.support.races import overlap
 CELL = NUMACell(
     id=0, memory_mb=1024, shared_cpus="0-1", dedicated_cpus="2-7", pages=[NUMAPages(size_kb=4, total=262144)]
 )
-PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=True)
+PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=frozenset({0, 1}))
 FLOATING = NUMARequest(cells=(NUMACellRequest(0, (0,), 64),), page_size="small")
 
 

@@ -18,7 +18,7 @@ from tests.support import make
 CELL = NUMACell(
     id=0, memory_mb=1024, shared_cpus="0-1", dedicated_cpus="2-7", pages=[NUMAPages(size_kb=4, total=262144)]
 )
-PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=True)
+PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=frozenset({0, 1}))
 
 
 def report(db: Database, conf: cfg.ConfigOpts, host: str = "h1", **values: Any) -> None:

@@ -115,7 +115,9 @@ def _realtime(request: HardwareRequest, vcpus: int) -> frozenset[int]:
     every = frozenset(range(vcpus))
     realtime = _mask(request, "cpu_realtime_mask", vcpus) or every
     if realtime == every and request.value("emulator_threads_policy") is None:
-        raise _refused("hw:cpu_realtime needs a vCPU that hw:cpu_realtime_mask leaves out, or hw:emulator_threads_policy.")
+        raise _refused(
+            "hw:cpu_realtime needs a vCPU that hw:cpu_realtime_mask leaves out, or hw:emulator_threads_policy."
+        )
     return realtime
 
 

@@ -52,8 +52,9 @@ class InstanceNUMACell(msgspec.Struct, frozen=True, kw_only=True):
     """NUMA cell of a guest, placed in ``cell`` of the host.
 
     ``cpus``: its vCPUs. ``pins``: the host CPU of each dedicated vCPU, in the same order. ``floating``: vCPUs that have
-    none, and float over the cell's shared CPUs. Older records without pins do not name them. ``held``: further CPUs that no other guest can have: other threads of the pinned cores, and CPUs of the
-    emulator threads. ``page_kb``: the requested page size; ``huge``: it is larger than the smallest of the host.
+    none, and float over the cell's shared CPUs. Older records without pins do not name them. ``held``: further CPUs
+    that no other guest can have: other threads of the pinned cores, and CPUs of the emulator threads. ``page_kb``: the
+    requested page size; ``huge``: it is larger than the smallest of the host.
     """
 
     id: int

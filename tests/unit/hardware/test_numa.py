@@ -103,7 +103,6 @@ DESCRIBED = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "128", "numa
         ({"cpu_policy": "most"}, {}, "takes shared, dedicated, mixed"),
         ({"cpu_thread_policy": "require"}, {}, "needs hw:cpu_policy=dedicated"),
         ({"emulator_threads_policy": "isolate"}, {}, "needs hw:cpu_policy=dedicated"),
-        ({"emulator_threads_policy": "share"}, {}, "needs dedicated CPUs, a page size or NUMA nodes"),
         ({"cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, "which its flavor rules out"),
         (
             {"cpu_policy": "dedicated", "cpu_thread_policy": "require"},

@@ -81,6 +81,29 @@ def test_guest_with_dedicated_cpus_is_pinned() -> None:
     assert domain.find("memoryBacking") is None
 
 
+def test_vcpus_of_a_mixed_guest_are_pinned_or_float() -> None:
+    domain = placed(InstanceNUMATopology(cells=[guest(pins=[5], floating=[0])]), SHARED)
+    assert (pins(domain), emulator(domain)) == ({"0": "0-1", "1": "5"}, "0-1,5")
+
+
+def test_realtime_vcpus_have_a_scheduler_and_locked_memory_without_the_emulator() -> None:
+    numa = InstanceNUMATopology(cells=[guest(pins=[4, 5]), guest(1, 1, pins=[8, 9])], realtime=[1, 2, 3], locked=True)
+    domain = placed(numa, SHARED, QUOTA)
+    assert emulator(domain) == "4"
+    scheds = [dict(sched.attrib) for sched in domain.iterfind("cputune/vcpusched")]
+    assert scheds == [{"vcpus": "1-3", "scheduler": "fifo", "priority": "1"}]
+    assert [item.tag for item in domain.iterfind("memoryBacking/*")] == ["nosharepages", "locked"]
+    numa_xml.place(domain, InstanceNUMATopology(cells=[guest(pins=[6, 7])], realtime=[1]), SHARED)
+    assert [sched.get("vcpus") for sched in domain.iterfind("cputune/vcpusched")] == ["1"], "not twice"
+    numa_xml.place(domain, None, SHARED)
+    assert (domain.find("cputune/vcpusched"), domain.find("memoryBacking")) == (None, None)
+
+
+def test_locked_memory_is_in_large_pages_too() -> None:
+    domain = placed(InstanceNUMATopology(cells=[guest(page_kb=2048, huge=True)], locked=True), SHARED)
+    assert [item.tag for item in domain.iterfind("memoryBacking/*")] == ["hugepages", "locked"]
+
+
 @pytest.mark.parametrize(
     ("policy", "cpuset"), [({}, "4-5"), ({"emulator_cpus": [6]}, "6"), ({"emulator_shared": True}, "0-3")]
 )

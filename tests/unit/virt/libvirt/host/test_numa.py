@@ -8,7 +8,7 @@ import pytest
 
 from nova_lite.objects import InstanceNUMACell, InstanceNUMATopology, LiveDestination, NUMACell, NUMAPages
 from nova_lite.virt.libvirt.domain import guest_xml, live_migration, numa_xml
-from nova_lite.virt.libvirt.host import host_topology
+from nova_lite.virt.libvirt.host import host_topology, host_traits
 
 CAPABILITIES = """<capabilities><host><topology><cells num='3'>
 <cell id='0'><memory unit='KiB'>4194304</memory><pages unit='KiB' size='4'>524288</pages>
@@ -35,6 +35,12 @@ def test_host_cells_are_parsed() -> None:
         ),
         NUMACell(id=1, memory_mb=2048, shared_cpus="2-3", pages=[NUMAPages(size_kb=4, total=524288)]),
     ]
+
+
+def test_host_has_a_trait_if_its_cores_have_threads() -> None:
+    threaded, plain = host_topology.parse(CAPABILITIES)
+    assert host_traits.core_traits([plain, threaded]) == {"HW_CPU_HYPERTHREADING"}
+    assert host_traits.core_traits([plain]) == set()
 
 
 def test_host_without_cells_in_libvirt_is_one_cell() -> None:

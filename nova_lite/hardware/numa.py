@@ -14,7 +14,7 @@ from nova_lite.base import cpu_sets, exceptions
 from nova_lite.hardware.request import HardwareRequest
 
 SHARED, MIXED, DEDICATED = "shared", "mixed", "dedicated"
-#: From the fewest dedicated CPUs to the most.
+#: Policies, from the fewest dedicated CPUs to the most.
 _POLICIES = (SHARED, MIXED, DEDICATED)
 PREFER, ISOLATE, REQUIRE = "prefer", "isolate", "require"
 SHARE = "share"
@@ -122,7 +122,7 @@ def _realtime(request: HardwareRequest, vcpus: int) -> frozenset[int]:
 
 
 def _mask(request: HardwareRequest, name: str, vcpus: int) -> frozenset[int]:
-    """Return the vCPUs of a mask, empty if there is none. One that begins with ``^`` is of all other vCPUs."""
+    """Return the vCPUs of a mask, empty if there is none. After a leading ``^`` it names the others."""
     text = request.value(name)
     if text is None:
         return frozenset()

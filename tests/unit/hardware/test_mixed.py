@@ -104,7 +104,7 @@ def test_impossible_request_is_refused(specs: dict[str, str], image: dict[str, s
 
 
 POLICIES = st.sampled_from([None, "shared", "mixed", "dedicated"])
-#: A mask as its vCPUs, and whether it is written as those that it leaves out.
+#: Mask as vCPUs, and whether the text names the others instead.
 MASKS = st.none() | st.tuples(st.frozensets(st.integers(0, VCPUS - 1), min_size=1), st.booleans())
 
 
@@ -247,7 +247,7 @@ class Wish(NamedTuple):
     nodes: int
 
 
-#: One cell as the kinds of its six CPUs, in cores of two: ``s`` shared, ``d`` dedicated, ``u`` dedicated and used,
+#: Cell as the kinds of its six CPUs, in cores of two: ``s`` shared, ``d`` dedicated, ``u`` dedicated and used,
 #: ``-`` of neither set; and its use by shared vCPUs.
 CELLS = st.tuples(st.text("sddu-", min_size=6, max_size=6), st.integers(0, 3))
 WISHES = st.builds(

@@ -36,7 +36,7 @@ class Resources(msgspec.Struct, frozen=True):
         flavor, numa = instance.flavor, instance.numa
         devices = tuple(device.address for device in instance.pci or ())
         cpus = () if numa is None else tuple(numa.host_cpus)
-        vcpus = 0 if numa is not None and numa.dedicated else flavor.vcpus
+        vcpus = flavor.vcpus if numa is None else numa.shared_vcpus
         return cls(vcpus=vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb, cpus=cpus, pci=devices)
 
 

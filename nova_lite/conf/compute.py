@@ -149,7 +149,7 @@ OPTS = [
         "cpu_dedicated_set",
         type=CpuSet(),
         help=(
-            "CPUs of this host, as 4-12,^8, for guests with hw:cpu_policy=dedicated. Default: none, so such "
+            "CPUs of this host, as 4-12,^8, for guests with hw:cpu_policy=dedicated or mixed. Default: none, so such "
             "guests go to other hosts."
         ),
     ),

@@ -84,8 +84,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     keys of `_PARTS`. ``old_keys``: older keys with the same meaning.
 
     ``description``: its effect, or the reason for the refusal, as the end of a sentence. ``harmless``: values of a
-    refused setting that request nothing. ``allowed_in_flavors``: the API accepts a refused setting in a flavor, because
-    operators plan ahead with flavors, and refuses servers of that flavor.
+    refused setting that request nothing.
 
     ``specs``, ``properties``: the flavor and image of an example, which the page shows and a test runs.
     ``other_effect``: the effect of an honoured setting that does not change the domain.
@@ -100,7 +99,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     precedence: Precedence = Precedence.SAME
     harmless: tuple[str, ...] = ()
-    allowed_in_flavors: bool = False
     specs: Mapping[str, str] = msgspec.field(default_factory=dict)
     properties: Mapping[str, str] = msgspec.field(default_factory=dict)
     other_effect: str = ""

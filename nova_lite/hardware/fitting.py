@@ -56,6 +56,8 @@ def fit(request: NUMARequest, cells: Sequence[NUMACell], usage: NUMAUsage, ratio
         cells=placed,
         emulator_cpus=_emulator_cpus(request, placed[0]),
         emulator_shared=request.emulator == SHARE,
+        realtime=sorted(request.realtime),
+        locked=request.locked,
     )
 
 
@@ -94,6 +96,7 @@ def _in_cell(
         cpus=list(part.cpus),
         memory_mb=part.memory_mb,
         pins=pins,
+        floating=[cpu for cpu in part.cpus if cpu not in request.dedicated],
         held=held,
         page_kb=page,
         huge=page is not None and page > min(pages.size_kb for pages in cell.pages),
@@ -106,16 +109,13 @@ def _in_cell(
 def _cpus(
     request: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
 ) -> tuple[list[int], list[int]]:
-    """Return the CPUs of the vCPUs, and other CPUs that the guest holds. The ``reserve`` is first among the others."""
-    if request.dedicated:
-        return _dedicated(request.thread_policy, len(part.cpus), reserve, cell, usage)
+    """Return the CPUs of the dedicated vCPUs, and other CPUs that the guest holds, first of them the ``reserve``."""
+    shared = sum(cpu not in request.dedicated for cpu in part.cpus)
     have = len(cpu_sets.parse(cell.shared_cpus))
-    left = int(have * ratios.cpu) - usage.vcpus
-    if len(part.cpus) > have or len(part.cpus) > left:
-        raise FitError(
-            f"{len(part.cpus)} shared vCPUs requested in a NUMA cell, at most {max(0, min(have, left))} left"
-        )
-    return [], []
+    left = max(0, min(have, int(have * ratios.cpu) - usage.vcpus))
+    if shared > left:
+        raise FitError(f"{shared} shared vCPUs requested in a NUMA cell, at most {left} left")
+    return _dedicated(request.thread_policy, len(part.cpus) - shared, reserve, cell, usage)
 
 
 def _dedicated(

@@ -1,4 +1,4 @@
-"""Requests of flavor and image for CPUs and memory of the host: NUMA nodes, dedicated CPUs, page sizes.
+"""Requests of flavor and image for CPUs and memory of the host: NUMA nodes, dedicated and realtime CPUs, page sizes.
 
 As in Nova, a guest with dedicated CPUs or a page size has one NUMA node if its flavor and image request none.
 """
@@ -13,7 +13,9 @@ from oslo_utils import strutils
 from nova_lite.base import cpu_sets, exceptions
 from nova_lite.hardware.request import HardwareRequest
 
-SHARED, DEDICATED = "shared", "dedicated"
+SHARED, MIXED, DEDICATED = "shared", "mixed", "dedicated"
+#: Policies, from the fewest dedicated CPUs to the most.
+_POLICIES = (SHARED, MIXED, DEDICATED)
 PREFER, ISOLATE, REQUIRE = "prefer", "isolate", "require"
 SHARE = "share"
 SMALL, LARGE, ANY = "small", "large", "any"
@@ -33,40 +35,55 @@ class NUMACellRequest(msgspec.Struct, frozen=True):
 class NUMARequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request of one guest.
 
-    ``dedicated``: each vCPU has a CPU of the host for itself. ``thread_policy``: whether dedicated CPUs may be threads
-    of the same core. ``page_size``: KiB, ``small``, ``large`` or ``any``; None: ordinary memory. ``emulator``: CPUs of
-    the emulator's threads. They have a CPU of their own (``isolate``), use the host's shared CPUs (``share``), or use
-    the CPUs of the vCPUs (None).
+    ``dedicated``: vCPUs that have a CPU of the host for themselves. ``realtime``: vCPUs that the host runs before all
+    ordinary threads. ``thread_policy``: whether dedicated CPUs may be threads of the same core. ``page_size``: KiB,
+    ``small``, ``large`` or ``any``; None: ordinary memory. ``locked``: the host never swaps the memory out.
+    ``emulator``: CPUs of the emulator's threads. They have a CPU of their own (``isolate``), use the host's shared CPUs
+    (``share``), or use the CPUs of the vCPUs that are not realtime (None).
     """
 
     cells: tuple[NUMACellRequest, ...]
-    dedicated: bool = False
+    dedicated: frozenset[int] = frozenset()
+    realtime: frozenset[int] = frozenset()
     thread_policy: str = PREFER
     page_size: str | int | None = None
+    locked: bool = False
     emulator: str | None = None
+
+    @property
+    def shared_vcpus(self) -> int:
+        """Number of vCPUs that share CPUs of the host with other guests."""
+        return sum(len(cell.cpus) for cell in self.cells) - len(self.dedicated)
 
 
 def choose(request: HardwareRequest, vcpus: int, memory_mb: int) -> NUMARequest | None:
     """Return the request, or None if the guest may be anywhere in its host. Raises `HardwareRefused`."""
-    dedicated = _is_dedicated(request)
+    realtime = _realtime(request, vcpus)
+    dedicated = _dedicated(request, vcpus, realtime)
     thread_policy, emulator = request.value("cpu_thread_policy"), request.value("emulator_threads_policy")
-    if not dedicated and thread_policy is not None:
-        raise _refused("hw:cpu_thread_policy needs hw:cpu_policy=dedicated.")
-    if not dedicated and emulator == ISOLATE:
-        raise _refused("hw:emulator_threads_policy=isolate needs hw:cpu_policy=dedicated.")
+    for setting, has in (
+        ("hw:cpu_thread_policy", thread_policy is not None),
+        ("hw:emulator_threads_policy=isolate", emulator == ISOLATE),
+        ("hw:cpu_realtime", bool(realtime)),
+    ):
+        if has and not dedicated:
+            raise _refused(f"{setting} needs hw:cpu_policy=dedicated or mixed.")
     page_size = _page_size(request)
+    locked = bool(request.flag("locked_memory"))
+    if locked and page_size is None:
+        raise _refused("hw:locked_memory needs hw:mem_page_size.")
     cells = _cells(request, vcpus, memory_mb)
     if not cells:
         if not dedicated and page_size is None:
-            if emulator is not None:
-                raise _refused("hw:emulator_threads_policy needs dedicated CPUs, a page size or NUMA nodes.")
             return None
         cells = (NUMACellRequest(0, tuple(range(vcpus)), memory_mb),)
     return NUMARequest(
         cells=cells,
         dedicated=dedicated,
+        realtime=realtime,
         thread_policy=thread_policy or PREFER,
         page_size=page_size,
+        locked=locked or bool(realtime),
         emulator=emulator,
     )
 
@@ -75,11 +92,54 @@ def _refused(reason: str) -> exceptions.HardwareRefused:
     return exceptions.HardwareRefused(reason=reason)
 
 
-def _is_dedicated(request: HardwareRequest) -> bool:
+def _dedicated(request: HardwareRequest, vcpus: int, realtime: frozenset[int]) -> frozenset[int]:
+    """Return the vCPUs with dedicated CPUs. Raises `HardwareRefused`."""
     flavor, image = request.flavor.get("cpu_policy"), request.image.get("cpu_policy")
-    if flavor == SHARED and image == DEDICATED:
-        raise _refused("The image requests dedicated CPUs, which its flavor rules out: hw:cpu_policy is shared.")
-    return DEDICATED in (flavor, image)
+    if flavor and image and _POLICIES.index(image) > _POLICIES.index(flavor):
+        raise _refused(f"The image requests {image} CPUs, which its flavor rules out: hw:cpu_policy is {flavor}.")
+    policy, every = flavor or image or SHARED, frozenset(range(vcpus))
+    masked = _mask(request, "cpu_dedicated_mask", vcpus)
+    if masked and policy != MIXED:
+        raise _refused("hw:cpu_dedicated_mask needs hw:cpu_policy=mixed.")
+    if masked == every:
+        raise _refused("hw:cpu_dedicated_mask has to leave a vCPU that shares CPUs.")
+    if policy == MIXED and bool(masked) == bool(realtime):
+        raise _refused("hw:cpu_policy=mixed needs either hw:cpu_dedicated_mask or realtime vCPUs, and not both.")
+    return {SHARED: frozenset[int](), MIXED: masked or realtime, DEDICATED: every}[policy]
+
+
+def _realtime(request: HardwareRequest, vcpus: int) -> frozenset[int]:
+    """Return the realtime vCPUs. Raises `HardwareRefused` if they leave no CPU for the emulator's threads."""
+    if not request.flag("cpu_realtime"):
+        return frozenset()
+    every = frozenset(range(vcpus))
+    realtime = _mask(request, "cpu_realtime_mask", vcpus) or every
+    if realtime == every and request.value("emulator_threads_policy") is None:
+        raise _refused(
+            "hw:cpu_realtime needs a vCPU that hw:cpu_realtime_mask leaves out, or hw:emulator_threads_policy."
+        )
+    return realtime
+
+
+def _mask(request: HardwareRequest, name: str, vcpus: int) -> frozenset[int]:
+    """Return the vCPUs of a mask, empty if there is none. After a leading ``^`` it names the others."""
+    text = request.value(name)
+    if text is None:
+        return frozenset()
+    return _vcpus(f"hw:{name}", f"0-{vcpus - 1},{text}" if text.startswith("^") else text, vcpus)
+
+
+def _vcpus(key: str, text: str, vcpus: int) -> frozenset[int]:
+    """Parse vCPUs of the flavor, at least one. Raises `HardwareRefused`."""
+    try:
+        found = cpu_sets.parse(text)
+    except ValueError as error:
+        raise _refused(f"{key}: {error}.") from error
+    if beyond := sorted(cpu for cpu in found if cpu >= vcpus):
+        raise _refused(f"{key} names vCPU {beyond[0]}, and the flavor has {vcpus} (numbered from 0).")
+    if not found:
+        raise _refused(f"{key} names no vCPU.")
+    return found
 
 
 def _page_size(request: HardwareRequest) -> str | int | None:
@@ -140,16 +200,9 @@ def _given_cells(
 ) -> tuple[NUMACellRequest, ...]:
     found, seen = [], set[int]()
     for node in range(nodes):
-        try:
-            mine = cpu_sets.parse(cpus[node])
-        except ValueError as error:
-            raise _refused(f"hw:numa_cpus.{node}: {error}.") from error
-        if beyond := sorted(cpu for cpu in mine if cpu >= vcpus):
-            raise _refused(f"hw:numa_cpus.{node} names vCPU {beyond[0]}, and the flavor has {vcpus} (numbered from 0).")
+        mine = _vcpus(f"hw:numa_cpus.{node}", cpus[node], vcpus)
         if twice := sorted(seen & mine):
             raise _refused(f"vCPU {twice[0]} is in two NUMA nodes.")
-        if not mine:
-            raise _refused(f"hw:numa_cpus.{node} names no vCPU.")
         seen |= mine
         found.append(NUMACellRequest(node, tuple(sorted(mine)), int(memory[node])))
     if left := sorted(set(range(vcpus)) - seen):

@@ -68,8 +68,7 @@ def check_extra_spec(key: str, value: str, with_values: bool) -> None:
         return
     if with_values:
         _check_value(EXTRA_SPEC, key, value, definition)
-    is_refused = definition.outcome is Outcome.REFUSED and not definition.allowed_in_flavors
-    if is_refused and not definition.is_harmless(value):
+    if definition.outcome is Outcome.REFUSED and not definition.is_harmless(value):
         raise _refusal(EXTRA_SPEC, key, value, definition)
 
 

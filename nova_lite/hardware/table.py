@@ -35,7 +35,6 @@ _NODES = {
     "hw:numa_cpus.1": "1-3",
     "hw:numa_mem.1": "384",
 }
-_REALTIME = "this cloud has no realtime vCPUs"
 
 CPU = (
     *(
@@ -104,9 +103,10 @@ CPU = (
     ),
     honoured(
         "cpu_policy",
-        one_of("shared", "dedicated"),
-        "`dedicated`: each vCPU has a CPU of the host's `[compute] cpu_dedicated_set` for itself; refused in an image "
-        "if its flavor has `shared`",
+        one_of("shared", "dedicated", "mixed"),
+        "`dedicated`: each vCPU has a CPU of the host's `[compute] cpu_dedicated_set` for itself; `mixed`: those of "
+        "`hw:cpu_dedicated_mask`, or else the realtime ones; an image may not request more dedicated CPUs than its "
+        "flavor's policy",
         flavor="hw:cpu_policy",
         image="hw_cpu_policy",
         precedence=Precedence.FLAVOR,
@@ -125,35 +125,38 @@ CPU = (
         "emulator_threads_policy",
         one_of("isolate", "share"),
         "CPUs of the emulator's threads: `isolate`: one more dedicated CPU; `share`: the host's shared CPUs; default: "
-        "the CPUs of the guest's vCPUs",
+        "the CPUs of the guest's vCPUs that are not realtime",
         flavor="hw:emulator_threads_policy",
         specs={"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"},
     ),
-    refused(
+    honoured(
         "cpu_dedicated_mask",
         CPUS,
-        "a guest has dedicated CPUs for all of its vCPUs or for none",
+        "vCPUs with dedicated CPUs, or after `^` those without; needs `hw:cpu_policy=mixed`",
         flavor="hw:cpu_dedicated_mask",
-        allowed_in_flavors=True,
-        specs={"hw:cpu_dedicated_mask": "0-1"},
+        specs={"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-1"},
     ),
-    refused(
+    honoured(
         "cpu_realtime",
         BOOLEAN,
-        _REALTIME,
+        "vCPUs have the scheduler `fifo`, and the guest's memory is locked and not shared; needs dedicated CPUs, and "
+        "either an ordinary vCPU or `hw:emulator_threads_policy`",
         flavor="hw:cpu_realtime",
-        harmless=NO,
-        allowed_in_flavors=True,
-        specs={"hw:cpu_realtime": "yes"},
+        specs={"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"},
     ),
-    refused(
+    honoured(
         "cpu_realtime_mask",
         CPUS,
-        _REALTIME,
+        "realtime vCPUs, or after `^` the ordinary ones; default: all are realtime, if `hw:cpu_realtime` is set",
         flavor="hw:cpu_realtime_mask",
         image="hw_cpu_realtime_mask",
-        allowed_in_flavors=True,
-        specs={"hw:cpu_realtime_mask": "^0"},
+        precedence=Precedence.IMAGE,
+        specs={
+            "hw:cpu_policy": "mixed",
+            "hw:cpu_realtime": "yes",
+            "hw:emulator_threads_policy": "share",
+            "hw:cpu_realtime_mask": "2-3",
+        },
     ),
 )
 
@@ -207,14 +210,13 @@ MEMORY = (
         specs={"hw:pci_numa_affinity_policy": "required"},
         other_effect="the choice of the host and of its devices",
     ),
-    refused(
+    honoured(
         "locked_memory",
         BOOLEAN,
-        "this cloud does not lock guests' memory",
+        "the host never swaps the guest's memory out; needs `hw:mem_page_size`",
         flavor="hw:locked_memory",
         image="hw_locked_memory",
-        harmless=NO,
-        specs={"hw:locked_memory": "yes"},
+        specs={"hw:mem_page_size": "small", "hw:locked_memory": "yes"},
     ),
     refused(
         "mem_encryption",

@@ -29,6 +29,9 @@ DISABLED = "COMPUTE_STATUS_DISABLED"
 #: Trait of a host whose guests can share a volume with others.
 MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
 
+#: Trait of a host whose cores have several threads.
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+
 #: Traits that every driver's host has.
 ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
 
@@ -112,6 +115,7 @@ DERIVED = (
 KNOWN = (
     *ALWAYS,
     MULTIATTACH,
+    HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
     *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),

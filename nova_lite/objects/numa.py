@@ -51,9 +51,10 @@ NUMAUsage = dict[str, NUMACellUsage]
 class InstanceNUMACell(msgspec.Struct, frozen=True, kw_only=True):
     """NUMA cell of a guest, placed in ``cell`` of the host.
 
-    ``cpus``: its vCPUs. ``pins``: the host CPU of each vCPU, in the same order; empty if they float over the cell's
-    shared CPUs. ``held``: further CPUs that no other guest can have: other threads of the pinned cores, and CPUs of the
-    emulator threads. ``page_kb``: the requested page size; ``huge``: it is larger than the smallest of the host.
+    ``cpus``: its vCPUs. ``pins``: the host CPU of each dedicated vCPU, in the same order. ``floating``: vCPUs that have
+    none, and float over the cell's shared CPUs. Older records without pins do not name them. ``held``: further CPUs
+    that no other guest can have: other threads of the pinned cores, and CPUs of the emulator threads. ``page_kb``: the
+    requested page size; ``huge``: it is larger than the smallest of the host.
     """
 
     id: int
@@ -61,28 +62,37 @@ class InstanceNUMACell(msgspec.Struct, frozen=True, kw_only=True):
     cpus: list[int]
     memory_mb: int
     pins: list[int] = msgspec.field(default_factory=list)
+    floating: list[int] = msgspec.field(default_factory=list)
     held: list[int] = msgspec.field(default_factory=list)
     page_kb: int | None = None
     huge: bool = False
 
+    @property
+    def pinning(self) -> dict[int, int]:
+        """Host CPU by dedicated vCPU."""
+        return dict(zip((cpu for cpu in self.cpus if cpu not in self.floating), self.pins, strict=False))
+
 
 class InstanceNUMATopology(msgspec.Struct, frozen=True, kw_only=True):
     """Place of a guest in the NUMA cells of its host. ``emulator_cpus``: CPUs reserved for its emulator threads.
-    ``emulator_shared``: these threads float over the host's shared CPUs."""
+    ``emulator_shared``: these threads float over the host's shared CPUs. ``realtime``: vCPUs with a realtime scheduler.
+    ``locked``: its memory stays in the host's memory."""
 
     cells: list[InstanceNUMACell]
     emulator_cpus: list[int] = msgspec.field(default_factory=list)
     emulator_shared: bool = False
+    realtime: list[int] = msgspec.field(default_factory=list)
+    locked: bool = False
 
     @property
     def dedicated_vcpus(self) -> list[int]:
         """vCPUs that have host CPUs of their own."""
-        return sorted(cpu for cell in self.cells if cell.pins for cpu in cell.cpus)
+        return sorted(cpu for cell in self.cells for cpu in cell.pinning)
 
     @property
-    def dedicated(self) -> bool:
-        """True if its vCPUs have host CPUs of their own."""
-        return any(cell.pins for cell in self.cells)
+    def shared_vcpus(self) -> int:
+        """Number of vCPUs that share CPUs of the host with other guests."""
+        return sum(len(cell.cpus) - len(cell.pins) for cell in self.cells)
 
     @property
     def host_cpus(self) -> list[int]:
@@ -121,8 +131,7 @@ def _changed(usage: NUMAUsage, topology: InstanceNUMATopology, sign: int) -> NUM
             count = cell.pages.pop(str(part.page_kb), 0) + sign * pages_of(part)
             if count:
                 cell.pages[str(part.page_kb)] = count
-        if not part.pins:
-            cell.vcpus += sign * len(part.cpus)
+        cell.vcpus += sign * (len(part.cpus) - len(part.pins))
         for cpu in (*part.pins, *part.held):
             if sign > 0:
                 cell.cpus.append(cpu)

@@ -122,8 +122,7 @@ def consume_from_request(host: HostState, spec: RequestSpec, instance_uuid: str)
 def _take_cpus(after: HostState, spec: RequestSpec) -> None:
     """Add the CPUs and the NUMA use of one instance. A forced host may lack room for the topology."""
     topology = hardware.numa_of(spec.flavor, spec.image)
-    if topology is None or not topology.dedicated:
-        after.vcpus_used += spec.flavor.vcpus
+    after.vcpus_used += spec.flavor.vcpus if topology is None else topology.shared_vcpus
     if topology is not None or spec.pci:
         with contextlib.suppress(fitting.FitError):
             place, devices = pci.place_on_host(spec.pci, topology, after)

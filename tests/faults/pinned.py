@@ -21,14 +21,14 @@ device_spec = {{"address": "{DEVICE}"}}
 SITE = Site(dedicated_cpus="0-1", config=DEVICES)
 
 PINNED = "pinned"
-FLAVOR = {"id": PINNED, "name": PINNED, "ram": 64, "disk": 1, "vcpus": 2}
+FLAVOR = {"id": PINNED, "name": PINNED, "ram": 64, "disk": 1, "vcpus": 3}
 
 
 def flavor(arena: Arena) -> None:
-    """Make a flavor with dedicated CPUs and a device."""
+    """Make a flavor with two dedicated CPUs, a shared one, and a device."""
     arena.insist("POST", "/flavors", {"flavor": FLAVOR}, (200, 409))
-    specs = {"extra_specs": {"hw:cpu_policy": "dedicated", "pci_passthrough:alias": "gpu:1"}}
-    arena.insist("POST", f"/flavors/{PINNED}/os-extra_specs", specs, (200,))
+    specs = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0", "pci_passthrough:alias": "gpu:1"}
+    arena.insist("POST", f"/flavors/{PINNED}/os-extra_specs", {"extra_specs": specs}, (200,))
 
 
 def create(arena: Arena) -> None:

@@ -18,6 +18,7 @@ FLAVORS = {
     "pinned": {"hw:cpu_policy": "dedicated"},
     "isolated": {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"},
     "nodes": {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"},
+    "mixed": {"hw:cpu_policy": "mixed", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"},
     "large": {"hw:mem_page_size": "2MB"},
     "shared": {"hw:cpu_policy": "shared"},
 }
@@ -78,6 +79,23 @@ def test_nodes_cores_and_pages(tidy: Cloud) -> None:
     assert "2 failed NUMATopologyFilter (2 whole cores requested in a NUMA cell" in found[isolated]["fault"]["message"]
     told = ask(tidy, "GET", f"/servers/{large}/topology", version="2.78")
     assert (told["pagesize_kb"], told["nodes"][0]["cpu_pinning"]) == (2048, {})
+
+
+def test_mixed_server_has_a_dedicated_and_a_shared_cpu_on_each_way(tidy: Cloud) -> None:
+    (server,) = tidy.create(flavor="mixed")
+    tidy.wait_active([server])
+    host, cpus = held(tidy, server)
+    told = ask(tidy, "GET", f"/servers/{server}/topology", version="2.78")
+    assert (len(cpus), [*told["nodes"][0]["cpu_pinning"]]) == (1, ["1"])
+    assert migrate(tidy, server).status_code == 202
+    other = next(compute for compute in tidy.computes if compute != host)
+    assert place(tidy, server) == ("ACTIVE", other)
+    assert (held(tidy, server)[0], len(held(tidy, server)[1])) == (other, 1)
+    tidy.audit()
+    act(tidy, server, {"resize": {"flavorRef": "pinned"}}, "VERIFY_RESIZE")
+    assert len(held(tidy, server)[1]) == 2
+    act(tidy, server, {"revertResize": None}, "ACTIVE")
+    assert len(held(tidy, server)[1]) == 1
 
 
 def test_whatever_takes_a_server_away_gives_them_back(tidy: Cloud) -> None:

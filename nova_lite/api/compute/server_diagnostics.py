@@ -55,7 +55,7 @@ def _topology_view(instance: Instance, with_host: bool) -> dict[str, Any]:
 def _node_view(cell: InstanceNUMACell, with_host: bool) -> dict[str, Any]:
     view: dict[str, Any] = {"memory_mb": cell.memory_mb, "siblings": [], "vcpu_set": cell.cpus}
     if with_host:
-        pins = dict(zip(map(str, cell.cpus), cell.pins, strict=False))
+        pins = {str(vcpu): cpu for vcpu, cpu in cell.pinning.items()}
         view |= {"host_node": cell.cell, "cpu_pinning": pins}
     return view
 

@@ -195,7 +195,7 @@ def _server(
     flavor = msgspec.convert(row.flavor, Flavor)
     image = None if row.image is None else msgspec.convert(row.image, Image)
     topology = hardware.numa_of(flavor, image)
-    alone = topology is not None and topology.dedicated
+    alone = topology is not None and bool(topology.dedicated)
     stays = history.stays.get(row.uuid, "")
     if pci.ALIAS in flavor.extra_specs:
         stays = "it has PCI devices of its host"
@@ -210,7 +210,7 @@ def _server(
         name=row.display_name,
         host=destinations.get(row.uuid, row.host),
         load=load,
-        room=Room(0 if alone else flavor.vcpus, flavor.memory_mb, flavor.disk_gb),
+        room=Room(flavor.vcpus if topology is None else topology.shared_vcpus, flavor.memory_mb, flavor.disk_gb),
         stays=stays,
         disk_gb=float(flavor.disk_gb) if evacuations.has_local_disk(row) else 0.0,
         dirty=dirty,

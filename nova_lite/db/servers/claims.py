@@ -81,8 +81,8 @@ def take(
     if chosen is None:
         return None
     topology = chosen.topology
-    if topology is not None and topology.dedicated:
-        wanted = {**wanted, "vcpus": 0}
+    if topology is not None:
+        wanted = {**wanted, "vcpus": topology.shared_vcpus}
     used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
     changed = uow.change(
         sa.update(ComputeNode)

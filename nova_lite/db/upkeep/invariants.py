@@ -370,8 +370,7 @@ def _amounts_of(row: Instance) -> dict[str, Any]:
     amounts: dict[str, Any] = {name: getattr(row, name) for name in RESOURCES}
     if row.numa is not None:
         amounts["numa"] = row.numa
-        if msgspec.convert(row.numa, InstanceNUMATopology).dedicated:
-            amounts["vcpus"] = 0
+        amounts["vcpus"] = msgspec.convert(row.numa, InstanceNUMATopology).shared_vcpus
     if row.pci is not None:
         amounts["pci"] = row.pci
     return amounts

@@ -17,7 +17,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 def shared_vcpus(spec: RequestSpec) -> int:
     """Return how many of an instance's vCPUs share CPUs of the host with others."""
     numa = hardware.numa_of(spec.flavor, spec.image)
-    return 0 if numa is not None and numa.dedicated else spec.flavor.vcpus
+    return spec.flavor.vcpus if numa is None else numa.shared_vcpus
 
 
 class CapacityFilter(HostFilter):

@@ -258,16 +258,16 @@ def test_topology_shows_numa_cells(api: Client) -> None:
     """The CPUs of the host are for admins."""
     cells = [
         InstanceNUMACell(id=0, cell=1, cpus=[0, 1], memory_mb=64, pins=[6, 8], held=[7, 9], page_kb=2048, huge=True),
-        InstanceNUMACell(id=1, cell=0, cpus=[2], memory_mb=32, page_kb=2048, huge=True),
+        InstanceNUMACell(id=1, cell=0, cpus=[2, 3], memory_mb=32, pins=[1], floating=[2], page_kb=2048, huge=True),
     ]
     path = f"/servers/{api.conductor.add(numa=InstanceNUMATopology(cells=cells)).uuid}/topology"
     first, second = (
         {"memory_mb": 64, "siblings": [], "vcpu_set": [0, 1]},
-        {"memory_mb": 32, "siblings": [], "vcpu_set": [2]},
+        {"memory_mb": 32, "siblings": [], "vcpu_set": [2, 3]},
     )
     assert api.json("GET", path, version="2.78") == {"nodes": [first, second], "pagesize_kb": 2048}
     first |= {"host_node": 1, "cpu_pinning": {"0": 6, "1": 8}}
-    second |= {"host_node": 0, "cpu_pinning": {}}
+    second |= {"host_node": 0, "cpu_pinning": {"3": 1}}
     assert api.json("GET", path, version="2.78", token=ADMIN) == {"nodes": [first, second], "pagesize_kb": 2048}
 
 

@@ -88,7 +88,7 @@ def test_page_size_is_parsed(text: str, size: str | int) -> None:
 def test_image_may_request_dedicated_cpus_and_pages() -> None:
     request = request_for(image={"hw_cpu_policy": "dedicated", "hw_cpu_thread_policy": "isolate"})
     assert request is not None
-    assert (request.dedicated, request.thread_policy) == (True, "isolate")
+    assert (request.dedicated, request.thread_policy) == ({0, 1}, "isolate")
     request = request_for(image={"hw_mem_page_size": "2MB"}, mem_page_size="large")
     assert request is not None
     assert request.page_size == 2048
@@ -100,10 +100,9 @@ DESCRIBED = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "128", "numa
 @pytest.mark.parametrize(
     ("specs", "image", "message"),
     [
-        ({"cpu_policy": "mixed"}, {}, "takes shared, dedicated"),
+        ({"cpu_policy": "most"}, {}, "takes shared, dedicated, mixed"),
         ({"cpu_thread_policy": "require"}, {}, "needs hw:cpu_policy=dedicated"),
         ({"emulator_threads_policy": "isolate"}, {}, "needs hw:cpu_policy=dedicated"),
-        ({"emulator_threads_policy": "share"}, {}, "needs dedicated CPUs, a page size or NUMA nodes"),
         ({"cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, "which its flavor rules out"),
         (
             {"cpu_policy": "dedicated", "cpu_thread_policy": "require"},

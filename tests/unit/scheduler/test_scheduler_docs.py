@@ -39,7 +39,7 @@ def test_filters_page_quotes_the_reason_of_the_numa_filter() -> None:
         " ".join((DOCS / "reference/filters-and-weighers.md").read_text().split()),
     )
     assert quote is not None
-    request = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 256),), dedicated=True)
+    request = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 256),), dedicated=frozenset({0, 1}))
     cell = NUMACell(id=0, memory_mb=1024, shared_cpus="0", dedicated_cpus="1")
     with pytest.raises(fitting.FitError) as refusal:
         fitting.fit(request, [cell], {}, fitting.Ratios())

@@ -276,6 +276,15 @@ def test_dedicated_cpus_are_used_once_while_a_request_is_placed() -> None:
     assert one.numa_used == {}
 
 
+def test_shared_vcpus_of_a_mixed_guest_count_while_a_request_is_placed() -> None:
+    mixed = flavor(vcpus=2, extra_specs={"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0"})
+    hosts = [host(number, vcpus=1, numa=[CELL], cpu_allocation_ratio=9.0) for number in (1, 2)]
+    filters = [NUMATopologyFilter(), CoreFilter()]
+    assert sorted(names(select(hosts, spec(2, flavor=mixed), filters=filters))) == ["host1", "host2"]
+    with pytest.raises(exceptions.NoValidHost, match=r"CoreFilter \(1 vCPUs requested, at most 0 vCPUs free"):
+        select(hosts, spec(3, flavor=mixed), filters=filters)
+
+
 def test_forced_host_needs_the_dedicated_cpus() -> None:
     """The claim would refuse it in every attempt."""
     wanted = spec(flavor=flavor(extra_specs={"hw:cpu_policy": "dedicated"}), forced_host="host1")

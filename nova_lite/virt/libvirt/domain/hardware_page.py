@@ -79,8 +79,6 @@ def _code(text: str) -> str:
 
 def _outcome(definition: Definition) -> str:
     description = f"**{definition.outcome.value}**: {definition.description}"
-    if definition.outcome is Outcome.REFUSED and definition.allowed_in_flavors:
-        description += "; flavors may have it, their servers are refused"
     if definition.harmless:
         description += f"; `{definition.harmless[0]}` requests nothing"
     if (

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from nova_lite.base import cpu_sets
 from nova_lite.objects import InstanceNUMATopology
 
+#: Priority of realtime vCPUs, from 1 to 99: before all ordinary threads, after the kernel's own realtime threads.
+_PRIORITY = "1"
+
 #: Elements of ``cputune`` that this module writes. The others are the flavor's quota.
-_PINS = ("vcpupin", "emulatorpin")
+_PINS = ("vcpupin", "emulatorpin", "vcpusched")
 
 
 def place(domain: ET.Element, numa: InstanceNUMATopology | None, shared_cpus: Mapping[str, str]) -> None:
@@ -57,17 +60,19 @@ def _pin(domain: ET.Element, numa: InstanceNUMATopology, shared_cpus: Mapping[st
         tune = ET.SubElement(domain, "cputune")
     every: set[int] = set()
     for cell in numa.cells:
-        floats = shared_cpus.get(str(cell.cell), "")
-        pins = [str(cpu) for cpu in cell.pins] or [floats] * len(cell.cpus)
-        for vcpu, cpuset in zip(cell.cpus, pins, strict=True):
+        pins = cell.pinning
+        for vcpu in cell.cpus:
+            cpuset = str(pins[vcpu]) if vcpu in pins else shared_cpus.get(str(cell.cell), "")
             ET.SubElement(tune, "vcpupin", vcpu=str(vcpu), cpuset=cpuset)
-        every.update(cell.pins or cpu_sets.parse(floats))
+            every.update(() if vcpu in numa.realtime else cpu_sets.parse(cpuset))
     if numa.emulator_shared:
         host = shared_cpus.get("") or ",".join(filter(None, (cpus for name, cpus in shared_cpus.items() if name)))
         emulator = cpu_sets.show(cpu_sets.parse(host))
     else:
         emulator = cpu_sets.show(numa.emulator_cpus or every)
     ET.SubElement(tune, "emulatorpin", cpuset=emulator)
+    if numa.realtime:
+        ET.SubElement(tune, "vcpusched", vcpus=cpu_sets.show(numa.realtime), scheduler="fifo", priority=_PRIORITY)
 
 
 def _memory(domain: ET.Element, numa: InstanceNUMATopology) -> None:
@@ -79,7 +84,14 @@ def _memory(domain: ET.Element, numa: InstanceNUMATopology) -> None:
     for cell in numa.cells:
         if cell.huge and cell.page_kb is not None:
             sizes.setdefault(cell.page_kb, []).append(cell.id)
+    if not sizes and not numa.locked:
+        return
+    backing = ET.SubElement(domain, "memoryBacking")
     if sizes:
-        pages = ET.SubElement(ET.SubElement(domain, "memoryBacking"), "hugepages")
+        pages = ET.SubElement(backing, "hugepages")
         for size, nodes in sorted(sizes.items()):
             ET.SubElement(pages, "page", size=str(size), unit="KiB", nodeset=cpu_sets.show(nodes))
+    if numa.realtime:
+        ET.SubElement(backing, "nosharepages")
+    if numa.locked:
+        ET.SubElement(backing, "locked")

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from nova_lite.hardware import continuing, guest, traits
+from nova_lite.objects import NUMACell
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.host.cpu_model import CUSTOM, PASSTHROUGH, CpuModel
 from nova_lite.virt.libvirt.host.guest_cpus import GuestCpus
@@ -44,6 +45,11 @@ def tpm_traits(capabilities: Iterable[str]) -> set[str]:
             values = _values(described, f"devices/tpm/enum[@name='{name}']")
             found |= {known[value] for value in values if value in known}
     return found | {traits.TPM_KEYS} if found else found
+
+
+def core_traits(cells: Iterable[NUMACell]) -> set[str]:
+    """Return the trait of a host whose cores have several threads, if they do."""
+    return {traits.HYPERTHREADING} if any(cell.siblings for cell in cells) else set()
 
 
 def _values(described: ET.Element, path: str) -> list[str]:

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -17,7 +18,7 @@ from nova_lite.conductor.hosts.balancing import EVENT, Balancer
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.hosts import balance, services
-from nova_lite.objects import GuestCpu
+from nova_lite.objects import Flavor, GuestCpu
 from nova_lite.objects.balance import BalancePlan, HostLoad, Load, LoadRequest
 from tests.support import make
 from tests.support.conductor_world import World
@@ -102,6 +103,14 @@ def test_scheduler_judges_hosts_by_the_processors_of_the_guests(world: Balancing
     world.change(models.Instance, guest_devices={"devices": [], "free_ports": 3, "cpu": cpu})
     world.plan()
     assert {spec.guest_cpu for spec in world.filters.specs} == {GuestCpu(virt_type="kvm", features="aes avx")}
+
+
+def test_mixed_server_needs_room_for_its_shared_vcpus_and_moves_alone(world: Balancing) -> None:
+    specs = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-1"}
+    flavor = Flavor(flavorid="m", name="m", vcpus=3, memory_mb=64, root_gb=1, extra_specs=specs)
+    world.change(models.Instance, flavor=msgspec.to_builtins(flavor))
+    read = world.db.read(balance.read_cloud, world.conf)
+    assert {(server.room.vcpus, server.alone) for server in read.servers} == {(1, True)}
 
 
 def test_dry_run_and_off_move_nothing(world: Balancing, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,8 @@ from tests.support.races import overlap
 CELL = NUMACell(
     id=0, memory_mb=1024, shared_cpus="0-1", dedicated_cpus="2-7", pages=[NUMAPages(size_kb=4, total=262144)]
 )
-PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=True)
+PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=frozenset({0, 1}))
+MIXED = NUMARequest(cells=PINNED.cells, dedicated=frozenset({1}))
 FLOATING = NUMARequest(cells=(NUMACellRequest(0, (0,), 64),), page_size="small")
 
 
@@ -131,6 +132,23 @@ def test_pages_and_shared_vcpus_are_counted(db: Database, host: Selection) -> No
     assert state.vcpus_used == 1
     db.write(claims.release, uuid)
     assert used(db) == {}
+
+
+def test_mixed_guest_is_counted_with_shared_and_dedicated_cpus(db: Database, host: Selection) -> None:
+    first, second = (db.write(make.instance, vcpus=2) for _ in range(2))
+    assert [db.write(claim, item, host, MIXED) for item in (first, second)] == [[2], [3]]
+    assert used(db)["0"] == NUMACellUsage(vcpus=2, memory_mb=128, cpus=[2, 3])
+    (state,) = db.read(hosts.states)
+    assert state.vcpus_used == 2
+    assert problems(db) == []
+    db.write(lambda uow: uow.session.execute(sa.delete(models.Allocation)))
+    invariants.fix(db)
+    (state,) = db.read(hosts.states)
+    assert (state.vcpus_used, used(db)["0"].vcpus, problems(db)) == (2, 2, [])
+    for item in (first, second):
+        db.write(claims.release, item)
+    (state,) = db.read(hosts.states)
+    assert (state.vcpus_used, used(db)) == (0, {})
 
 
 def test_a_heartbeat_leaves_it(db: Database, host: Selection, conf: cfg.ConfigOpts) -> None:

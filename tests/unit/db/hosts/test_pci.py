@@ -29,7 +29,7 @@ DEVICES = [
 ]
 ADDRESSES = [device.address for device in DEVICES]
 CELLS = [NUMACell(id=number, memory_mb=512, dedicated_cpus=cpus) for number, cpus in enumerate(("0-1", "2-3"))]
-PINNED = NUMARequest(cells=(NUMACellRequest(0, (0,), 64),), dedicated=True)
+PINNED = NUMARequest(cells=(NUMACellRequest(0, (0,), 64),), dedicated=frozenset({0}))
 
 
 def want(count: int = 1, alias: str = "gpu", policy: str = "legacy") -> PCIRequest:

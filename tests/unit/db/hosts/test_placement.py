@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
@@ -18,7 +19,7 @@ from tests.support import make
 CELL = NUMACell(
     id=0, memory_mb=1024, shared_cpus="0-1", dedicated_cpus="2-7", pages=[NUMAPages(size_kb=4, total=262144)]
 )
-PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=True)
+PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=frozenset({0, 1}))
 
 
 def report(db: Database, conf: cfg.ConfigOpts, host: str = "h1", **values: Any) -> None:
@@ -75,6 +76,10 @@ def test_provider_with_dedicated_cpus_has_pcpus(db: Database, conf: cfg.ConfigOp
     assert provider.inventories["VCPU"].used == 0
     (allocation,) = db.read(placement.allocations, ListQuery(filters={"consumer": [uuid]}))
     assert allocation.resources == {"PCPU": 2, "MEMORY_MB": 64, "DISK_GB": 1}
+    mixed = db.write(make.instance, vcpus=2)
+    db.write(claim, mixed, numa=msgspec.structs.replace(PINNED, dedicated=frozenset({0})))
+    (allocation,) = db.read(placement.allocations, ListQuery(filters={"consumer": [mixed]}))
+    assert allocation.resources == {"VCPU": 1, "PCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1}
 
 
 def test_node_that_is_no_longer_reported_has_no_inventories(db: Database, conf: cfg.ConfigOpts) -> None:

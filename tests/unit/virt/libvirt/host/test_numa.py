@@ -8,7 +8,7 @@ import pytest
 
 from nova_lite.objects import InstanceNUMACell, InstanceNUMATopology, LiveDestination, NUMACell, NUMAPages
 from nova_lite.virt.libvirt.domain import guest_xml, live_migration, numa_xml
-from nova_lite.virt.libvirt.host import host_topology
+from nova_lite.virt.libvirt.host import host_topology, host_traits
 
 CAPABILITIES = """<capabilities><host><topology><cells num='3'>
 <cell id='0'><memory unit='KiB'>4194304</memory><pages unit='KiB' size='4'>524288</pages>
@@ -35,6 +35,12 @@ def test_host_cells_are_parsed() -> None:
         ),
         NUMACell(id=1, memory_mb=2048, shared_cpus="2-3", pages=[NUMAPages(size_kb=4, total=524288)]),
     ]
+
+
+def test_host_has_a_trait_if_its_cores_have_threads() -> None:
+    threaded, plain = host_topology.parse(CAPABILITIES)
+    assert host_traits.core_traits([plain, threaded]) == {"HW_CPU_HYPERTHREADING"}
+    assert host_traits.core_traits([plain]) == set()
 
 
 def test_host_without_cells_in_libvirt_is_one_cell() -> None:
@@ -79,6 +85,29 @@ def test_guest_with_dedicated_cpus_is_pinned() -> None:
     nodes = [(node.get("cellid"), node.get("nodeset")) for node in domain.iterfind("numatune/memnode")]
     assert nodes == [("0", "0"), ("1", "1")]
     assert domain.find("memoryBacking") is None
+
+
+def test_vcpus_of_a_mixed_guest_are_pinned_or_float() -> None:
+    domain = placed(InstanceNUMATopology(cells=[guest(pins=[5], floating=[0])]), SHARED)
+    assert (pins(domain), emulator(domain)) == ({"0": "0-1", "1": "5"}, "0-1,5")
+
+
+def test_realtime_vcpus_have_a_scheduler_and_locked_memory_without_the_emulator() -> None:
+    numa = InstanceNUMATopology(cells=[guest(pins=[4, 5]), guest(1, 1, pins=[8, 9])], realtime=[1, 2, 3], locked=True)
+    domain = placed(numa, SHARED, QUOTA)
+    assert emulator(domain) == "4"
+    scheds = [dict(sched.attrib) for sched in domain.iterfind("cputune/vcpusched")]
+    assert scheds == [{"vcpus": "1-3", "scheduler": "fifo", "priority": "1"}]
+    assert [item.tag for item in domain.iterfind("memoryBacking/*")] == ["nosharepages", "locked"]
+    numa_xml.place(domain, InstanceNUMATopology(cells=[guest(pins=[6, 7])], realtime=[1]), SHARED)
+    assert [sched.get("vcpus") for sched in domain.iterfind("cputune/vcpusched")] == ["1"], "not twice"
+    numa_xml.place(domain, None, SHARED)
+    assert (domain.find("cputune/vcpusched"), domain.find("memoryBacking")) == (None, None)
+
+
+def test_locked_memory_is_in_large_pages_too() -> None:
+    domain = placed(InstanceNUMATopology(cells=[guest(page_kb=2048, huge=True)], locked=True), SHARED)
+    assert [item.tag for item in domain.iterfind("memoryBacking/*")] == ["hugepages", "locked"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ daemons() {
 
 # A fake guest has no console.
 console_proxies() {
-    [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy $([[ ${SPICE:-no} == no ]] || echo spicehtml5proxy)
+    [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy $([[ $SPICE == no ]] || echo spicehtml5proxy)
 }
 
 NEUTRON_SERVICES="neutron neutron-ovn-maintenance"

@@ -25,7 +25,7 @@ def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
 
 
 def spice(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
-    """Return the SPICE console of a guest, for our proxy or for one that speaks SPICE. Raises the errors of `_vnc`."""
+    """Return the SPICE console of a guest, for our proxy or another project's. Raises the errors of `_vnc`."""
     address, options = _spice(host, instance_uuid, console_type), host.conf.spice
     is_direct = console_type == SPICE_DIRECT
     return _console(

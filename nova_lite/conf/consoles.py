@@ -1,4 +1,4 @@
-"""``[vnc]``, ``[spice]``, ``[serial_console]``, ``[console]``, ``[consoleauth]``: guests' consoles, and their proxies."""
+"""``[vnc]``, ``[spice]``, ``[serial_console]``, ``[console]``, ``[consoleauth]``: consoles and their proxies."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_without_a_conductor_it_says_so_and_the_token_stays(cloud: ConsoleCloud,
 def test_mistakes_of_operators_end_the_proxy_with_one_line(cloud: ConsoleCloud) -> None:
     for name, change, sentence in (
         ("novncproxy-2", "", f"cannot listen on 127.0.0.1 port {cloud.novnc_port}: the port is in use."),
-        ("novncproxy-3", "[DEFAULT]\nweb = /nonexistent\n", "noVNC's files are not there"),
+        ("novncproxy-3", "[DEFAULT]\nweb = /nonexistent\n", "the client's files are not there"),
         ("novncproxy-4", "[DEFAULT]\ncert = /nonexistent\n", "[DEFAULT] cert = /nonexistent: cannot be read."),
     ):
         cloud._write_config(name)

@@ -63,9 +63,7 @@ def test_a_token_opens_its_console_once(conductor: ConductorRPC, uuid: str) -> N
         conductor.console_token_get(make.ADMIN, tokens.digest(token))
 
 
-def test_spice_token_opens_several_connections_until_its_end(
-    conductor: ConductorRPC, db: Database, uuid: str
-) -> None:
+def test_spice_token_opens_several_connections_until_its_end(conductor: ConductorRPC, db: Database, uuid: str) -> None:
     """A SPICE client has a connection for each channel."""
     console = Console(
         console_type="spice-html5", host="192.0.2.1", port=0, access_url_base="http://proxy/", tls_port=5901

@@ -199,7 +199,7 @@ def test_vnc_address_of_a_guest(conf: cfg.ConfigOpts, host: Consoles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "found"),
+    ("attributes", "found"),
     [
         ("port='5903'", (5903, None)),
         ("port='5903' tlsPort='5904'", (5903, 5904)),
@@ -208,10 +208,10 @@ def test_vnc_address_of_a_guest(conf: cfg.ConfigOpts, host: Consoles) -> None:
     ],
 )
 def test_spice_address_of_a_guest(
-    conf: cfg.ConfigOpts, host: Consoles, ports: str, found: tuple[int, int | None]
+    conf: cfg.ConfigOpts, host: Consoles, attributes: str, found: tuple[int, int | None]
 ) -> None:
     conf.set_override("server_proxyclient_address", "192.0.2.8", "spice")
-    xml = f"<domain><devices><graphics type='vnc' port='1'/><graphics type='spice' {ports}/></devices></domain>"
+    xml = f"<domain><devices><graphics type='vnc' port='1'/><graphics type='spice' {attributes}/></devices></domain>"
     assert host.spice(xml) == ConsoleAddress("192.0.2.8", found[0], tls_port=found[1])
 
 

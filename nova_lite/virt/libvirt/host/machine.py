@@ -82,16 +82,16 @@ class HostMachine(abilities.Machine):
         except LibvirtFailure as error:
             reason = f"libvirt cannot run {self.virt_type} guests on host {self._context.host}: "
             raise exceptions.ConfigurationError(reason=reason + error.kwargs["reason"]) from error
-        model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
-        self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
-        self._largest_cpu = self.cpus.host
-        self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
-        self._fixed_traits |= self._tpm_traits(capabilities)
         if self._conf.spice.enabled and not host_traits.has_spice(capabilities):
             raise exceptions.ConfigurationError(
                 reason=f"[spice] enabled is set, but qemu has no SPICE on host {self._context.host}: install "
                 "qemu-system-modules-spice."
             )
+        model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
+        self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
+        self._largest_cpu = self.cpus.host
+        self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
+        self._fixed_traits |= self._tpm_traits(capabilities)
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
         self._use(model)

@@ -112,12 +112,14 @@ make_directories() {
     echo 'stdio_handler = "file"' >>"$BASE/etc/qemu.conf"
 }
 
-# VNC servers and serial ports show the host's certificate, and accept only proxies.
+# VNC and SPICE servers and serial ports show the host's certificate. SPICE accepts every client, the others only proxies.
 secure_consoles() {
     cat >>"$BASE/etc/qemu.conf" <<SETTINGS
 vnc_tls = 1
 vnc_tls_x509_verify = 1
 vnc_tls_x509_cert_dir = "/var/lib/libvirt/pki/consoles"
+spice_tls = 1
+spice_tls_x509_cert_dir = "/var/lib/libvirt/pki/consoles"
 chardev_tls_x509_verify = 1
 chardev_tls_x509_cert_dir = "/var/lib/libvirt/pki/consoles"
 SETTINGS

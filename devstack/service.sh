@@ -3,7 +3,7 @@
 #
 #   service.sh start|stop|restart|kill|status|log [all|NAME]...
 #
-# NAME: api, conductor, scheduler, compute, compute-N, novncproxy, serialproxy, keystone, glance, cinder,
+# NAME: api, conductor, scheduler, compute, compute-N, novncproxy, serialproxy, spicehtml5proxy (SPICE=yes), keystone, glance, cinder,
 # cinder-scheduler, cinder-volume, neutron, neutron-ovn-maintenance. `compute` means every compute daemon;
 # keystone and glance are there with AUTH=keystone, cinder with VOLUMES=cinder, neutron with NETWORK=neutron, the proxies
 # of consoles unless VIRT_DRIVER=fake.

@@ -14,6 +14,7 @@ packages() {
     [[ $VOLUMES == local ]] || wanted+=("${CEPH_PACKAGES[@]}")
     [[ $VOLUMES != cinder ]] || wanted+=($(database_packages mariadb))
     [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
+    [[ $SPICE == no ]] || wanted+=("${SPICE_PACKAGES[@]}")
     if [[ $NETWORK == neutron ]]; then
         note_ovn
         wanted+=("${NEUTRON_PACKAGES[@]}")

@@ -64,6 +64,7 @@ declare -A DEFAULTS=(
     [AUTH]=standalone
     [VOLUMES]=local
     [NETWORK]=local
+    [SPICE]=no
     [API_WORKERS]=1
     [API_PORT]=8774
     [IDENTITY_PORT]=5000
@@ -82,7 +83,7 @@ declare -A DEFAULTS=(
     [NETWORK_VNI]=
 )
 # These cannot be changed while the machine is stacked.
-FIXED=(DATABASE VIRT_DRIVER COMPUTES AUTH VOLUMES NETWORK NETWORK_CIDR NETWORK_BRIDGE NETWORK_CIDR6 NETWORK_VNI)
+FIXED=(DATABASE VIRT_DRIVER COMPUTES AUTH VOLUMES NETWORK SPICE NETWORK_CIDR NETWORK_BRIDGE NETWORK_CIDR6 NETWORK_VNI)
 
 load_settings() {
     local name
@@ -110,6 +111,8 @@ check_settings() {
         die "VOLUMES=rbd: needs AUTH=standalone and VIRT_DRIVER=libvirt."
     [[ $VOLUMES != cinder || ($AUTH == keystone && $VIRT_DRIVER == libvirt) ]] ||
         die "VOLUMES=cinder: needs AUTH=keystone and VIRT_DRIVER=libvirt."
+    [[ $SPICE =~ ^(yes|no)$ ]] || die "SPICE=$SPICE: must be yes or no."
+    [[ $SPICE == no || $VIRT_DRIVER == libvirt ]] || die "SPICE=yes: needs VIRT_DRIVER=libvirt."
     [[ $NETWORK =~ ^(local|neutron)$ ]] || die "NETWORK=$NETWORK: must be local or neutron."
     [[ $NETWORK != neutron || ($AUTH == keystone && $VIRT_DRIVER == libvirt) ]] ||
         die "NETWORK=neutron: needs AUTH=keystone and VIRT_DRIVER=libvirt."

@@ -4,7 +4,7 @@
 #   api.conf            the REST daemon's                                           root:nova-lite-api        0640
 #   conductor.conf      the database, which no other daemon is told                 root:nova-lite-conductor  0640
 #   scheduler.conf                                                                  root:nova-lite-scheduler  0640
-#   novncproxy.conf, serialproxy.conf                                               root:nova-lite-console    0640
+#   novncproxy.conf, serialproxy.conf, spicehtml5proxy.conf                         root:nova-lite-console    0640
 #   compute.conf, compute-N.conf   one compute daemon's name and hypervisor         root:root                 0640
 #   manage.conf         an operator's nova-lite-manage                              root:root                 0640
 #   keys/hosts/         the certificates of several libvirt hosts, their authority  root:root                 0700
@@ -251,6 +251,7 @@ CONFIG
 # machine's libvirtd is its owner's, and has what its qemu.conf says.
 console_config() {
     [[ $VIRT_DRIVER == libvirt ]] || printf '%s\n' "[serial_console]" "enabled = false"
+    [[ $SPICE == no ]] || printf '%s\n' "" "[spice]" "enabled = true"
     ! has_certificates || printf '%s\n' "" "[console]" "tls_directory = $CONSOLE_TLS" "require_tls = false"
 }
 
@@ -262,6 +263,7 @@ libvirt_host_config() {
     printf '%s\n' "" "[libvirt]" "certificates_directory = $certificates" \
         "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock" \
         "" "[vnc]" "server_listen = $HOSTS_NETWORK.$1" "server_proxyclient_address = $HOSTS_NETWORK.$1" \
+        "" "[spice]" "server_listen = $HOSTS_NETWORK.$1" "server_proxyclient_address = $HOSTS_NETWORK.$1" \
         "" "[serial_console]" "proxyclient_address = $HOSTS_NETWORK.$1"
 }
 

@@ -7,6 +7,9 @@ LIBVIRT_PACKAGES=(dnsmasq-base dnsmasq-utils iptables libvirt-clients libvirt-da
     qemu-utils swtpm swtpm-tools)
 # noVNC's pages, for consoles.
 CONSOLE_PACKAGES=(novnc)
+# With SPICE=yes: the pages of its client, and qemu's SPICE, which is in a package of its own after Debian 12.
+SPICE_PACKAGES=(spice-html5)
+[[ $(source /etc/os-release && echo "${VERSION_ID-}") == 12 ]] || SPICE_PACKAGES+=(qemu-system-modules-spice)
 # What devstack/guest/build.sh needs, except for a kernel (see guest.sh).
 GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common xz-utils zstd)
 

@@ -28,7 +28,7 @@ daemons() {
 
 # A fake guest has no console.
 console_proxies() {
-    [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy
+    [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy $([[ $SPICE == no ]] || echo spicehtml5proxy)
 }
 
 NEUTRON_SERVICES="neutron neutron-ovn-maintenance"
@@ -206,7 +206,7 @@ unit_state() {
 
 install_units() {
     local name
-    set_up units nova-lite-{conductor,scheduler,api,novncproxy,serialproxy,compute,compute@}
+    set_up units nova-lite-{conductor,scheduler,api,novncproxy,serialproxy,spicehtml5proxy,compute,compute@}
     [[ $AUTH != keystone ]] || install_openstack_units
     install_libvirt_host_units
     systemctl daemon-reload

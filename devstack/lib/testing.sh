@@ -16,7 +16,7 @@ declare -A SERVICES_OF=([openssh-server]="ssh.service ssh.socket" [slapd]=slapd.
     [haproxy]=haproxy.service [keepalived]=keepalived.service)
 
 prepare_tests() {
-    install_stopped "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    install_stopped "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${SPICE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     install_for_tests "$TEST_VENV"
 }
 

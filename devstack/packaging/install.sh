@@ -17,7 +17,7 @@ pip=("$tools/bin/python" -m pip --quiet --disable-pip-version-check)
 # programs ROLE: what its virtual environment has in bin, besides Python.
 programs() {
     case $1 in
-    controller) echo nova-lite-{api,conductor,manage,novncproxy,registrar,scheduler,serialproxy,setup,status} ;;
+    controller) echo nova-lite-{api,conductor,manage,novncproxy,registrar,scheduler,serialproxy,setup,spicehtml5proxy,status} ;;
     compute) echo nova-lite-{compute,manage,send-disks,setup} ;;
     esac
 }
@@ -25,7 +25,7 @@ programs() {
 # units ROLE
 units() {
     case $1 in
-    controller) echo nova-lite-{api,conductor,novncproxy,registrar,scheduler,serialproxy}.service ;;
+    controller) echo nova-lite-{api,conductor,novncproxy,registrar,scheduler,serialproxy,spicehtml5proxy}.service ;;
     compute) echo nova-lite-compute{,@}.service ;;
     esac
 }

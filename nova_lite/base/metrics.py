@@ -235,7 +235,7 @@ BUILD_SLOTS = _gauge(
 )
 HYPERVISOR_UP = _gauge("compute", "nova_lite_hypervisor_up", "1 while the hypervisor answers.")
 CERTIFICATE_END = _gauge(
-    "api, compute, novncproxy, serialproxy",
+    "api, compute, novncproxy, serialproxy, spicehtml5proxy",
     "nova_lite_certificate_end_seconds",
     "End of a certificate that this daemon uses, in seconds since 1970.",
     "file",

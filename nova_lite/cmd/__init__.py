@@ -12,5 +12,6 @@
 - `send_disks`: ``nova-lite-send-disks``: sends disks to the destination of a move
 - `serialproxy`: ``nova-lite-serialproxy``: the serial ports of guests, over WebSockets
 - `setup`: ``nova-lite-setup``: makes a machine a controller or a host of a cloud, or removes it
+- `spicehtml5proxy`: ``nova-lite-spicehtml5proxy``: the pages of spice-html5, and the screens of guests by SPICE
 - `status`: ``nova-lite-status upgrade check``: whether this version can be upgraded to, or gone back to
 """

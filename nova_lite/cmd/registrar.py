@@ -245,6 +245,12 @@ class Registrar:
                 "server_proxyclient_address": address,
                 "novncproxy_base_url": conf.vnc.novncproxy_base_url,
             },
+            "spice": {
+                "enabled": str(conf.spice.enabled).lower(),
+                "server_listen": address,
+                "server_proxyclient_address": address,
+                "html5proxy_base_url": conf.spice.html5proxy_base_url,
+            },
             "serial_console": {
                 "enabled": str(conf.serial_console.enabled).lower(),
                 "tls": str(proxies_have_tls()).lower(),

@@ -295,13 +295,17 @@ class API:
         return _call_host(instance, lambda host: self.compute.get_console_output(context, host, instance_uuid, length))
 
     def get_console_url(self, context: RequestContext, instance_uuid: str, protocol: str, console_type: str) -> str:
-        """Return the URL at which a browser or program can open the console once, for a limited time.
+        """Return the URL at which a browser or program can open the console, for a limited time.
 
         Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` if the guest does not run, and the
         errors of `get_console_output`. The URL contains a token. The conductor stores only the token's hash.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
-        get_console = {"vnc": self.compute.get_vnc_console, "serial": self.compute.get_serial_console}.get(protocol)
+        get_console = {
+            "vnc": self.compute.get_vnc_console,
+            "serial": self.compute.get_serial_console,
+            "spice": self.compute.get_spice_console,
+        }.get(protocol)
         if get_console is None:
             raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
         console = _call_host(instance, lambda host: get_console(context, host, instance_uuid, console_type))

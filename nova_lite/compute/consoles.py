@@ -10,6 +10,8 @@ from nova_lite.virt.abilities import ConsoleAddress
 
 NOVNC = "novnc"
 SERIAL = "serial"
+SPICE_HTML5 = "spice-html5"
+SPICE_DIRECT = "spice-direct"
 
 
 def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
@@ -22,16 +24,26 @@ def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
     return _console(SERIAL, _serial(host, instance_uuid, console_type), host.conf.serial_console.base_url)
 
 
+def spice(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
+    """Return the SPICE console of a guest, for our proxy or another project's. Raises the errors of `_vnc`."""
+    address, options = _spice(host, instance_uuid, console_type), host.conf.spice
+    is_direct = console_type == SPICE_DIRECT
+    return _console(
+        console_type, address, options.spice_direct_proxy_base_url if is_direct else options.html5proxy_base_url
+    )
+
+
 def find_port(host: LocalHost, instance_uuid: str, port: int, console_type: str) -> ConsolePort:
     """Check whether the console of this type is at this port."""
-    find = {NOVNC: _vnc, SERIAL: _serial}.get(console_type)
+    find = {NOVNC: _vnc, SERIAL: _serial, SPICE_HTML5: _spice}.get(console_type)
     if find is None:
         return ConsolePort(is_current=False)
     try:
         address = find(host, instance_uuid, console_type)
     except (exceptions.Invalid, exceptions.Conflict, exceptions.DomainNotFound):
         return ConsolePort(is_current=False)
-    return ConsolePort(is_current=address.port == port, tls=address.tls)
+    has_tls = address.tls or port == address.tls_port
+    return ConsolePort(is_current=port in (address.port, address.tls_port), tls=has_tls)
 
 
 def _vnc(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAddress:
@@ -59,6 +71,17 @@ def _serial(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAd
     return find(instance_uuid)
 
 
+def _spice(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAddress:
+    """Return the addresses of a guest's SPICE server. Raises the same errors as `_vnc`."""
+    if console_type not in (SPICE_HTML5, SPICE_DIRECT):
+        raise exceptions.ConsoleTypeInvalid(console_type=console_type)
+    if not host.conf.spice.enabled:
+        raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
+    find = host.driver.consoles.spice
+    _check_running(host, instance_uuid, "get_spice_console")
+    return find(instance_uuid)
+
+
 def _check_running(host: LocalHost, instance_uuid: str, method: str) -> None:
     state = host.driver.guests.get(instance_uuid).power_state
     if state not in (PowerState.RUNNING, PowerState.PAUSED):
@@ -69,5 +92,9 @@ def _check_running(host: LocalHost, instance_uuid: str, method: str) -> None:
 
 def _console(console_type: str, address: ConsoleAddress, access_url_base: str) -> Console:
     return Console(
-        console_type=console_type, host=address.host, port=address.port, access_url_base=str(access_url_base)
+        console_type=console_type,
+        host=address.host,
+        port=address.port,
+        access_url_base=str(access_url_base),
+        tls_port=address.tls_port,
     )

@@ -375,6 +375,9 @@ class ComputeManager:
     def get_serial_console(self, context: RequestContext, instance_uuid: str, console_type: str) -> Console:
         return consoles.serial(self.host, instance_uuid, console_type)
 
+    def get_spice_console(self, context: RequestContext, instance_uuid: str, console_type: str) -> Console:
+        return consoles.spice(self.host, instance_uuid, console_type)
+
     def find_console_port(
         self, context: RequestContext, instance_uuid: str, port: int, console_type: str
     ) -> ConsolePort:

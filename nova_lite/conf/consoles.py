@@ -1,4 +1,4 @@
-"""``[vnc]``, ``[serial_console]``, ``[console]``, ``[consoleauth]``: consoles of guests, and the proxies to them."""
+"""``[vnc]``, ``[spice]``, ``[serial_console]``, ``[console]``, ``[consoleauth]``: consoles and their proxies."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+#: Default of ``[DEFAULT] web`` for nova-lite-spicehtml5proxy.
+SPICE_WEB = "/usr/share/spice-html5"
+
 DEFAULT_OPTS = [
     cfg.StrOpt(
-        "web", default="/usr/share/novnc", help="Directory of noVNC's files, which nova-lite-novncproxy serves."
+        "web",
+        default="/usr/share/novnc",
+        help=(
+            "Directory of noVNC's files, which nova-lite-novncproxy serves. For nova-lite-spicehtml5proxy that of "
+            f"spice-html5; default there: {SPICE_WEB}."
+        ),
     ),
     cfg.StrOpt(
         "cert",
         help=(
-            "PEM file with the certificate of nova-lite-novncproxy and nova-lite-serialproxy, and its chain. "
+            "PEM file with the certificate of the console proxies, and its chain. "
             "With it they speak TLS only. Without it consoles are unencrypted."
         ),
     ),
@@ -50,6 +58,57 @@ VNC_OPTS = [
     ),
     cfg.HostAddressOpt("novncproxy_host", default="127.0.0.1", help="Address that nova-lite-novncproxy listens on."),
     cfg.PortOpt("novncproxy_port", default=6080, help="Port that nova-lite-novncproxy listens on."),
+]
+
+SPICE_OPTS = [
+    cfg.BoolOpt(
+        "enabled",
+        default=False,
+        help=(
+            "Give guests a screen, served by SPICE, with a QXL graphics card and a channel for SPICE's agent. [vnc] "
+            "enabled may be on, too. A change affects guests that are created or recreated later."
+        ),
+    ),
+    cfg.HostAddressOpt(
+        "server_listen",
+        default="127.0.0.1",
+        help=(
+            "Address of this host that its guests' SPICE servers listen on. They have no password, with and without "
+            "TLS, so only the proxies may reach it."
+        ),
+    ),
+    cfg.HostAddressOpt(
+        "server_proxyclient_address",
+        default="127.0.0.1",
+        help="Address by which the proxies reach this host's SPICE servers.",
+    ),
+    cfg.BoolOpt(
+        "require_secure",
+        default=False,
+        help=(
+            "Guests' SPICE servers have a port with TLS alone. Set it once qemu.conf has spice_tls. A change affects "
+            "guests that are created or recreated later."
+        ),
+    ),
+    cfg.URIOpt(
+        "html5proxy_base_url",
+        default="http://127.0.0.1:6082/spice_auto.html",
+        schemes=["http", "https"],
+        help="URL by which users reach nova-lite-spicehtml5proxy; read by compute hosts.",
+    ),
+    cfg.URIOpt(
+        "spice_direct_proxy_base_url",
+        default="http://127.0.0.1:13002/nova",
+        schemes=["http", "https"],
+        help=(
+            "URL by which users reach a proxy that speaks SPICE with their clients, such as Kerbside, for consoles of "
+            "the type spice-direct; read by compute hosts. The proxy is no part of nova_lite."
+        ),
+    ),
+    cfg.HostAddressOpt(
+        "html5proxy_host", default="127.0.0.1", help="Address that nova-lite-spicehtml5proxy listens on."
+    ),
+    cfg.PortOpt("html5proxy_port", default=6082, help="Port that nova-lite-spicehtml5proxy listens on."),
 ]
 
 SERIAL_OPTS = [
@@ -138,12 +197,13 @@ CONSOLE_OPTS = [
 ]
 
 AUTH_OPTS = [
-    cfg.IntOpt("token_ttl", default=600, min=1, help="Seconds for which the URL of a console can be opened, once."),
+    cfg.IntOpt("token_ttl", default=600, min=1, help="Seconds for which the URL of a console can be opened."),
 ]
 
 _GROUPS: dict[str, Sequence[cfg.Opt]] = {
     "DEFAULT": DEFAULT_OPTS,
     "vnc": VNC_OPTS,
+    "spice": SPICE_OPTS,
     "serial_console": SERIAL_OPTS,
     "console": CONSOLE_OPTS,
     "consoleauth": AUTH_OPTS,

@@ -14,6 +14,7 @@ PORTS = {
     "nova-lite-api": ("api_port", 9780),
     "nova-lite-novncproxy": ("novncproxy_port", 9768),
     "nova-lite-serialproxy": ("serialproxy_port", 9769),
+    "nova-lite-spicehtml5proxy": ("spicehtml5proxy_port", 9767),
 }
 
 OPTS = [

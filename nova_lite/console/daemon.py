@@ -1,4 +1,4 @@
-"""The daemons nova-lite-novncproxy and nova-lite-serialproxy."""
+"""The daemons nova-lite-novncproxy, nova-lite-spicehtml5proxy and nova-lite-serialproxy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
+from nova_lite.conf.consoles import SPICE_WEB
 from nova_lite.console.host_tls import HostTls
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
@@ -24,8 +25,8 @@ from nova_lite.rpcapi.conductor import ConductorRPC
 class ConsoleKind(NamedTuple):
     """Kind of a console proxy.
 
-    ``group``, ``host`` and ``port`` name its options. ``page``: a file that noVNC has in ``[DEFAULT] web``; None for a
-    proxy without web pages.
+    ``group``, ``host`` and ``port`` name its options. ``page``: a file in ``[DEFAULT] web``; None for a proxy without
+    web pages. ``web``: default of that option here, and ``package``: Debian's package of the files.
     """
 
     binary: str
@@ -34,12 +35,24 @@ class ConsoleKind(NamedTuple):
     host: str
     port: str
     page: str | None = None
+    web: str | None = None
+    package: str = "novnc"
 
 
 #: Seconds in which a client of a console proxy has to send a request.
 HANDSHAKE_SECONDS = 30
 
 NOVNC = ConsoleKind("nova-lite-novncproxy", ("novnc",), "vnc", "novncproxy_host", "novncproxy_port", page="vnc.html")
+SPICE = ConsoleKind(
+    "nova-lite-spicehtml5proxy",
+    ("spice-html5",),
+    "spice",
+    "html5proxy_host",
+    "html5proxy_port",
+    page="spice_auto.html",
+    web=SPICE_WEB,
+    package="spice-html5",
+)
 SERIAL = ConsoleKind("nova-lite-serialproxy", ("serial",), "serial_console", "serialproxy_host", "serialproxy_port")
 
 
@@ -50,6 +63,8 @@ class ConsoleProxy(service.Daemon):
         super().__init__(conf, kind.binary)
         self._connect = connect
         self._kind = kind
+        if kind.web is not None:
+            conf.set_default("web", kind.web)
         self._transport: rpc.Transport | None = None
         self._server: ProxyServer | None = None
 
@@ -80,12 +95,13 @@ class ConsoleProxy(service.Daemon):
         return listen(self.conf[self._kind.group][self._kind.host], self.conf[self._kind.group][self._kind.port])
 
     def _web(self) -> str | None:
-        if self._kind.page is None:
+        page, package = self._kind.page, self._kind.package
+        if page is None:
             return None
-        if not os.path.isfile(os.path.join(self.conf.web, self._kind.page)):
+        if not os.path.isfile(os.path.join(self.conf.web, page)):
             raise exceptions.ConfigurationError(
-                reason=f"[DEFAULT] web = {self.conf.web}: noVNC's files are not there (no {self._kind.page}). "
-                "Debian has them in the package novnc."
+                reason=f"[DEFAULT] web = {self.conf.web}: the client's files are not there (no {page}). "
+                f"Debian has them in the package {package}."
             )
         return str(self.conf.web)
 

@@ -12,13 +12,16 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.console import origins, rfb, tokens
 from nova_lite.console.host_tls import HostTls
-from nova_lite.objects import ConsolePort, ConsoleTarget
+from nova_lite.objects import Console, ConsolePort, ConsoleTarget
 from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT = 10.0
+
+#: The setting that gives consoles of a type a port with TLS.
+_TLS_SETTINGS = {"serial": "[serial_console] tls", "spice-html5": "spice_tls in qemu.conf"}
 
 
 class ConsoleRefusal(Exception):
@@ -98,13 +101,14 @@ class Opener:
         In the opposite order a guest could end in between, and its port could go to another guest.
         """
         console = target.console
+        number = self._port(console)
         try:
-            sock = socket.create_connection((console.host, console.port), CONNECT_TIMEOUT)
+            sock = socket.create_connection((console.host, number), CONNECT_TIMEOUT)
         except OSError as error:
             raise _does_not_answer(target, error) from None
         try:
             port = self._compute.find_console_port(
-                get_admin_context(), target.compute_host, target.instance_uuid, console.port, console.console_type
+                get_admin_context(), target.compute_host, target.instance_uuid, number, console.console_type
             )
             if not port.is_current:
                 raise ConsoleRefusal(http.HTTPStatus.UNAUTHORIZED, "The console has moved: ask for its URL again.")
@@ -115,6 +119,12 @@ class Opener:
         except BaseException:
             sock.close()
             raise
+
+    def _port(self, console: Console) -> int:
+        """Return the port for TLS if the console has one and the proxy has certificates, or if there is no other."""
+        if console.tls_port is not None and (self._tls is not None or not console.port):
+            return console.tls_port
+        return console.port
 
     def _secure(self, target: ConsoleTarget, port: ConsolePort, sock: socket.socket) -> Opened:
         """Do the TLS handshake, if the proxy has certificates. Raises `OSError` or `RfbError`."""
@@ -128,7 +138,8 @@ class Opener:
         if port.tls:
             return Opened(target, tls.secure(sock, host))
         if tls.is_required:
-            raise rfb.RfbError("the guest's console has no TLS: [serial_console] tls on its host, then a hard reboot")
+            setting = _TLS_SETTINGS[target.console.console_type]
+            raise rfb.RfbError(f"the guest's console has no TLS: {setting} on its host, then a hard reboot")
         return Opened(target, sock)
 
 

@@ -1,4 +1,7 @@
-"""Tokens of consoles. A token opens a console once. Only its user gets it, in the URL; the database has its hash."""
+"""Tokens of consoles. A token opens a console once, or one of SPICE until its time is over.
+
+Only its user gets it, in the URL. The database has its hash.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,9 @@ def digest(token: str) -> str:
 
 
 def url(console: Console, token: str) -> str:
-    """Return the URL for the user: noVNC's page with the path of its WebSocket, or the WebSocket itself."""
-    query = {"path": f"?token={token}"} if console.console_type == "novnc" else {"token": token}
+    """Return the URL for the user: the page of the client with the path of its WebSocket, or the WebSocket itself."""
+    has_page = console.console_type in ("novnc", "spice-html5")
+    query = {"path": f"?token={token}"} if has_page else {"token": token}
     base = console.access_url_base
     return f"{base}{'&' if '?' in base else '?'}{urllib.parse.urlencode(query)}"
 

@@ -568,7 +568,7 @@ DEVICES = (
     refused(
         "redirected_usb_ports",
         number(0),
-        "consoles use VNC, which does not redirect USB",
+        "consoles in a browser do not redirect USB",
         flavor="hw:redirected_usb_ports",
         image="hw_redirected_usb_ports",
         harmless=("0",),

@@ -34,6 +34,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     ``paths``: name of a disk to its file. ``whole``: the destination lacks the base image, so the root disk is copied
     with it. ``vnc_listen``, ``serial_listen`` and ``serial_port``: listening addresses of the consoles; empty to keep
     those of the source, no port without a console over TCP. ``serial_tls``: the serial console speaks TLS.
+    ``spice_listen``: that of SPICE, as ``vnc_listen``.
 
     ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
     those of the whole host; empty if guests are not pinned. ``below``: path and format of the files
@@ -48,6 +49,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     whole: bool = False
     vnc_listen: str = ""
     serial_listen: str = ""
+    spice_listen: str = ""
     serial_port: int | None = None
     serial_tls: bool = False
     numa: InstanceNUMATopology | None = None

@@ -94,6 +94,12 @@ class ComputeRPC(Protocol):
     ) -> Console:
         """Return the address of the guest's first serial port. Raises as `get_vnc_console` does."""
 
+    @rpc.read(rpc.API)
+    def get_spice_console(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
+    ) -> Console:
+        """Return the addresses of the guest's SPICE server. Raises as `get_vnc_console` does."""
+
     @rpc.read(rpc.CONSOLE)
     def find_console_port(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str

@@ -247,11 +247,15 @@ class SharedDisks(Protocol):
 
 
 class ConsoleAddress(NamedTuple):
-    """TCP address of a running guest's console, for the console proxy. ``tls``: it speaks TLS from the first byte."""
+    """TCP address of a running guest's console, for the console proxy. ``tls``: it speaks TLS from the first byte.
+
+    ``tls_port``: a further port, which does. With it ``port`` may be 0: there is none.
+    """
 
     host: str
     port: int
     tls: bool = False
+    tls_port: int | None = None
 
 
 class Consoles(Protocol):
@@ -269,6 +273,10 @@ class Consoles(Protocol):
     @abc.abstractmethod
     def serial(self, instance_uuid: str) -> ConsoleAddress:
         """Return the address of the serial port."""
+
+    @abc.abstractmethod
+    def spice(self, instance_uuid: str) -> ConsoleAddress:
+        """Return the SPICE address."""
 
 
 class Standby(Protocol):

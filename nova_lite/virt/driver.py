@@ -85,7 +85,9 @@ class ComputeDriver:
     definitions: abilities.Definitions = _lacking("defining a domain again")
     standby: abilities.Standby = _lacking()
     rescue: abilities.Rescue = _lacking("rescue")
-    consoles: abilities.Consoles = _lacking("console output", vnc="VNC consoles", serial="serial consoles")
+    consoles: abilities.Consoles = _lacking(
+        "console output", vnc="VNC consoles", serial="serial consoles", spice="SPICE consoles"
+    )
     passwords: abilities.Passwords = _lacking("setting passwords")
     crash_dumps: abilities.CrashDumps = _lacking("trigger_crash_dump")
     diagnostics: abilities.GuestDiagnostics = _lacking("diagnostics")

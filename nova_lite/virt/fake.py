@@ -301,6 +301,13 @@ class FakeConsoles(Ability, abilities.Consoles):
         address: str = self._fake.conf.serial_console.proxyclient_address
         return ConsoleAddress(address, self._fake.step("get_serial_console").console_ports["serial"])
 
+    def spice(self, instance_uuid: str) -> ConsoleAddress:
+        """Return the configured port for both ports, with and without TLS."""
+        self._fake.read(instance_uuid)
+        address: str = self._fake.conf.spice.server_proxyclient_address
+        port = self._fake.step("get_spice_console").console_ports["spice"]
+        return ConsoleAddress(address, port, tls_port=port + 1)
+
 
 class FakePasswords(Ability, abilities.Passwords):
     def set(self, instance_uuid: str, user: str, password: str) -> None:

@@ -106,7 +106,9 @@ class Control(msgspec.Struct, kw_only=True):
     problems: dict[str, str] = msgspec.field(default_factory=dict)
     unplugged: list[str] = msgspec.field(default_factory=list)
     cpu: HostCpu | None = None
-    console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
+    console_ports: dict[str, int] = msgspec.field(
+        default_factory=lambda: {"novnc": 5900, "serial": 10000, "spice": 5910}
+    )
 
 
 prepare_decoders(Domain, Control)

@@ -1,4 +1,4 @@
-"""Consoles of a whole control plane: the API's answers, and both proxies, before fake guests whose consoles are of this
+"""Consoles of a whole control plane: the API's answers, and the proxies, before fake guests whose consoles are of this
 process."""
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.support.waiting import wait_for
 class ConsoleCloud(Cloud):
     novnc_port = 0
     serial_port = 0
+    spice_port = 0
 
     def console(self, server_id: str, protocol: str = "vnc", console_type: str = "novnc", **options: Any) -> Any:
         body = {"remote_console": {"protocol": protocol, "type": console_type}}
@@ -53,22 +54,25 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, console: EchoConsole) -> Ite
     path: Path = tmp_path_factory.mktemp("consoles")
     web = path / "novnc"
     web.mkdir()
-    (web / "vnc.html").write_text("a page")
-    novnc_port, serial_port = free_port(), free_port()
+    for page in ("vnc.html", "spice_auto.html"):
+        (web / page).write_text("a page")
+    novnc_port, serial_port, spice_port = free_port(), free_port(), free_port()
     made = ConsoleCloud(
         path,
-        more=("novncproxy", "serialproxy"),
+        more=("novncproxy", "serialproxy", "spicehtml5proxy"),
         extra_config=f"[DEFAULT]\nweb = {web}\n"
         f"[vnc]\nnovncproxy_port = {novnc_port}\n"
         f"novncproxy_base_url = http://127.0.0.1:{novnc_port}/vnc.html\n[serial_console]\nenabled = true\n"
-        f"serialproxy_port = {serial_port}\nbase_url = ws://127.0.0.1:{serial_port}/\n",
+        f"serialproxy_port = {serial_port}\nbase_url = ws://127.0.0.1:{serial_port}/\n"
+        f"[spice]\nenabled = true\nhtml5proxy_port = {spice_port}\n"
+        f"html5proxy_base_url = http://127.0.0.1:{spice_port}/spice_auto.html\n",
     )
-    made.novnc_port, made.serial_port = novnc_port, serial_port
+    made.novnc_port, made.serial_port, made.spice_port = novnc_port, serial_port, spice_port
     made.make()
     try:
         made.start_all()
-        made.control_host("compute-1", console_ports={"novnc": console.port, "serial": console.port})
-        for port in (novnc_port, serial_port):
+        made.control_host("compute-1", console_ports=dict.fromkeys(("novnc", "serial", "spice"), console.port))
+        for port in (novnc_port, serial_port, spice_port):
             wait_for("a proxy listens", lambda port=port: answers(port))
         yield made
     finally:
@@ -129,6 +133,27 @@ def test_the_serial_console(cloud: ConsoleCloud, server_id: str) -> None:
     assert connection.getresponse().status == 405
 
 
+def test_spice_url_opens_several_connections(cloud: ConsoleCloud, server_id: str) -> None:
+    url = cloud.url(server_id, "spice", "spice-html5")
+    clients = [consoles.connect(dial(cloud.spice_port), path_of(url)) for _ in range(3)]
+    for client in clients:
+        assert read(client, len(GREETING)) == GREETING
+        client.close()
+    assert consoles.status(cloud.novnc_port, path_of(url)) == 401
+
+
+def test_direct_spice_token_leads_another_proxy_to_both_ports(
+    cloud: ConsoleCloud, server_id: str, console: EchoConsole
+) -> None:
+    made = cloud.console(server_id, "spice", "spice-direct", version="2.99").json()["remote_console"]
+    assert made["url"].startswith("http://127.0.0.1:13002/nova?token=")
+    assert consoles.status(cloud.spice_port, path_of(made["url"])) == 401
+    token = path_of(made["url"]).partition("=")[2]
+    for _ in range(2):
+        shown = cloud.request("GET", f"/os-console-auth-tokens/{token}", version="2.99").json()["console"]
+        assert (shown["port"], shown["tls_port"]) == (console.port, console.port + 1)
+
+
 def test_old_and_new_requests_beside_each_other(cloud: ConsoleCloud, server_id: str) -> None:
     old = cloud.request("POST", f"/servers/{server_id}/action", {"os-getVNCConsole": {"type": "novnc"}}, version="2.5")
     assert old.status_code == 200, old.text
@@ -136,8 +161,8 @@ def test_old_and_new_requests_beside_each_other(cloud: ConsoleCloud, server_id: 
         assert consoles.status(cloud.novnc_port, path_of(url)) == 101
     assert cloud.console(server_id, version="2.5").status_code == 404
     assert cloud.console(server_id, "mks", "webmks", version="2.7").status_code == 400
-    refused = cloud.console(server_id, "spice", "spice-html5")
-    assert refused.status_code == 400 and "Unavailable console type spice-html5." in refused.text
+    refused = cloud.console(server_id, "rdp", "rdp-html5")
+    assert refused.status_code == 400 and "Unavailable console type rdp-html5." in refused.text
 
 
 def test_a_token_shows_admins_where_it_leads(cloud: ConsoleCloud, server_id: str, console: EchoConsole) -> None:
@@ -206,7 +231,7 @@ def test_without_a_conductor_it_says_so_and_the_token_stays(cloud: ConsoleCloud,
 def test_mistakes_of_operators_end_the_proxy_with_one_line(cloud: ConsoleCloud) -> None:
     for name, change, sentence in (
         ("novncproxy-2", "", f"cannot listen on 127.0.0.1 port {cloud.novnc_port}: the port is in use."),
-        ("novncproxy-3", "[DEFAULT]\nweb = /nonexistent\n", "noVNC's files are not there"),
+        ("novncproxy-3", "[DEFAULT]\nweb = /nonexistent\n", "the client's files are not there"),
         ("novncproxy-4", "[DEFAULT]\ncert = /nonexistent\n", "[DEFAULT] cert = /nonexistent: cannot be read."),
     ):
         cloud._write_config(name)

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 
@@ -14,6 +15,12 @@ from websockify.websocket import WebSocket, WebSocketWantReadError
 from nova_lite.daemon.sockets import listen
 
 GREETING = b"RFB 003.008\n"
+
+
+#: First message of a connection for SPICE's main channel, version 2.2, without capabilities.
+SPICE_LINK = struct.pack("<4sIIIIBBIII", b"REDQ", 2, 2, 18, 0, 1, 0, 0, 0, 18)
+#: Length of a SPICE server's reply up to its error number. Its key follows.
+SPICE_REPLY = 20
 
 
 def serve(listener: socket.socket, speak: Callable[[socket.socket], None]) -> None:
@@ -78,6 +85,12 @@ def connect(sock: socket.socket, path: str, headers: dict[str, str] | None = Non
     client = WebSocket()
     client.client, client.socket, client._state = True, sock, "done"
     return client
+
+
+def accepts_spice(reply: bytes) -> bool:
+    """Check whether the reply to `SPICE_LINK` is a SPICE server's, without an error."""
+    magic, major, _, _, error = struct.unpack("<4sIIII", reply[:SPICE_REPLY])
+    return (magic, major, error) == (b"REDQ", 2, 0)
 
 
 def read(client: WebSocket, length: int) -> bytes:

@@ -495,6 +495,10 @@ class FakeCompute(FakeClient, protocol=ComputeRPC):
         base = "ws://proxy:6083/"
         return Console(console_type=console_type, host="192.0.2.1", port=10000, access_url_base=base)
 
+    def get_spice_console(self, context: RequestContext, host: str, instance_uuid: str, console_type: str) -> Console:
+        base = "http://proxy:6082/spice_auto.html"
+        return Console(console_type=console_type, host="192.0.2.1", port=0, access_url_base=base, tls_port=5908)
+
     def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
         return self.diagnostics
 

@@ -99,11 +99,11 @@ class ConsoleAuthTokens(Extension):
         view = {
             "instance_uuid": console.instance_uuid,
             "host": console.console.host,
-            "port": console.console.port,
+            "port": console.console.port or None,
             "internal_access_path": console.console.internal_access_path,
         }
         if req.has(Change.SPICE_DIRECT):
-            view["tls_port"] = None
+            view["tls_port"] = console.console.tls_port
         return Response({"console": view})
 
 

@@ -23,6 +23,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.timing import HealthTiming
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, explain
 from nova_lite.conf import config_files
+from nova_lite.conf.consoles import SPICE_WEB
 from nova_lite.daemon.health import Health
 from nova_lite.virt import rbd
 
@@ -294,6 +295,15 @@ def _novncproxy(conf: cfg.ConfigOpts) -> Problems:
         yield f"[DEFAULT] web = {conf.web}: noVNC's files are not there; install Debian's package novnc."
 
 
+def _spicehtml5proxy(conf: cfg.ConfigOpts) -> Problems:
+    """Check the proxy's files only where guests may have SPICE. Set-ups write its configuration in any case."""
+    if conf.spice.enabled:
+        yield from _proxy(conf)
+        conf.set_default("web", SPICE_WEB)
+        if not os.path.isdir(conf.web):
+            yield f"[DEFAULT] web = {conf.web}: the client's files are not there; install Debian's package spice-html5."
+
+
 def _nothing(conf: cfg.ConfigOpts) -> Problems:
     return iter(())
 
@@ -310,6 +320,7 @@ ROLES = {
         Role("compute", "compute", "root", _compute, _reach_from_compute),
         Role("novncproxy", "console", _CONSOLE_USER, _novncproxy),
         Role("serialproxy", "console", _CONSOLE_USER, _proxy),
+        Role("spicehtml5proxy", "console", _CONSOLE_USER, _spicehtml5proxy),
         Role("manage", "manage", "root", _schema_if_named, _reach_services),
     )
 }

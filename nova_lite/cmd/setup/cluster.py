@@ -33,6 +33,7 @@ HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
 #: Files of a controller that the others have as well, with their own addresses and accounts.
 FILES = (
     *(f"{name}.conf" for name in ("nova-lite", "api", "conductor", "scheduler", "novncproxy", "serialproxy")),
+    "spicehtml5proxy.conf",
     "manage.conf",
     "registrar.conf",
     "api-paste.ini",
@@ -41,7 +42,7 @@ FILES = (
 #: Files of a machine with one role. No other daemon's secret is in them.
 FRONT_END_FILES = {
     API: ("nova-lite.conf", "api.conf", "api-paste.ini", "policy.yaml"),
-    CONSOLE: ("nova-lite.conf", "novncproxy.conf", "serialproxy.conf"),
+    CONSOLE: ("nova-lite.conf", "novncproxy.conf", "serialproxy.conf", "spicehtml5proxy.conf"),
 }
 _SECTION = re.compile(r"\[([^\]]+)\]")
 _SETTING = re.compile(r"(\w+)\s*[=:]\s*(.*)")

@@ -60,6 +60,8 @@ DAEMONS = {
     "novncproxy": "nova-lite-console",
     "serialproxy": "nova-lite-console",
 }
+#: Daemons that have their unit and file, and that an operator starts if users are to have them.
+OPTIONAL = {"spicehtml5proxy": "nova-lite-console"}
 #: The daemon that admits hosts. A controller without TLS has none, since no other machine reaches it.
 REGISTRAR = "registrar"
 #: Users of the signing keys by role.
@@ -77,6 +79,7 @@ FILE_ROLES = {
     "api": keys.API,
     "novncproxy": keys.CONSOLE,
     "serialproxy": keys.CONSOLE,
+    "spicehtml5proxy": keys.CONSOLE,
     "manage": keys.MANAGE,
     REGISTRAR: keys.MANAGE,
 }
@@ -263,7 +266,7 @@ def configuration(wanted: Settings) -> dict[str, machine.Sections]:
 
 def group_of(name: str) -> str:
     """Return the group that may read a configuration file."""
-    return COMMON if name == COMMON else DAEMONS.get(name, "root")
+    return COMMON if name == COMMON else (DAEMONS | OPTIONAL).get(name, "root")
 
 
 def _write_cluster(wanted: Settings) -> None:
@@ -306,6 +309,10 @@ def _common(wanted: Settings) -> dict[str, dict[str, str]]:
         "rpc": {"keys_directory": str(KEYS)},
         "identity": {"region": wanted.region},
         "vnc": {"novncproxy_host": wanted.address, "novncproxy_base_url": web},
+        "spice": {
+            "html5proxy_host": wanted.address,
+            "html5proxy_base_url": f"{scheme}://{wanted.shown_address}:6082/spice_auto.html",
+        },
         "serial_console": {
             "enabled": "true",
             "serialproxy_host": wanted.address,
@@ -495,7 +502,7 @@ def store_cloud(wanted: Settings, auth_url: str, password: str) -> None:
 
 def _start_daemons(wanted: Settings) -> str:
     names = [*DAEMONS, REGISTRAR] if wanted.has_tls else [*DAEMONS]
-    return units.start([f"nova-lite-{name}" for name in names])
+    return units.start([f"nova-lite-{name}" for name in names], [f"nova-lite-{name}" for name in OPTIONAL])
 
 
 def _check_cloud(wanted: Settings) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from nova_lite.base import exceptions, join_requests, sealing, version
 from nova_lite.base.join_requests import FrontEndBody, JoinBody
 from nova_lite.cmd.setup import admission, cluster, controller, further, machine, settings, units
-from nova_lite.cmd.setup.controller import DAEMONS, KEY_OWNERS, KEYS, REGISTRAR
+from nova_lite.cmd.setup.controller import KEY_OWNERS, KEYS, REGISTRAR
 from nova_lite.cmd.setup.further import PLACES, Place, SealedSetup
 from nova_lite.cmd.setup.joining import Host
 from nova_lite.cmd.setup.machine import CONFIGURATION
@@ -32,16 +32,20 @@ _SERVES_SECONDS = 60
 
 
 class Kind(NamedTuple):
-    """Kind of a front end: its daemons, the Debian packages that they need, and the ports at which they serve."""
+    """Kind of a front end: its daemons, the Debian packages that they need, and the ports at which they serve.
+
+    ``optional``: daemons that an operator starts.
+    """
 
     daemons: tuple[str, ...]
     packages: tuple[str, ...]
     ports: tuple[int, ...]
+    optional: tuple[str, ...] = ()
 
 
 KINDS = {
     keys.API: Kind(("api",), (), (8774,)),
-    keys.CONSOLE: Kind(("novncproxy", "serialproxy"), ("novnc",), (6080, 6083)),
+    keys.CONSOLE: Kind(("novncproxy", "serialproxy"), ("novnc",), (6080, 6083), ("spicehtml5proxy",)),
 }
 
 
@@ -151,7 +155,7 @@ class FrontEndSetup(SealedSetup[cluster.FrontEndSettings]):
             if name not in cluster.FRONT_END_FILES[self._role]:
                 raise exceptions.ConfigurationError(reason=f"the cloud sent an unknown file: {name[:64]!r}.")
             is_common = name == "nova-lite.conf"
-            group, mode = "nova-lite" if is_common else DAEMONS.get(name.removesuffix(".conf"), "root"), 0o640
+            group, mode = controller.group_of(name.removesuffix(".conf")), 0o640
             if name.endswith(".conf"):
                 values = self._common() if is_common else self._account(reply)
                 text = cluster.adapted(text, values, found.address, self._wanted.address)
@@ -179,7 +183,8 @@ class FrontEndSetup(SealedSetup[cluster.FrontEndSettings]):
         return {("DEFAULT", "transport_url"): url}
 
     def start_daemons(self) -> str:
-        return units.start([f"nova-lite-{name}" for name in (*self._kind.daemons, REGISTRAR)])
+        names = [f"nova-lite-{name}" for name in (*self._kind.daemons, REGISTRAR)]
+        return units.start(names, [f"nova-lite-{name}" for name in self._kind.optional])
 
     def check(self) -> str:
         """Wait until the daemons serve by TLS. Then check their configuration, and that they reach the broker."""

@@ -37,7 +37,7 @@ from nova_lite.cmd.setup import (
     settings,
     units,
 )
-from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, PACKAGES, REGISTRAR
+from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, OPTIONAL, PACKAGES, REGISTRAR
 from nova_lite.cmd.setup.joining import Host, Setup
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
@@ -241,7 +241,7 @@ class ControllerSetup(SealedSetup[cluster.Secrets]):
             if stem == REGISTRAR:
                 values["rpc", "trust_address"] = wanted.token.address
                 values["rpc", "trust_ca_file"] = str(controller.authority_file())
-            group, mode = DAEMONS.get(stem, "nova-lite" if name == "nova-lite.conf" else "root"), 0o640
+            group, mode = controller.group_of(stem), 0o640
             if not name.endswith(".conf"):
                 mode = 0o644
             else:
@@ -311,7 +311,8 @@ class ControllerSetup(SealedSetup[cluster.Secrets]):
 
 
 def _start_daemons() -> str:
-    return units.start([f"nova-lite-{name}" for name in (*DAEMONS, REGISTRAR)])
+    names = [f"nova-lite-{name}" for name in (*DAEMONS, REGISTRAR)]
+    return units.start(names, [f"nova-lite-{name}" for name in OPTIONAL])
 
 
 def body(host: str, address: str, message_keys: Mapping[str, Path], seal_key: Path) -> JoinBody:

@@ -110,6 +110,8 @@ def write_qemu_settings() -> bool:
         "vnc_tls = 1",
         "vnc_tls_x509_verify = 1",
         f'vnc_tls_x509_cert_dir = "{directory}"',
+        "spice_tls = 1",
+        f'spice_tls_x509_cert_dir = "{directory}"',
         "chardev_tls_x509_verify = 1",
         f'chardev_tls_x509_cert_dir = "{directory}"',
         last,

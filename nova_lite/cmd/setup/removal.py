@@ -23,7 +23,9 @@ from nova_lite.cmd.setup import (
 )
 from nova_lite.rpc import controllers
 
-_UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
+_UNITS = tuple(
+    f"nova-lite-{name}" for name in (*controller.DAEMONS, *controller.OPTIONAL, controller.REGISTRAR, "compute")
+)
 _FILES = (Path("/etc/sysusers.d/nova-lite.conf"), Path("/etc/tmpfiles.d/nova-lite.conf"))
 #: Made by `tmpfiles.d`, also on machines without a conductor.
 _SOCKETS = Path("/run/nova-lite-conductor")

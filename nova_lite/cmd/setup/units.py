@@ -26,11 +26,13 @@ def create_users() -> str:
     return "done"
 
 
-def start(names: Sequence[str]) -> str:
-    """Install, enable and start units. A unit that runs is restarted only if it, or its code, has changed since its
-    start, also in an earlier call that was interrupted.
+def start(names: Sequence[str], optional: Sequence[str] = ()) -> str:
+    """Install, enable and start units, and only install the optional ones.
+
+    A unit that runs is restarted only if it, or its code, has changed since its start, also in an earlier call that was
+    interrupted.
     """
-    changed = machine.install_units(names)
+    changed = machine.install_units([*names, *optional])
     machine.run("systemctl", "enable", *names)
     started = []
     for name in names:

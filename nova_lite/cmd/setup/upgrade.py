@@ -22,7 +22,7 @@ from nova_lite.cmd.setup.machine import PROGRAMS, UNITS
 from nova_lite.cmd.setup.steps import Step
 
 #: Daemons in the order of an upgrade. No caller is newer than what it calls. The way back has the reverse order.
-ORDER = ("conductor", "scheduler", "registrar", "compute", "api", "novncproxy", "serialproxy")
+ORDER = ("conductor", "scheduler", "registrar", "compute", "api", "novncproxy", "serialproxy", "spicehtml5proxy")
 
 #: Seconds that a daemon may take to stop (TimeoutStopSec=), and a few more.
 _STOP_SECONDS = 100
@@ -39,6 +39,7 @@ _EXTRAS = {
     "api": "api",
     "novncproxy": "console",
     "serialproxy": "console",
+    "spicehtml5proxy": "console",
 }
 
 BACKUPS = controller.STATE / "backups"
@@ -48,7 +49,7 @@ ENVIRONMENT = "NOVA_LITE_UPGRADE"
 
 #: Name of a wheel's file. pip refuses others.
 _WHEEL = re.compile(r"[A-Za-z0-9_.]+(-[^-]+){4,5}\.whl")
-_UNIT = re.compile(r"nova-lite-([a-z]+)(@[A-Za-z0-9_-]+)?\.service")
+_UNIT = re.compile(r"nova-lite-([a-z0-9]+)(@[A-Za-z0-9_-]+)?\.service")
 
 
 class Wanted(NamedTuple):

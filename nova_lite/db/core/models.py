@@ -563,8 +563,8 @@ class InstanceTag(Base):
 
 
 class ConsoleAuthToken(Numbered, Created, Base):
-    """Permission to open a console of the instance once. ``token_hash`` is the token's SHA-256 (hex). It is void once
-    the instance has left ``compute_host`` or ``generation``.
+    """Permission to open a console of the instance. ``token_hash`` is the token's SHA-256 (hex). It is void once the
+    instance has left ``compute_host`` or ``generation``. ``port`` 0: ``tls_port`` is the only one.
     """
 
     __tablename__ = "console_auth_tokens"
@@ -577,6 +577,7 @@ class ConsoleAuthToken(Numbered, Created, Base):
     console_type: Mapped[str] = mapped_column(Name)
     host: Mapped[str] = mapped_column(Name)
     port: Mapped[int]
+    tls_port: Mapped[int | None]
     internal_access_path: Mapped[str | None] = mapped_column(Name)
     access_url_base: Mapped[str] = mapped_column(sa.Text)
     expires_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)

@@ -1,6 +1,7 @@
 """Console tokens, stored as hashes only.
 
-A token becomes void once it was used, its time is over, or its instance was deleted, moved, or rebuilt.
+A token becomes void once it was used, its time is over, or its instance was deleted, moved, or rebuilt. Tokens of
+`SEVERAL_CONNECTIONS` can be used until then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from nova_lite.objects import Console, ConsoleTarget
 
 #: Number of expired tokens that one call of `expire` removes.
 BATCH = 1000
+#: Types of consoles whose clients open several connections with one token: a SPICE client has one for each channel.
+SEVERAL_CONNECTIONS = ("spice-html5",)
 #: Most unused console URLs of a server. A further one voids the oldest.
 TOKENS_PER_INSTANCE = 20
 
@@ -48,6 +51,7 @@ def create(
             console_type=console.console_type,
             host=console.host,
             port=console.port,
+            tls_port=console.tls_port,
             internal_access_path=console.internal_access_path,
             access_url_base=console.access_url_base,
             created_at=uow.now,
@@ -71,7 +75,7 @@ def get(uow: UnitOfWork, token_hash: str) -> ConsoleTarget:
 
 
 def take(uow: UnitOfWork, token_hash: str, console_types: list[str], page_scheme: str | None = None) -> ConsoleTarget:
-    """Consume a token and return its target.
+    """Consume a token, unless it is for several connections, and return its target.
 
     Raises `ConsoleTokenNotFound`, also for a console of another type. Raises `ConsolePageRefused` for a page of another
     scheme than the console's. In both cases the token stays.
@@ -82,8 +86,10 @@ def take(uow: UnitOfWork, token_hash: str, console_types: list[str], page_scheme
     target = _to_object(row)
     if page_scheme is not None and not target.console.is_shown_by(page_scheme):
         raise exceptions.ConsolePageRefused()
-    if uow.change(sa.delete(ConsoleAuthToken).where(ConsoleAuthToken.id == row.id)) != 1:
-        raise exceptions.ConsoleTokenNotFound()
+    if row.console_type not in SEVERAL_CONNECTIONS:
+        consumed = uow.change(sa.delete(ConsoleAuthToken).where(ConsoleAuthToken.id == row.id))
+        if consumed != 1:
+            raise exceptions.ConsoleTokenNotFound()
     return target
 
 
@@ -112,6 +118,7 @@ def _to_object(row: ConsoleAuthToken) -> ConsoleTarget:
         console_type=row.console_type,
         host=row.host,
         port=row.port,
+        tls_port=row.tls_port,
         access_url_base=row.access_url_base,
         internal_access_path=row.internal_access_path,
     )

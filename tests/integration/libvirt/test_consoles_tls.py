@@ -26,6 +26,7 @@ from nova_lite.virt.libvirt.domain import consoles
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, MakeHost, guest_lines, guest_spec
+from tests.support.consoles import SPICE_LINK, SPICE_REPLY, accepts_spice
 from tests.support.waiting import wait_for
 
 OWNER = "libvirt-qemu"
@@ -51,16 +52,18 @@ class Cloud:
 
     def __init__(self, driver: LibvirtDriver, spec: SpawnSpec, console_type: str) -> None:
         self.uuid, self._type = spec.instance.uuid, console_type
-        find = driver.consoles.vnc if console_type == "novnc" else driver.consoles.serial
-        self.address: ConsoleAddress = find(self.uuid)
+        find = {"novnc": driver.consoles.vnc, "serial": driver.consoles.serial, "spice-html5": driver.consoles.spice}
+        self.address: ConsoleAddress = find[console_type](self.uuid)
 
     def console_token_redeem(self, *args: Any) -> ConsoleTarget:
-        host, port, _ = self.address
-        console = Console(console_type=self._type, host=host, port=port, access_url_base="http://proxy/")
+        host, port, _, tls_port = self.address
+        console = Console(
+            console_type=self._type, host=host, port=port, access_url_base="http://proxy/", tls_port=tls_port
+        )
         return ConsoleTarget(instance_uuid=self.uuid, compute_host="third", console=console)
 
     def find_console_port(self, *args: Any) -> ConsolePort:
-        return ConsolePort(is_current=True, tls=self.address.tls)
+        return ConsolePort(is_current=True, tls=self.address.tls or self.address.tls_port is not None)
 
 
 def host_tls(pki: Path) -> HostTls | None:
@@ -102,6 +105,10 @@ def test_real_guest_shows_its_consoles_to_the_proxy_alone(
         serial_console__enabled=True,
         serial_console__tls=True,
         serial_console__proxyclient_address=hosts.THIRD,
+        spice__enabled=True,
+        spice__require_secure=True,
+        spice__server_listen=hosts.THIRD,
+        spice__server_proxyclient_address=hosts.THIRD,
         certificates_directory=str(pki / "third"),
     )
     spec = guest_spec(images, [])
@@ -120,6 +127,15 @@ def test_real_guest_shows_its_consoles_to_the_proxy_alone(
     with Opener(serial, serial, ["serial"], [], host_tls(pki)).open("/?token=x", None, None).sock as sock:
         assert isinstance(sock, ssl.SSLSocket)
         type_until(sock, b"echo the-gu''est-answers", b"the-guest-answers")
+
+    by_spice: Any = Cloud(third, spec, "spice-html5")
+    assert by_spice.address.port == 0, "the SPICE server has a port without TLS"
+    with Opener(by_spice, by_spice, ["spice-html5"], [], host_tls(pki)).open("/?token=x", None, None).sock as sock:
+        assert isinstance(sock, ssl.SSLSocket)
+        sock.sendall(SPICE_LINK)
+        assert accepts_spice(sock.recv(SPICE_REPLY))
+    with pytest.raises(ConsoleRefusal):
+        Opener(by_spice, by_spice, ["spice-html5"], [], None).open("/?token=x", None, None)
 
     attackers = {
         "nobody": (None, None),

@@ -32,6 +32,7 @@ PROGRAMS = (
     "scheduler",
     "serialproxy",
     "setup",
+    "spicehtml5proxy",
     "status",
 )
 

@@ -51,6 +51,9 @@ def completed(command: Sequence[str], seconds: float) -> subprocess.CompletedPro
     )
 
 
+PROXIES = ("novncproxy", "serialproxy", "spicehtml5proxy")
+
+
 class Machine:
     """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE.
 
@@ -161,7 +164,7 @@ class Machine:
         for unit in (TOP / "etc/systemd").glob("*.service"):
             shutil.copy(unit, self.tree / "etc/systemd/system")
         python = inside(sys.executable)
-        for script in ("api", "compute", "conductor", "novncproxy", "registrar", "scheduler", "serialproxy"):
+        for script in ("api", "compute", "conductor", "registrar", "scheduler", *PROXIES):
             self.write(
                 f"/opt/nova-lite/venv/bin/nova-lite-{script}",
                 f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {python} -W ignore -m nova_lite.cmd.{script} "$@"\n',
@@ -200,7 +203,7 @@ class Machine:
             if name in owners:
                 os.chown(path, *(FIRST_USER + USERS.index(owner) for owner in owners[name]))
         (self.tree / "etc/nova-lite").mkdir()
-        for name in ("nova-lite", "api", "compute", "conductor", "novncproxy", "scheduler", "serialproxy"):
+        for name in ("nova-lite", "api", "compute", "conductor", "scheduler", *PROXIES):
             self.write(f"/etc/nova-lite/{name}.conf", "")
         shutil.copy(TOP / "etc/nova-lite/api-paste.ini", self.tree / "etc/nova-lite")
 

@@ -240,6 +240,7 @@ DAEMONS: dict[str, dict[str, Callable[[], None]]] = {
     "scheduler": own_proc() | confined(),
     "novncproxy": own_proc() | confined(),
     "serialproxy": own_proc() | confined(),
+    "spicehtml5proxy": own_proc() | confined(),
     "compute": {
         "announces an address": announces_an_address,
         "makes networks": makes_networks,

@@ -13,6 +13,7 @@ from tests.support.api_client import ADMIN, STRANGER, Client, fault
 
 NOVNC = r"http://proxy:6080/vnc_auto\.html\?path=%3Ftoken%3D([\w-]{43})"
 SERIAL = r"ws://proxy:6083/\?token=([\w-]{43})"
+SPICE = r"http://proxy:6082/spice_auto\.html\?path=%3Ftoken%3D([\w-]{43})"
 
 
 def ask(api: Client, uuid: str, protocol: str, console_type: str, version: str = "2.6", **options: Any) -> Any:
@@ -20,7 +21,10 @@ def ask(api: Client, uuid: str, protocol: str, console_type: str, version: str =
     return api("POST", f"/servers/{uuid}/remote-consoles", body, version=version, **options)
 
 
-@pytest.mark.parametrize(("protocol", "console_type", "url"), [("vnc", "novnc", NOVNC), ("serial", "serial", SERIAL)])
+@pytest.mark.parametrize(
+    ("protocol", "console_type", "url"),
+    [("vnc", "novnc", NOVNC), ("serial", "serial", SERIAL), ("spice", "spice-html5", SPICE)],
+)
 @pytest.mark.parametrize("version", ["2.6", "2.8", "2.99", "2.104"])
 def test_remote_console_returns_a_url(api: Client, protocol: str, console_type: str, url: str, version: str) -> None:
     instance = api.conductor.add()
@@ -37,7 +41,12 @@ def test_remote_console_returns_a_url(api: Client, protocol: str, console_type: 
 
 
 @pytest.mark.parametrize(
-    ("action", "console_type", "url"), [("os-getVNCConsole", "novnc", NOVNC), ("os-getSerialConsole", "serial", SERIAL)]
+    ("action", "console_type", "url"),
+    [
+        ("os-getVNCConsole", "novnc", NOVNC),
+        ("os-getSerialConsole", "serial", SERIAL),
+        ("os-getSPICEConsole", "spice-html5", SPICE),
+    ],
 )
 def test_console_action_before_2_6_returns_a_url(api: Client, action: str, console_type: str, url: str) -> None:
     instance = api.conductor.add()
@@ -55,16 +64,10 @@ def test_console_urls_have_different_tokens(api: Client) -> None:
 
 def test_console_type_without_driver_support_is_refused(api: Client) -> None:
     instance = api.conductor.add()
-    for protocol, console_type in (("spice", "spice-html5"), ("rdp", "rdp-html5")):
-        message = fault(ask(api, instance.uuid, protocol, console_type), "badRequest", 400)
-        assert message == f"Unavailable console type {console_type}."
+    message = fault(ask(api, instance.uuid, "rdp", "rdp-html5"), "badRequest", 400)
+    assert message == "Unavailable console type rdp-html5."
     message = fault(ask(api, instance.uuid, "mks", "webmks", "2.8"), "badRequest", 400)
     assert message == "Unavailable console type webmks."
-    message = fault(ask(api, instance.uuid, "spice", "spice-direct", "2.99"), "badRequest", 400)
-    assert message == "Unavailable console type spice-direct."
-    body = {"os-getSPICEConsole": {"type": "spice-html5"}}
-    message = fault(api("POST", f"/servers/{instance.uuid}/action", body), "badRequest", 400)
-    assert message == "Unavailable console type spice-html5."
     fault(api("POST", f"/servers/{instance.uuid}/action", {"os-getRDPConsole": {}}), "computeFault", 410)
     assert api.compute.calls == [] and api.conductor.tokens == {}
 
@@ -148,3 +151,14 @@ def test_console_token_shows_its_host_and_port(api: Client) -> None:
     assert message == "The requested console type details are not accessible"
     assert fault(api("GET", path + "x", version="2.31", token=ADMIN), "itemNotFound", 404) == "Token not found"
     fault(api("GET", path, version="2.31"), "forbidden", 403)
+
+
+def test_direct_spice_console_token_shows_its_tls_port(api: Client) -> None:
+    """The proxy of another project asks with the token. A guest with TLS alone has no other port."""
+    instance = api.conductor.add()
+    url = ask(api, instance.uuid, "spice", "spice-direct", "2.99").json["remote_console"]["url"]
+    token = url.rpartition("?token=")[2]
+    shown = api.json("GET", f"/os-console-auth-tokens/{token}", version="2.99", token=ADMIN)["console"]
+    assert (shown["host"], shown["port"], shown["tls_port"]) == ("192.0.2.1", None, 5908)
+    older = api.json("GET", f"/os-console-auth-tokens/{token}", version="2.98", token=ADMIN)["console"]
+    assert older["port"] is None and "tls_port" not in older

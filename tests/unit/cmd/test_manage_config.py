@@ -128,6 +128,13 @@ def test_misspelt_strategy_and_api_are_reported_with_what_there_is(machine: Mach
     assert any("identitty is unknown" in line and "Did you mean identity?" in line for line in machine.problems())
 
 
+def test_files_of_the_spice_client_are_missed_only_where_guests_have_spice(machine: Machine) -> None:
+    machine.add("spicehtml5proxy", "[DEFAULT]\nweb = /nowhere\n")
+    assert not any("/nowhere" in line for line in machine.problems())
+    machine.add("spicehtml5proxy", "[DEFAULT]\nweb = /nowhere\n[spice]\nenabled = true\n")
+    assert any("[DEFAULT] web = /nowhere: the client's files are not there" in line for line in machine.problems())
+
+
 def test_database_url_in_another_daemons_file_is_reported(machine: Machine) -> None:
     machine.add("scheduler", "[DEFAULT]\n[database]\nconnection = sqlite:////tmp/x\n")
     assert (

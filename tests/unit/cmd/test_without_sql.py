@@ -27,7 +27,8 @@ def test_blocked_conductor_does_not_load() -> None:
 
 
 @pytest.mark.parametrize(
-    "daemon", ["api", "compute", "novncproxy", "registrar", "scheduler", "serialproxy", "send_disks", "setup"]
+    "daemon",
+    ["api", "compute", "novncproxy", "registrar", "scheduler", "serialproxy", "spicehtml5proxy", "send_disks", "setup"],
 )
 def test_program_without_sql_loads(daemon: str) -> None:
     done = run_without_sql(f"import nova_lite.cmd.{daemon} as module; print(module.main.__module__)")

@@ -40,6 +40,32 @@ def test_serial_console_of_a_running_guest(host: Host) -> None:
         host.manager.get_serial_console(host.context, UUID, "novnc")
 
 
+@pytest.mark.parametrize(
+    ("console_type", "url"),
+    [("spice-html5", "http://127.0.0.1:6082/spice_auto.html"), ("spice-direct", "https://kerbside/nova")],
+)
+def test_spice_console_of_a_running_guest(host: Host, console_type: str, url: str) -> None:
+    host.conf.set_override("spice_direct_proxy_base_url", "https://kerbside/nova", "spice")
+    host.built()
+    with pytest.raises(exceptions.ConsoleTypeUnavailable):
+        host.manager.get_spice_console(host.context, UUID, console_type)
+    host.conf.set_override("enabled", True, "spice")
+    assert host.manager.get_spice_console(host.context, UUID, console_type) == Console(
+        console_type=console_type, host="127.0.0.1", port=5910, access_url_base=url, tls_port=5911
+    )
+    with pytest.raises(exceptions.ConsoleTypeInvalid):
+        host.manager.get_spice_console(host.context, UUID, "novnc")
+
+
+def test_both_spice_ports_belong_to_the_guest_and_one_has_tls(host: Host) -> None:
+    host.built()
+    host.conf.set_override("enabled", True, "spice")
+    found = [host.manager.find_console_port(host.context, UUID, port, "spice-html5") for port in (5910, 5911, 5912)]
+    assert [port.is_current for port in found] == [True, True, False]
+    assert [port.tls for port in found] == [False, True, False]
+    assert not host.manager.find_console_port(host.context, UUID, 5910, "novnc").is_current
+
+
 def test_paused_guest_has_consoles_and_a_stopped_one_has_none(host: Host) -> None:
     host.built()
     host.driver.standby.pause(UUID)

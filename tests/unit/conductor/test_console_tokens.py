@@ -63,6 +63,21 @@ def test_a_token_opens_its_console_once(conductor: ConductorRPC, uuid: str) -> N
         conductor.console_token_get(make.ADMIN, tokens.digest(token))
 
 
+def test_spice_token_opens_several_connections_until_its_end(conductor: ConductorRPC, db: Database, uuid: str) -> None:
+    """A SPICE client has a connection for each channel."""
+    console = Console(
+        console_type="spice-html5", host="192.0.2.1", port=0, access_url_base="http://proxy/", tls_port=5901
+    )
+    digest = tokens.digest(create(conductor, uuid, console=console))
+    for _ in range(3):
+        assert conductor.console_token_redeem(make.ADMIN, digest, ["spice-html5"]).console == console
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
+        conductor.console_token_redeem(make.ADMIN, digest, TYPES)
+    db.write(age, 0)
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
+        conductor.console_token_redeem(make.ADMIN, digest, ["spice-html5"])
+
+
 def test_token_stays_valid_after_a_page_with_the_wrong_scheme(conductor: ConductorRPC, uuid: str) -> None:
     """A page without TLS may be forged. It does not open the console, and the user's own page still does."""
     secure = msgspec.structs.replace(CONSOLE, access_url_base="https://proxy/vnc.html")

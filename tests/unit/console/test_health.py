@@ -1,4 +1,4 @@
-"""Health endpoint of a console proxy."""
+"""Health endpoint of a console proxy, and the files that it serves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite.console.daemon import SERIAL, ConsoleProxy
+from nova_lite.base.exceptions import ConfigurationError
+from nova_lite.console.daemon import SERIAL, SPICE, ConsoleProxy
 from tests.support.ports import free_port
 
 
@@ -36,3 +37,11 @@ def test_proxy_serves_health_and_metrics(conf: cfg.ConfigOpts) -> None:
                 assert content in answer.read().decode()
     finally:
         daemon.stop()
+
+
+def test_spice_proxy_serves_the_files_of_its_own_client_by_default(conf: cfg.ConfigOpts) -> None:
+    ConsoleProxy(conf, SPICE)
+    assert conf.web == "/usr/share/spice-html5"
+    conf.set_override("web", "/nowhere")
+    with pytest.raises(ConfigurationError, match=r"no spice_auto\.html\)\. Debian has them in the package spice-html5"):
+        ConsoleProxy(conf, SPICE).prepare()

@@ -30,6 +30,7 @@ from tests.support import consoles
 from tests.support.consoles import read
 
 HOST, OTHER = "host_1", "host_2"
+SPICE = "spice-html5"
 PATH = "/?token=x"
 CLIENT_INIT = b"\x01"
 
@@ -44,6 +45,7 @@ class Guest:
 
     ``types``: security types of its VNC server; None for a serial console. ``subtypes``: of VeNCrypt. ``result``: what
     the VNC server says at the end. ``clients``: names of clients' certificates. ``plain``: input without TLS.
+    ``plain_port``: port of SPICE without TLS, where nothing listens; 0: there is none.
     """
 
     def __init__(self, directory: Path | None, types: list[int] | None) -> None:
@@ -53,6 +55,7 @@ class Guest:
         self.version = rfb.VERSION
         self.clients: list[Any] = []
         self.plain = b""
+        self.plain_port = 0
         self.tls: ssl.SSLContext | None = None
         if directory is not None:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -107,13 +110,16 @@ class Cloud:
         self._type = console_type
 
     def console_token_redeem(self, *args: Any) -> ConsoleTarget:
+        port, tls_port = self._guest.port, None
+        if self._type == "spice-html5" and self._guest.tls is not None:
+            port, tls_port = self._guest.plain_port, self._guest.port
         console = Console(
-            console_type=self._type, host="127.0.0.1", port=self._guest.port, access_url_base="http://proxy/"
+            console_type=self._type, host="127.0.0.1", port=port, access_url_base="http://proxy/", tls_port=tls_port
         )
         return ConsoleTarget(instance_uuid="uuid", compute_host=HOST, console=console)
 
     def find_console_port(self, *args: Any) -> ConsolePort:
-        return ConsolePort(is_current=True, tls=self._type == "serial" and self._guest.tls is not None)
+        return ConsolePort(is_current=True, tls=self._type != "novnc" and self._guest.tls is not None)
 
 
 class Site:
@@ -141,9 +147,9 @@ class Site:
         self._guests.append(Guest(self.path / host if host else None, types))
         return self._guests[-1]
 
-    def proxy(self, guest: Guest, tls: HostTls | None) -> int:
+    def proxy(self, guest: Guest, tls: HostTls | None, console_type: str = "") -> int:
         """Start a proxy to the guest's console. Return its port."""
-        console_type = "serial" if guest.types is None else "novnc"
+        console_type = console_type or ("serial" if guest.types is None else "novnc")
         cloud: Any = Cloud(guest, console_type)
         opener = Opener(cloud, cloud, (console_type,), (), tls)
         sock = listen("127.0.0.1", 0)
@@ -261,6 +267,33 @@ def test_serial_console_without_tls_is_refused_and_gets_no_input(site: Site, cap
     guest = site.guest(None, None)
     assert "the guest's console has no TLS" in refusal(site, guest, caplog, site.tls())
     assert guest.plain == b""
+
+
+def test_spice_console_with_two_ports_is_reached_at_that_of_tls(site: Site) -> None:
+    guest = site.guest(HOST, None)
+    guest.plain_port = 1
+    client = dial(site.proxy(guest, site.tls(), SPICE))
+    client.send(b"REDQ")
+    assert read(client, 4) == b"REDQ"
+    assert guest.clients == [(("DNS", "proxy"),)] and guest.plain == b""
+
+
+def test_spice_console_with_tls_alone_needs_a_proxy_with_a_certificate(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert consoles.status(site.proxy(site.guest(HOST, None), None, SPICE), PATH) == 502
+    assert "no [console] tls_directory" in caplog.text
+
+
+def test_spice_console_without_tls_is_refused_and_gets_no_input(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    guest = site.guest(None, None)
+    with caplog.at_level(logging.WARNING):
+        assert consoles.status(site.proxy(guest, site.tls(), SPICE), PATH) == 502
+    assert "has no TLS: spice_tls in qemu.conf on its host" in caplog.text and guest.plain == b""
+    client = dial(site.proxy(guest, site.tls(required=False), SPICE))
+    client.send(b"REDQ")
+    assert read(client, 4) == b"REDQ"
 
 
 def test_console_without_tls_is_shown_while_tls_is_not_required(site: Site) -> None:

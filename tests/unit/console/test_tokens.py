@@ -27,6 +27,8 @@ def test_token_is_long_and_random_and_has_a_hash() -> None:
         ("novnc", "http://p:6080/vnc_auto.html", "http://p:6080/vnc_auto.html?path=%3Ftoken%3DT"),
         ("novnc", "http://p:6080/vnc.html?resize=scale", "http://p:6080/vnc.html?resize=scale&path=%3Ftoken%3DT"),
         ("serial", "ws://p:6083/", "ws://p:6083/?token=T"),
+        ("spice-html5", "http://p:6082/spice_auto.html", "http://p:6082/spice_auto.html?path=%3Ftoken%3DT"),
+        ("spice-direct", "http://k:13002/nova", "http://k:13002/nova?token=T"),
     ],
 )
 def test_url_contains_the_token(console_type: str, base: str, expected: str) -> None:

@@ -52,7 +52,7 @@ def test_package_has_the_programs_of_its_units_and_restarts_and_removes_them(rol
     assert {"nova-lite-manage", "nova-lite-setup"} <= programs
     for suffix in ("postinst", "prerm"):
         named = re.findall(
-            r"'(nova-lite-[a-z@*]+\.service)'", (PACKAGING / f"debian/nova-lite-{role}.{suffix}").read_text()
+            r"'(nova-lite-[a-z0-9@*]+\.service)'", (PACKAGING / f"debian/nova-lite-{role}.{suffix}").read_text()
         )
         assert {name.replace("@*", "@") for name in named} == units
 

@@ -16,7 +16,14 @@ from tests.support import pages
 PAGE = "howto/change-passwords.md"
 URL = "transport_url = rabbit://nova-lite-{role}:{password}@127.0.0.1:5672/nova-lite\n"
 #: Roles of accounts by file. Two daemons share an account.
-ROLES = {"api": "api", "conductor": "conductor", "novncproxy": "console", "serialproxy": "console", "manage": "manage"}
+ROLES = {
+    "api": "api",
+    "conductor": "conductor",
+    "novncproxy": "console",
+    "serialproxy": "console",
+    "spicehtml5proxy": "console",
+    "manage": "manage",
+}
 
 
 @pytest.fixture

@@ -72,6 +72,7 @@ def test_a_stacked_machine_keeps_what_is_not_said_again(devstack: pathlib.Path) 
         ("COMPUTES", "many"),
         ("AUTH", "ldap"),
         ("VOLUMES", "nfs"),
+        ("SPICE", "1"),
         ("API_WORKERS", ""),
         ("API_PORT", "99999"),
         ("IDENTITY_PORT", "x"),

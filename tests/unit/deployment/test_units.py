@@ -24,13 +24,16 @@ source devstack/lib/services.sh
 COMPUTES=$2
 AUTH=$3
 VIRT_DRIVER=$4
+SPICE=$5
 $1
 """
 
 
-def in_shell(command: str, computes: int = 1, auth: str = "standalone", driver: str = "libvirt") -> str:
+def in_shell(
+    command: str, computes: int = 1, auth: str = "standalone", driver: str = "libvirt", spice: str = "no"
+) -> str:
     result = subprocess.run(
-        ["bash", "-c", SCRIPT, "test", command, str(computes), auth, driver],
+        ["bash", "-c", SCRIPT, "test", command, str(computes), auth, driver, spice],
         cwd=TOP,
         capture_output=True,
         text=True,
@@ -91,7 +94,7 @@ RestrictNamespaces=yes RestrictRealtime=yes RestrictSUIDSGID=yes CapabilityBound
 PrivateMounts=yes SystemCallArchitectures=native SystemCallErrorNumber=EPERM SupplementaryGroups=nova-lite
 """
 #: The conductor reads /proc/stat, and rabbitmqctl's runtime the machine's memory.
-OWN_PROC = {"api", "scheduler", "novncproxy", "serialproxy"}
+OWN_PROC = {"api", "scheduler", "novncproxy", "serialproxy", "spicehtml5proxy"}
 #: Images are for the group of all daemons, and the list of trusted keys for all users. Other daemons write nothing.
 GROUP_READS = {"api", "conductor", "registrar"}
 #: And compute, which is root: it shares the machine's devices, kernel settings and modules as far as guests need them,
@@ -242,6 +245,11 @@ def test_fake_guests_have_no_consoles() -> None:
     assert in_shell("expand_services", driver="fake").split() == ["conductor", "scheduler", "compute", "api"]
 
 
+def test_proxy_of_spice_is_a_service_where_it_is_asked_for() -> None:
+    assert in_shell("expand_services", spice="yes").split()[-2:] == ["serialproxy", "spicehtml5proxy"]
+    assert in_shell("service_user spicehtml5proxy").strip() == "nova-lite-console"
+
+
 def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
     assert in_shell("expand_services", auth="keystone").split() == [
         "keystone",
@@ -265,7 +273,7 @@ def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
 )
 def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> None:
     result = subprocess.run(
-        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes), "standalone", "libvirt"],
+        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes), "standalone", "libvirt", "no"],
         cwd=TOP,
         capture_output=True,
         text=True,
@@ -288,6 +296,7 @@ EXPOSURE = {
     "nova-lite-registrar": 2.2,
     "nova-lite-scheduler": 1.1,
     "nova-lite-serialproxy": 1.1,
+    "nova-lite-spicehtml5proxy": 1.1,
 }
 
 

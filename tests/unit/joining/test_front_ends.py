@@ -171,12 +171,12 @@ def test_settings_for_a_front_end_name_no_account_and_no_other_daemon(
     monkeypatch.setattr(cluster, "CONFIGURATION", tmp_path)
     monkeypatch.setattr(cluster, "LOCAL", tmp_path / "cluster.json")
     (tmp_path / "nova-lite.conf").write_text("[DEFAULT]\nmy_ip = 192.0.2.10\n")
-    for name in ("api", "novncproxy", "serialproxy", "conductor", "manage"):
+    for name in ("api", "novncproxy", "serialproxy", "spicehtml5proxy", "conductor", "manage"):
         (tmp_path / f"{name}.conf").write_text(f"[DEFAULT]\ntransport_url = rabbit://{name}:SECRET@h\ndebug = true\n")
     (tmp_path / "api-paste.ini").write_text("[composite:x]\n")
     for role, names in (
         (keys.API, {"nova-lite.conf", "api.conf", "api-paste.ini"}),
-        (keys.CONSOLE, {"nova-lite.conf", "novncproxy.conf", "serialproxy.conf"}),
+        (keys.CONSOLE, {"nova-lite.conf", "novncproxy.conf", "serialproxy.conf", "spicehtml5proxy.conf"}),
     ):
         found = cluster.front_end_settings(str(tmp_path), role)
         assert set(found.files) == names and (found.address, found.virtual_address) == ("192.0.2.10", "")

@@ -60,6 +60,8 @@ def test_host_gets_account_certificates_and_trust(site: Site) -> None:
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [str(name.value) for name in names] == ["h1", "192.0.2.11"]
     assert reply.settings["vnc"]["server_listen"] == "192.0.2.11"
+    spice = reply.settings["spice"]
+    assert (spice["enabled"], spice["server_listen"]) == ("false", "192.0.2.11")
 
 
 def test_reply_holds_no_secret_of_the_cloud(site: Site) -> None:

@@ -1,7 +1,7 @@
-"""A guest's VNC screen and serial port: their elements in the domain, and their addresses while the guest runs.
+"""A guest's VNC or SPICE screen and serial port: their elements in the domain, and their addresses while it runs.
 
-libvirt finds a port for each VNC server when the guest starts. For serial ports this module chooses one, and checks it
-at each start, because another guest may use it by then.
+libvirt finds a port for each VNC and SPICE server when the guest starts. For serial ports this module chooses one, and
+checks it at each start, because another guest may use it by then.
 """
 
 from __future__ import annotations
@@ -26,17 +26,29 @@ from nova_lite.virt.libvirt.connection import Connection
 LOG = logging.getLogger(__name__)
 
 
+class SpiceListener(NamedTuple):
+    """Listen address of a domain's SPICE server. ``is_secure``: it has no port without TLS."""
+
+    address: str
+    is_secure: bool = False
+
+
 class Listeners(NamedTuple):
     """Listen addresses of a domain's consoles.
 
-    ``vnc``: the address, None for a guest without a screen. ``serial``: None for a serial port that is only logged.
+    ``vnc``: the address, None for a guest without VNC. ``serial``: None for a serial port that is only logged.
+    ``spice``: None for a guest without SPICE.
     """
 
     vnc: str | None = None
     serial: ConsoleAddress | None = None
+    spice: SpiceListener | None = None
 
 
 NONE = Listeners()
+
+#: Channel of SPICE's agent in the guest.
+AGENT_CHANNEL = "com.redhat.spice.0"
 
 
 class Consoles:
@@ -44,6 +56,7 @@ class Consoles:
         self._reservation = timing.console_port_reservation
         self._vnc = conf.vnc
         self._serial = conf.serial_console
+        self._spice = conf.spice
         self._libvirt = conf.libvirt
         self._connection = connection
         self._lock = threading.Lock()
@@ -73,7 +86,8 @@ class Consoles:
     def listeners(self) -> Listeners:
         """Return the listen addresses of a guest that is created here or arrives here now."""
         vnc = self._vnc.server_listen if self._vnc.enabled else None
-        return Listeners(vnc, self._choose() if self._serial.enabled else None)
+        spice = SpiceListener(self._spice.server_listen, self._spice.require_secure) if self._spice.enabled else None
+        return Listeners(vnc, self._choose() if self._serial.enabled else None, spice)
 
     # --- a running guest
 
@@ -90,6 +104,13 @@ class Consoles:
         if found is None:
             raise exceptions.ConsoleTypeUnavailable(console_type="serial")
         return ConsoleAddress(self._serial.proxyclient_address, found.port, found.tls)
+
+    def spice(self, xml: str) -> ConsoleAddress:
+        graphics = ET.fromstring(xml).find("devices/graphics[@type='spice']")  # noqa: S314 libvirt's own
+        port, tls_port = (max(0, int(_attribute(graphics, name))) for name in ("port", "tlsPort"))
+        if not port and not tls_port:
+            raise exceptions.ConsoleTypeUnavailable(console_type="spice-html5")
+        return ConsoleAddress(self._spice.server_proxyclient_address, port, tls_port=tls_port or None)
 
     # --- before the start of a guest
 
@@ -148,17 +169,37 @@ def _is_free(address: ConsoleAddress) -> bool:
 # --- XML
 
 
+def _attribute(graphics: ET.Element | None, name: str) -> str:
+    return "0" if graphics is None else graphics.get(name, "0")
+
+
 def add(devices: ET.Element, listeners: Listeners, console_log: str) -> None:
-    """Add the first serial port, whose output is always logged, and the screen."""
+    """Add the first serial port, whose output is always logged, and the screen with its graphics card.
+
+    With SPICE the card is a QXL, as in Nova, and the guest has a channel for SPICE's agent.
+    """
     serial = ET.SubElement(devices, "serial", type="pty")
     ET.SubElement(serial, "log", file=console_log, append="on")
     ET.SubElement(serial, "target", port="0")
     if listeners.serial is not None:
         _listen(serial, listeners.serial)
     if listeners.vnc is not None:
-        graphics = ET.SubElement(devices, "graphics", type="vnc", autoport="yes", listen=listeners.vnc)
-        ET.SubElement(graphics, "listen", type="address", address=listeners.vnc)
-        ET.SubElement(ET.SubElement(devices, "video"), "model", type="vga")
+        _graphics(devices, "vnc", listeners.vnc)
+    if listeners.spice is not None:
+        graphics = _graphics(devices, "spice", listeners.spice.address)
+        if listeners.spice.is_secure:
+            graphics.set("defaultMode", "secure")
+        channel = ET.SubElement(devices, "channel", type="spicevmc")
+        ET.SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)
+    if listeners.vnc is not None or listeners.spice is not None:
+        card = "vga" if listeners.spice is None else "qxl"
+        ET.SubElement(ET.SubElement(devices, "video"), "model", type=card)
+
+
+def _graphics(devices: ET.Element, kind: str, address: str) -> ET.Element:
+    graphics = ET.SubElement(devices, "graphics", type=kind, autoport="yes", listen=address)
+    ET.SubElement(graphics, "listen", type="address", address=address)
+    return graphics
 
 
 def serial_address(domain: ET.Element) -> ConsoleAddress | None:
@@ -177,12 +218,13 @@ def with_serial(xml: str, address: ConsoleAddress) -> str:
 
 def set_destination(domain: ET.Element, destination: LiveDestination) -> None:
     """Set the listen addresses of a guest that moves to another host to those of the destination."""
-    if destination.vnc_listen:
-        for graphics in domain.iterfind("devices/graphics[@type='vnc']"):
-            graphics.set("listen", destination.vnc_listen)
+    listeners = {"vnc": destination.vnc_listen, "spice": destination.spice_listen}
+    for graphics in domain.iterfind("devices/graphics"):
+        if wanted := listeners.get(graphics.get("type", "")):
+            graphics.set("listen", wanted)
             for listen in graphics.findall("listen"):
                 graphics.remove(listen)
-            ET.SubElement(graphics, "listen", type="address", address=destination.vnc_listen)
+            ET.SubElement(graphics, "listen", type="address", address=wanted)
     for serial in _serials(domain):
         if destination.serial_port is not None:
             address = ConsoleAddress(destination.serial_listen, destination.serial_port, destination.serial_tls)

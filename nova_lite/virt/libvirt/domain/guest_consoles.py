@@ -29,6 +29,9 @@ class GuestConsoles(HostPart, abilities.Consoles):
     def serial(self, instance_uuid: str) -> ConsoleAddress:
         return self._consoles.serial(self._xml(instance_uuid))
 
+    def spice(self, instance_uuid: str) -> ConsoleAddress:
+        return self._consoles.spice(self._xml(instance_uuid))
+
     def _xml(self, instance_uuid: str) -> str:
         domain, _ = self._domains.get(instance_uuid)
         xml: str = self._connection.call(domain.XMLDesc, 0)

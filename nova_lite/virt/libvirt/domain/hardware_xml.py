@@ -221,11 +221,12 @@ def root_ports(devices: ET.Element, spare: int) -> None:
     """
     if not spare:
         return
-    others = ("interface", "hostdev", "channel", "memballoon", "rng", "controller[@type='scsi']")
+    others = ("interface", "hostdev", "memballoon", "rng", "controller[@type='scsi']")
     places = ("disk/target[@bus='virtio']", "input[@bus='virtio']", *others)
     needed = sum(len(devices.findall(path)) for path in places)
     needed += any(controller.get("model") != "none" for controller in devices.findall("controller[@type='usb']"))
     needed += any(devices.find(name) is not None for name in ("sound", "watchdog"))  # behind one bridge
+    needed += devices.find("channel") is not None  # all behind one controller
     ET.SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     for index in range(1, needed + spare + 1):
         ET.SubElement(devices, "controller", type="pci", index=str(index), model="pcie-root-port")
@@ -246,8 +247,9 @@ def video(devices: ET.Element, hardware: Hardware) -> None:
     if element is None:
         if hardware.video_model is None:
             return
-        element = ET.SubElement(ET.SubElement(devices, "video"), "model", type="vga")
-    element.set("type", hardware.video_model or "vga")
+        element = ET.SubElement(ET.SubElement(devices, "video"), "model")
+    if hardware.video_model:
+        element.set("type", hardware.video_model)
     if hardware.video_ram_mb and hardware.video_model != "none":
         element.set("vram", str(hardware.video_ram_mb * 1024))
 

@@ -93,6 +93,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             paths=paths,
             whole=whole,
             vnc_listen=listeners.vnc or "",
+            spice_listen=listeners.spice.address if listeners.spice else "",
             serial_listen=listeners.serial.host if listeners.serial else "",
             serial_port=listeners.serial.port if listeners.serial else None,
             serial_tls=listeners.serial is not None and listeners.serial.tls,

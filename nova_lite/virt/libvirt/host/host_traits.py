@@ -34,6 +34,16 @@ def domain_traits(capabilities: Iterable[str]) -> set[str]:
     return found
 
 
+def has_spice(capabilities: Iterable[str]) -> bool:
+    """Check whether guests can have a SPICE server and its graphics card."""
+    described = [ET.fromstring(text) for text in capabilities]  # noqa: S314 libvirt's own
+    return all(
+        "spice" in _values(domain, "devices/graphics/enum[@name='type']")
+        and "qxl" in _values(domain, "devices/video/enum[@name='modelType']")
+        for domain in described
+    )
+
+
 def tpm_traits(capabilities: Iterable[str]) -> set[str]:
     """Return the traits of TPMs that libvirt emulates by swtpm. Empty if it cannot."""
     found = set()

@@ -82,6 +82,11 @@ class HostMachine(abilities.Machine):
         except LibvirtFailure as error:
             reason = f"libvirt cannot run {self.virt_type} guests on host {self._context.host}: "
             raise exceptions.ConfigurationError(reason=reason + error.kwargs["reason"]) from error
+        if self._conf.spice.enabled and not host_traits.has_spice(capabilities):
+            raise exceptions.ConfigurationError(
+                reason=f"[spice] enabled is set, but qemu has no SPICE on host {self._context.host}: install "
+                "qemu-system-modules-spice."
+            )
         model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
         self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
         self._largest_cpu = self.cpus.host

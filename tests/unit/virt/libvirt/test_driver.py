@@ -103,3 +103,12 @@ def test_destination_that_encrypts_refuses_a_source_that_does_not(conf: cfg.Conf
     with pytest.raises(exceptions.MigrationPreCheckError) as refusal:
         moves.prepare(make_spec(), source)
     assert "live_migration_tls is true on host h and false on host h1: set it on both" in refusal.value.message
+
+
+def test_host_with_spice_enabled_and_a_qemu_without_it_does_not_start(conf: cfg.ConfigOpts) -> None:
+    conf.set_override("virt_type", "qemu", "libvirt")
+    conf.set_override("enabled", True, "spice")
+    parts: Any = SimpleNamespace(connect_call=lambda *arguments: "<domainCapabilities><devices/></domainCapabilities>")
+    machine = HostMachine(HostContext(conf, "h", TIMING.libvirt, parts, parts, parts), parts, None)
+    with pytest.raises(exceptions.ConfigurationError, match="qemu has no SPICE on host h: install"):
+        machine.prepare()

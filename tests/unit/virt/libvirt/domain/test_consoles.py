@@ -14,11 +14,11 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import Authority
 from nova_lite.base.timing import LibvirtTiming
-from nova_lite.objects import LiveDestination
+from nova_lite.objects import Image, LiveDestination
 from nova_lite.virt.abilities import ConsoleAddress
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
-from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners
+from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners, SpiceListener
 from tests.support.guests import make_spec
 
 LOG = "/instances/u/console.log"
@@ -108,6 +108,33 @@ def test_guest_with_a_screen() -> None:
     assert devices.find("video/model[@type='vga']") is not None
 
 
+@pytest.mark.parametrize(("secure", "more"), [(False, {}), (True, {"defaultMode": "secure"})])
+def test_guest_with_spice_has_its_card_and_the_channel_of_its_agent(secure: bool, more: dict[str, str]) -> None:
+    devices = build(Listeners(spice=SpiceListener("192.0.2.7", secure))).find("devices")
+    assert devices is not None
+    (graphics,) = devices.findall("graphics")
+    assert graphics.attrib == {"type": "spice", "autoport": "yes", "listen": "192.0.2.7"} | more
+    assert [listen.attrib for listen in graphics] == [{"type": "address", "address": "192.0.2.7"}]
+    (channel,) = devices.findall("channel[@type='spicevmc']")
+    assert [target.attrib for target in channel] == [{"type": "virtio", "name": "com.redhat.spice.0"}]
+    assert [model.attrib for model in devices.findall("video/model")] == [{"type": "qxl"}]
+
+
+def test_guest_with_spice_and_vnc_has_one_graphics_card() -> None:
+    devices = build(Listeners(vnc="192.0.2.7", spice=SpiceListener("192.0.2.7"))).find("devices")
+    assert devices is not None
+    assert [graphics.get("type") for graphics in devices.findall("graphics")] == ["vnc", "spice"]
+    assert [model.attrib for model in devices.findall("video/model")] == [{"type": "qxl"}]
+
+
+def test_guest_with_spice_has_the_graphics_card_of_its_image() -> None:
+    spec = make_spec(image=Image(id="i", name="i", disk_format="raw", properties={"hw_video_model": "virtio"}))
+    listeners = Listeners(spice=SpiceListener("192.0.2.7"))
+    disks = DiskSet(disks=[], direct_boot=None)
+    root = ET.fromstring(guest_xml.guest_xml(spec, "host", "/instances/u", disks, "qemu", 0, (), listeners))
+    assert [model.attrib for model in root.findall("devices/video/model")] == [{"type": "virtio"}]
+
+
 def test_guest_with_a_serial_port_still_logs_its_output() -> None:
     (serial,) = build(Listeners(serial=ConsoleAddress("192.0.2.7", 10003))).findall("devices/serial")
     assert [(element.tag, element.attrib) for element in serial] == [
@@ -150,6 +177,9 @@ def test_listeners_follow_the_options(conf: cfg.ConfigOpts, host: Consoles, port
     conf.set_override("enabled", False, "vnc")
     conf.set_override("enabled", False, "serial_console")
     assert host.listeners() == consoles.NONE
+    for name, value in (("enabled", True), ("server_listen", "192.0.2.7"), ("require_secure", True)):
+        conf.set_override(name, value, "spice")
+    assert host.listeners() == Listeners(spice=SpiceListener("192.0.2.7", True))
 
 
 @pytest.mark.parametrize("text", ["2:1", "0:1", "1:65536", "70000:70001"])
@@ -166,6 +196,29 @@ def test_vnc_address_of_a_guest(conf: cfg.ConfigOpts, host: Consoles) -> None:
     for other in (xml.replace("vnc", "sdl"), xml.replace("5903", "-1")):
         with pytest.raises(exceptions.ConsoleTypeUnavailable, match="novnc"):
             host.vnc(other)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "found"),
+    [
+        ("port='5903'", (5903, None)),
+        ("port='5903' tlsPort='5904'", (5903, 5904)),
+        ("tlsPort='5904'", (0, 5904)),
+        ("port='-1' tlsPort='5904'", (0, 5904)),
+    ],
+)
+def test_spice_address_of_a_guest(
+    conf: cfg.ConfigOpts, host: Consoles, attributes: str, found: tuple[int, int | None]
+) -> None:
+    conf.set_override("server_proxyclient_address", "192.0.2.8", "spice")
+    xml = f"<domain><devices><graphics type='vnc' port='1'/><graphics type='spice' {attributes}/></devices></domain>"
+    assert host.spice(xml) == ConsoleAddress("192.0.2.8", found[0], tls_port=found[1])
+
+
+@pytest.mark.parametrize("graphics", ["", "<graphics type='vnc' port='1'/>", "<graphics type='spice' port='-1'/>"])
+def test_guest_without_spice_has_no_address_of_it(host: Consoles, graphics: str) -> None:
+    with pytest.raises(exceptions.ConsoleTypeUnavailable, match="spice-html5"):
+        host.spice(f"<domain><devices>{graphics}</devices></domain>")
 
 
 def test_serial_address_of_a_guest(host: Consoles) -> None:
@@ -218,6 +271,7 @@ GOING = """<domain><devices>
     <log file='/a'/><target type='serial' port='0'/></console>
   <graphics type='vnc' port='5900' autoport='yes' listen='127.0.0.1'><listen type='address' address='127.0.0.1'/>
   </graphics>
+  <graphics type='spice' autoport='yes' listen='127.0.0.1'><listen type='address' address='127.0.0.1'/></graphics>
 </devices></domain>"""
 
 
@@ -239,6 +293,13 @@ def test_migrated_guest_listens_at_the_destinations_addresses() -> None:
         assert [source.attrib for source in sources] == [{"mode": "bind", "host": "192.0.2.9", "service": "11000"}]
         assert len(root.findall(f"devices/{tag}/protocol")) == 1
         assert root.find(f"devices/{tag}/log") is not None
+
+
+@pytest.mark.parametrize(("listen", "found"), [("192.0.2.9", "192.0.2.9"), ("", "127.0.0.1")])
+def test_migrated_guest_keeps_spice_and_listens_at_the_destinations_address(listen: str, found: str) -> None:
+    root = going_to(vnc_listen="192.0.2.10", spice_listen=listen)
+    (graphics,) = root.findall("devices/graphics[@type='spice']")
+    assert (graphics.get("listen"), [item.get("address") for item in graphics]) == (found, [found])
 
 
 def test_destination_without_serial_consoles_only_logs() -> None:

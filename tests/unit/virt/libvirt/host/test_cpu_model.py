@@ -125,6 +125,24 @@ def test_traits_of_tpms_are_those_that_libvirt_emulates() -> None:
     assert host_traits.tpm_traits([pc, q35]) == both | set(traits.TPM_MODELS.values())
 
 
+SCREENS = """<domainCapabilities><devices>
+<graphics supported="yes"><enum name="type"><value>vnc</value>{server}</enum></graphics>
+<video supported="yes"><enum name="modelType"><value>vga</value>{card}</enum></video>
+</devices></domainCapabilities>"""
+
+
+@pytest.mark.parametrize(
+    ("server", "card", "expected"),
+    [
+        ("<value>spice</value>", "<value>qxl</value>", True),
+        ("<value>spice</value>", "", False),
+        ("", "<value>qxl</value>", False),
+    ],
+)
+def test_host_has_spice_with_the_server_and_its_card(server: str, card: str, expected: bool) -> None:
+    assert host_traits.has_spice([SCREENS.format(server=server, card=card)]) is expected
+
+
 class FakeConnection:
     """Connection that records the models and expands them."""
 

@@ -49,7 +49,7 @@ def localized(environ: dict[str, Any], error: Error, respond: Callable[[Error], 
 
 
 def translation(error: exceptions.NovaLiteException, locale: str) -> str | None:
-    """Return the text of an error by a catalogue. None if the catalogue lacks it, or if the error has a text of its own."""
+    """Return the text of an error by a catalogue. None if the catalogue lacks it, or the error has a text of its own."""
     translated = catalogue(locale).get(error.msg_fmt)
     try:
         if translated is None or error.message != error.msg_fmt % error.kwargs:
@@ -61,7 +61,7 @@ def translation(error: exceptions.NovaLiteException, locale: str) -> str | None:
 
 @functools.cache
 def catalogue(locale: str) -> dict[str, str]:
-    """Return translations by English text. They are read from the file in gettext's source format, without a compiler."""
+    """Return translations by English text, read from a file of gettext's source format."""
     text = (LOCALES / locale / "LC_MESSAGES" / "nova_lite.po").read_text(encoding="utf-8")
     entries = ((_joined(entry[1]), _joined(entry[2])) for entry in _ENTRY.finditer(text))
     return {english: translated for english, translated in entries if english and translated}

@@ -34,7 +34,9 @@ def test_catalogue_has_each_format_with_its_placeholders(locale: str) -> None:
     wrong = [
         english
         for english, text in catalogue.items()
-        if text == english or set(PLACEHOLDER.findall(text)) != set(PLACEHOLDER.findall(english)) or text != text.strip()
+        if text == english
+        or set(PLACEHOLDER.findall(text)) != set(PLACEHOLDER.findall(english))
+        or text != text.strip()
     ]
     assert wrong == []
 

@@ -102,7 +102,7 @@ function nova_lite_start_all {
     wait_for_service "$SERVICE_TIMEOUT" "$NOVA_SERVICE_PROTOCOL://$NOVA_SERVICE_HOST/compute/" ||
         die $LINENO "nova_lite's API did not start."
     wait_for_compute "$SERVICE_TIMEOUT" || die $LINENO "nova_lite's compute host did not start."
-    ENABLED_SERVICES=n-api create_flavors
+    (ENABLED_SERVICES=n-api && create_flavors)
     # What lib/tempest takes for enabled.
     SERVICES_FOR_TEMPEST=$ENABLED_SERVICES,n-api,n-cpu,n-novnc,n-sproxy
 }
@@ -127,7 +127,7 @@ case "$1 $2" in
     ;;
 "stack post-config")
     echo_summary "Configuring nova_lite"
-    ENABLED_SERVICES=n-api create_nova_accounts
+    (ENABLED_SERVICES=n-api && create_nova_accounts)
     nova_lite_configure
     ;;
 "stack extra")

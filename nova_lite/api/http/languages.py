@@ -49,7 +49,7 @@ def localized(environ: dict[str, Any], error: Error, respond: Callable[[Error], 
 
 
 def translation(error: exceptions.NovaLiteException, locale: str) -> str | None:
-    """Return the text of an error by a catalogue. None if the catalogue lacks it, or the error has a text of its own."""
+    """Return the text of an error by a catalogue. None if it is not there, or the error has its own text."""
     translated = catalogue(locale).get(error.msg_fmt)
     try:
         if translated is None or error.message != error.msg_fmt % error.kwargs:

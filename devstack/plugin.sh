@@ -30,7 +30,7 @@ function nova_lite_credentials {
     configure_keystoneauth "$1" nova "$2"
     iniset "$1" "$2" region_name "$REGION_NAME"
     iniset "$1" "$2" valid_interfaces public
-    iniset "$1" "$2" cafile "$SSL_BUNDLE_FILE"
+    ! is_service_enabled tls-proxy || iniset "$1" "$2" cafile /etc/nova-lite/ca-bundle.pem
 }
 
 # nova_lite_write_changes DIRECTORY: how the configuration differs from that of nova-lite-setup, one file for each daemon.
@@ -69,6 +69,8 @@ function nova_lite_configure {
     host="compute $(hostname) 127.0.0.1"
     changes=$(mktemp --directory)
     nova_lite_write_changes "$changes"
+    # Daemons trust no file that its owner, the user of DevStack, could replace.
+    ! is_service_enabled tls-proxy || sudo install -m 0644 "$SSL_BUNDLE_FILE" /etc/nova-lite/ca-bundle.pem
     printf '%s\n' "address: 127.0.0.1" "region: '$REGION_NAME'" |
         sudo install -m 0600 /dev/stdin /etc/nova-lite/answers.yaml
     nova_lite_run set_up users

@@ -40,6 +40,7 @@ DATABASE_PASSWORD=database
 RABBIT_PASSWORD=rabbit
 SERVICE_PASSWORD=service
 APACHE_CONF_DIR={there}/apache
+enable_service tls-proxy
 enable_plugin nova_lite https://example.org/nova_lite
 """
 
@@ -59,7 +60,7 @@ OVN_AGENT_CONF=$there/ovn_agent.ini
 touch "$OVN_AGENT_CONF"
 mkdir "$there/apache" "$there/units"
 echo "services $ENABLED_SERVICES" >>"$there/log"
-! is_service_enabled nova placement
+if is_service_enabled nova placement; then exit 1; fi
 for phase in pre-install install post-config extra; do
     echo "# $phase" >>"$there/log"
     run_plugins stack "$phase"
@@ -170,9 +171,10 @@ def test_configuration_phase_registers_the_api_and_takes_the_steps_of_the_set_up
     log = run.log["post-config"]
     assert any(line.startswith("openstack") and " user create nova " in line for line in log)
     urls = [line for line in log if "endpoint create" in line]
-    assert any("http://192.0.2.7/compute/v2.1" in line for line in urls)
+    assert any("https://192.0.2.7/compute/v2.1" in line for line in urls)
     steps = [line.split()[2] for line in log if line.startswith("root set_up")]
     assert steps == ["users", "keys", "configuration", "accounts", "tables"]
+    assert any(line.startswith("sudo install") and line.endswith(" /etc/nova-lite/ca-bundle.pem") for line in log)
 
 
 def test_answers_are_those_of_the_set_up(run: Run) -> None:
@@ -203,14 +205,15 @@ def test_daemons_use_the_services_of_devstack(run: Run) -> None:
         "cinder",
     )
     assert api["api"]["auth_strategy"] == "keystone"
-    assert api["api"]["compute_link_prefix"] == "http://192.0.2.7/compute"
+    assert api["api"]["compute_link_prefix"] == "https://192.0.2.7/compute"
     conductor = run.options("conductor")
     assert set(conductor) == {"glance", "neutron", "cinder"}
     agent = (run.directory / "ovn_agent.ini").read_text()
     assert "metadata_proxy_shared_secret = service" in agent
     assert api["neutron"]["metadata_proxy_shared_secret"] == "service"
     for section in conductor.values():
-        assert (section["auth_url"], section["username"]) == ("http://192.0.2.7/identity", "nova")
+        assert (section["auth_url"], section["username"]) == ("https://192.0.2.7/identity", "nova")
+        assert section["cafile"] == "/etc/nova-lite/ca-bundle.pem"
         assert loading.get_plugin_loader(section["auth_type"])
 
 

@@ -21,8 +21,15 @@ function nova_lite_install {
     nova_lite_run eval 'install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}"'
     nova_lite_run make_directories
     nova_lite_run install_checkout /opt/nova-lite/venv
-    # It is not in the list of locked packages. Cinder's iSCSI, NVMe and NFS need it.
-    ! is_service_enabled cinder || sudo /opt/nova-lite/venv/bin/pip install 'os-brick>=6.4'
+    ! is_service_enabled cinder || nova_lite_install_volume_client
+}
+
+# What Cinder's iSCSI, NVMe and NFS need, and DevStack installs with n-cpu. os-brick is not in the list of locked packages.
+function nova_lite_install_volume_client {
+    install_package nvme-cli open-iscsi sg3-utils
+    echo "InitiatorName=$(iscsi-iname)" | sudo install -m 0600 /dev/stdin /etc/iscsi/initiatorname.iscsi
+    restart_service iscsid
+    sudo /opt/nova-lite/venv/bin/pip install 'os-brick>=6.4'
 }
 
 # nova_lite_credentials FILE SECTION: by which a daemon comes to another service, as the user that nova has.

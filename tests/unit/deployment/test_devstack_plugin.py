@@ -93,7 +93,7 @@ install)
 esac
 """
 
-#: Nothing exists yet but the compute host.
+#: The compute host exists already, and nothing else.
 OPENSTACK = """#!/bin/bash
 echo "openstack $*" >>"$(dirname "$0")/../log"
 [[ $* == *" list"* && $* != *"compute service list"* ]] || echo 1
@@ -104,6 +104,9 @@ FAKES = {
     "openstack": OPENSTACK,
     "curl": "#!/bin/bash\necho 200\n",
     "a2query": "#!/bin/bash\n",
+    # As root, DevStack runs it without sudo.
+    "apt-get": '#!/bin/bash\necho "apt-get $*" >>"$(dirname "$0")/../log"\n',
+    "iscsi-iname": "#!/bin/bash\necho iqn.2026-11.org.example:fake\n",
 }
 
 
@@ -159,12 +162,12 @@ def test_settings_replace_nova_and_placement(run: Run) -> None:
 
 def test_install_phase_installs_packages_and_the_checkout(run: Run) -> None:
     assert run.log["pre-install"] == []
-    assert [line.split()[1] for line in run.log["install"]] == [
-        "eval",
-        "make_directories",
-        "install_checkout",
-        "/opt/nova-lite/venv/bin/pip",
-    ]
+    log = run.log["install"]
+    called = [line.split()[1] for line in log if line.startswith("root")]
+    assert called == ["eval", "make_directories", "install_checkout"]
+    assert any(line.startswith("apt-get") and "open-iscsi" in line for line in log)
+    assert any("pip install os-brick" in line for line in log)
+    assert (run.directory / "initiatorname.iscsi").read_text() == "InitiatorName=iqn.2026-11.org.example:fake\n"
 
 
 def test_configuration_phase_registers_the_api_and_takes_the_steps_of_the_set_up(run: Run) -> None:

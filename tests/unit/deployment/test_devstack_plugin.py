@@ -104,7 +104,7 @@ FAKES = {
     "openstack": OPENSTACK,
     "curl": "#!/bin/bash\necho 200\n",
     "a2query": "#!/bin/bash\n",
-    # As root, DevStack runs it without sudo.
+    # DevStack runs it without sudo as root.
     "apt-get": '#!/bin/bash\necho "apt-get $*" >>"$(dirname "$0")/../log"\n',
     "iscsi-iname": "#!/bin/bash\necho iqn.2026-11.org.example:fake\n",
 }

@@ -141,7 +141,7 @@ stage_lint() {
     python tools/audit.py || status=1
     build_site || status=1
     npm --prefix tools/page run --silent check || status=1
-    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh devstack/packaging/install.sh .ci/run || status=1
+    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/settings devstack/guest/build.sh devstack/packaging/install.sh .ci/run || status=1
     shellcheck --shell=dash --severity=warning devstack/packaging/{trees,purge}.sh || status=1
     return $status
 }

@@ -9,6 +9,7 @@
 - `wsgi`: dispatches a request to a handler of the compute API
 - `rest`, `bodies`, `refusals`: the base of the other APIs, the objects of their requests, and their refusals
 - `microversions`, `validation`, `json_text`: parts of a request
+- `languages`: texts of errors in the user's language
 - `versions`: version documents
 - `inventory`: the list of all routes, from which documents are made
 - `openapi`, `service_openapi`, `reference`, `operations_page`: documents

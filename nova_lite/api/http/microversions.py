@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import webob
+
 from nova_lite.base import exceptions
 
 T = TypeVar("T")
@@ -195,10 +197,8 @@ def _version_text(headers: Any) -> str | None:
     return legacy.strip().lower() if legacy is not None else None
 
 
-def response_headers(version: Version) -> dict[str, str]:
-    """Return the response headers that name the version."""
-    return {
-        HEADER: f"{SERVICE} {version}",
-        LEGACY_HEADER: str(version),
-        "Vary": f"{HEADER}, {LEGACY_HEADER}",
-    }
+def name_version(response: webob.Response, version: Version) -> None:
+    """Name the version in the headers of a response."""
+    response.headers[HEADER] = f"{SERVICE} {version}"
+    response.headers[LEGACY_HEADER] = str(version)
+    response.vary = (HEADER, LEGACY_HEADER, *(response.vary or ()))

@@ -24,7 +24,7 @@ import webob
 import webob.exc
 
 from nova_lite.api.audit import notes
-from nova_lite.api.http import json_text, wsgi
+from nova_lite.api.http import json_text, languages, wsgi
 from nova_lite.api.http.bodies import Body
 from nova_lite.base import exceptions, plugins
 from nova_lite.base.context import RequestContext
@@ -241,7 +241,7 @@ class ServiceApplication:
         if isinstance(error, wsgi.UnknownUrl):
             return self.fault(req, 404, "The resource could not be found.")
         if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
-            response = self.refusal(req, error)
+            response = languages.localized(req.environ, error, functools.partial(self.refusal, req))
             if error.retry_after is not None:
                 response.headers["Retry-After"] = str(error.retry_after)
             return response

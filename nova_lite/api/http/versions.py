@@ -48,12 +48,12 @@ class ComputeVersions:
             response = wsgi.to_response(self._respond(environ))
             if self._show == "v2.1":
                 requested = microversions.requested_version(webob.Request(environ).headers)
-                response.headers.update(microversions.response_headers(requested))
+                microversions.name_version(response, requested)
         except exceptions.InvalidGlobalAPIVersion as error:
-            response = wsgi.fault_of(error)
-            response.headers.update(microversions.response_headers(error.kwargs["req_ver"]))
+            response = wsgi.fault_of(error, environ)
+            microversions.name_version(response, error.kwargs["req_ver"])
         except exceptions.NovaLiteException as error:
-            response = wsgi.fault_of(error)
+            response = wsgi.fault_of(error, environ)
         return response(environ, start_response)
 
     def _respond(self, environ: dict[str, Any]) -> wsgi.Response:

@@ -30,7 +30,7 @@ import webob.exc
 from oslo_config import cfg
 
 from nova_lite.api.audit import notes
-from nova_lite.api.http import json_text, microversions, validation
+from nova_lite.api.http import json_text, languages, microversions, validation
 from nova_lite.api.http.microversions import Change, Version, Versioned
 from nova_lite.base import exceptions, metrics, structured_logs
 from nova_lite.base.context import RequestContext
@@ -537,20 +537,20 @@ class ResourceDispatcher:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         req = Request(environ, self._services, self._legacy)
-        headers: dict[str, str] = {}
+        version: Version | None = None
         started = time.perf_counter()
         try:
             req.version = microversions.MINIMUM if self._legacy else microversions.requested_version(req.headers)
             if not self._legacy:
-                headers = microversions.response_headers(req.version)
+                version = req.version
             response = to_response(self._handle(req, environ[ROUTE_MATCH]))
         except exceptions.InvalidGlobalAPIVersion as error:
-            headers = microversions.response_headers(error.kwargs["req_ver"])
-            response = fault_of(error)
+            version = error.kwargs["req_ver"]
+            response = fault_of(error, environ)
         except Exception as error:
-            response = fault_of(error)
-        for name, value in headers.items():
-            response.headers.setdefault(name, value)
+            response = fault_of(error, environ)
+        if version is not None:
+            microversions.name_version(response, version)
         route = getattr(req, "route", None)
         seconds = metrics.REQUESTS.labels(*_metric_labels(req.method, route), response.status_int)
         seconds.observe(time.perf_counter() - started)
@@ -630,12 +630,12 @@ def to_response(result: Response) -> webob.Response:
     return response
 
 
-def fault_of(error: Exception) -> webob.Response:
+def fault_of(error: Exception, environ: dict[str, Any]) -> webob.Response:
     """Return the JSON fault of an error. An internal error is logged, and its details are kept from the client."""
     if isinstance(error, UnknownUrl):
         return _unknown_resource()
     if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
-        return fault(error.code, error.message, error.retry_after)
+        return languages.localized(environ, error, lambda said: fault(said.code, said.message, said.retry_after))
     if isinstance(error, webob.exc.HTTPException):
         return fault(error.code, error.explanation or error.title)
     if isinstance(error, UnicodeDecodeError):

@@ -42,7 +42,7 @@ class FaultWrap:
             if started is None:
                 raise RuntimeError("The application did not start a response")
         except Exception as error:
-            return wsgi.fault_of(error)(environ, start_response)
+            return wsgi.fault_of(error, environ)(environ, start_response)
         status, headers = started
         if status.startswith(_TOO_LARGE) and _is_plain(headers):
             _close(response)

@@ -11,16 +11,15 @@ from keystoneauth1 import exceptions as keystone_errors
 from keystonemiddleware import auth_token
 from oslo_config import cfg
 
-from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.http import deploy, languages, wsgi
 from nova_lite.api.identity.faults import fault
-from nova_lite.base import key_files
+from nova_lite.base import exceptions, key_files
 from nova_lite.base.context import RequestContext
 from nova_lite.conf.service_client import space_by_monotonic_clock
 from nova_lite.policies.enforcer import Policy
 
 LOG = logging.getLogger(__name__)
 
-UNAUTHORIZED = "The request you have made requires authentication."
 UNAVAILABLE = "The identity service is unavailable for the moment. Please try again."
 
 
@@ -52,7 +51,7 @@ class KeystoneAuth:
             response = wsgi.fault(503, UNAVAILABLE)
         if response.content_type != "application/json":
             if response.status_code == 401:
-                unauthorized = fault(401, UNAUTHORIZED)
+                unauthorized = _unauthorized(environ)
                 unauthorized.headers["WWW-Authenticate"] = response.headers.get("WWW-Authenticate", "Keystone")
                 response = unauthorized
             elif response.status_code == 503:
@@ -73,10 +72,14 @@ class KeystoneContext:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
             # [keystone_authtoken] delay_auth_decision lets unauthenticated requests through.
-            return fault(401, UNAUTHORIZED)(environ, start_response)
+            return _unauthorized(environ)(environ, start_response)
         context = RequestContext.from_environ(environ, is_admin=False)
         if not context.project_id:
             return wsgi.fault(403, "This request needs a token for a project.")(environ, start_response)
         context.is_admin = self._policy.is_admin(context)
         environ[wsgi.CONTEXT] = context
         return self._app(environ, start_response)
+
+
+def _unauthorized(environ: dict[str, Any]) -> webob.Response:
+    return languages.localized(environ, exceptions.Unauthorized(), lambda error: fault(401, error.message))

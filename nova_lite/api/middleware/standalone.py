@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_lite.api.audit import notes
-from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.http import deploy, languages, wsgi
 from nova_lite.api.identity import access_rules, authority, catalog
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority, Identity
 from nova_lite.api.identity.faults import fault
@@ -57,12 +57,12 @@ class _Auth:
             identity = self.identify(environ)
             self._check_access_rules(environ, identity)
         except exceptions.TooManyFailures as error:
-            response = fault(error.code, error.message)
+            response = languages.localized(environ, error, lambda said: fault(said.code, said.message))
             response.headers["Retry-After"] = str(error.retry_after)
             return response(environ, start_response)
         except exceptions.Unauthorized as error:
             if not self._optional:
-                return self.refuse(error)(environ, start_response)
+                return languages.localized(environ, error, self.refuse)(environ, start_response)
             identity = None
         if identity is not None and (identity.project is not None or self._optional):
             context = self._context(identity, environ.get(wsgi.REQUEST_ID))
@@ -74,7 +74,7 @@ class _Auth:
         elif not self._optional:
             if identity is not None:
                 return wsgi.fault(403, "This request needs a token for a project.")(environ, start_response)
-            return self.refuse(exceptions.Unauthorized())(environ, start_response)
+            return languages.localized(environ, exceptions.Unauthorized(), self.refuse)(environ, start_response)
         return self._app(environ, start_response)
 
     def _check_access_rules(self, environ: dict[str, Any], identity: Identity | None) -> None:

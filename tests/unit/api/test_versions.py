@@ -149,7 +149,7 @@ def test_version_out_of_range_is_406(api: Client, text: str) -> None:
     assert message == f"Version {text} is not supported by the API. Minimum is 2.1 and maximum is {MAXIMUM}."
     assert response.headers["OpenStack-API-Version"] == f"compute {text}"
     assert response.headers["X-OpenStack-Nova-API-Version"] == text
-    assert response.headers["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version"
+    assert response.headers["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version, Accept-Language"
 
 
 def test_legacy_api_has_no_microversions(api: Client) -> None:

@@ -52,8 +52,8 @@ _MOST = 64 * 1024**2
 _MAX_SIZE = 2**63 - 1
 #: Bytes at the end of a file that may be a footer.
 _FOOTER = 1536
-#: Bytes at the end of a VHD file that are no data.
-_VHD_FOOTER = 512
+#: Start of a VHD file's footer, and bytes of the footer.
+_VHD_MAGIC, _VHD_FOOTER = b"conectix", 512
 #: Type in the header of a VHD file that has only the differences to another one, and its position.
 _VHD_DIFFERENCING, _VHD_TYPE = b"\0\0\0\4", slice(60, 64)
 
@@ -86,7 +86,12 @@ def check_disk(source: ova.Part, disk_format: str, image_id: str) -> None:
         if str(inspector) not in _PLAIN:
             _check_safe(inspector, image_id, head)
     _check_head(head, disk_format, image_id)
-    if (_size(inspectors, disk_format, image_id) or 0) > _MAX_SIZE:
+    if disk_format == "vhd" and not head.startswith(_VHD_MAGIC):
+        source.seek(max(0, source.size - _VHD_FOOTER))
+        if not source.read(_VHD_FOOTER).startswith(_VHD_MAGIC):
+            raise exceptions.ImageUnacceptable(image_id=image_id, reason="it was declared as vhd, and has no footer")
+    size = _size(inspectors, disk_format, image_id)
+    if size is not None and not 0 < size <= _MAX_SIZE and disk_format != "qcow2":
         raise exceptions.ImageUnacceptable(image_id=image_id, reason="its disk has an impossible size")
 
 
@@ -161,7 +166,7 @@ def _check_head(head: bytes, disk_format: str, image_id: str) -> None:
         reason = f"it was declared as {disk_format}, and it is vmdk"
     elif disk_format == "qcow2":
         reason = qcow2.find_defect(head)
-    elif disk_format == "vhd" and head.startswith(b"conectix") and head[_VHD_TYPE] == _VHD_DIFFERENCING:
+    elif disk_format == "vhd" and head.startswith(_VHD_MAGIC) and head[_VHD_TYPE] == _VHD_DIFFERENCING:
         reason = "it needs another file, its parent"
     if reason is not None:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason=reason)

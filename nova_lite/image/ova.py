@@ -56,7 +56,7 @@ class Disk:
     def __init__(self, image_id: str, name: str, part: Part, checksum: tuple[str, str] | None) -> None:
         self.part = part
         self._image_id = image_id
-        self._name = name
+        self.name = name
         self._checksum = checksum
         self._digest = hashlib.new(checksum[0] if checksum else "sha256", usedforsecurity=False)
 
@@ -65,7 +65,7 @@ class Disk:
         data = self.part.read(size)
         self._digest.update(data)
         if not data and self._checksum is not None and self._digest.hexdigest() != self._checksum[1]:
-            reason = f"its file {self._name} does not have the sum that its manifest names"
+            reason = f"its file {self.name} does not have the sum that its manifest names"
             raise exceptions.ImageUnacceptable(image_id=self._image_id, reason=reason)
         return data
 

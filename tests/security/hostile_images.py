@@ -166,9 +166,7 @@ def archives(secret: Path) -> dict[str, bytes]:
     beside = _beside(DESCRIPTOR, secret)
     outside = f'<!DOCTYPE x [<!ENTITY a SYSTEM "file://{secret}">]>'
     bomb = "".join(f'<!ENTITY e{i + 1} "{f"&e{i};" * 10}">' for i in range(12))
-    named = {
-        name: {"vm.ovf": ovf([name]), "d": disk} for name in (str(secret), f"file://{secret}", f"../{secret.name}")
-    }
+    names = (str(secret), f"file://{secret}", f"../{secret.name}")
     files = {"vm.ovf": ovf(["d"]), "d": disk}
     return {
         "symlink": _linked(files, secret, tarfile.SYMTYPE),

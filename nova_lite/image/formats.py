@@ -36,6 +36,9 @@ _CONTENTS = {
     "vhdx": frozenset({"vhdx"}),
 }
 
+#: Disk formats that hosts convert.
+_CONVERTED = ("vmdk", "vhd", "vhdx", "vdi")
+
 #: Reasons for refusals by the name of oslo.utils' safety check.
 _REASONS = {
     "backing_file": "it has a backing file",
@@ -86,12 +89,14 @@ def check_disk(source: ova.Part, disk_format: str, image_id: str) -> None:
         if str(inspector) not in _PLAIN:
             _check_safe(inspector, image_id, head)
     _check_head(head, disk_format, image_id)
+    if disk_format == "vdi" and source.size < _vdi_bytes(head):
+        raise exceptions.ImageUnacceptable(image_id=image_id, reason="it ends early")
     if disk_format == "vhd" and not head.startswith(_VHD_MAGIC):
         source.seek(max(0, source.size - _VHD_FOOTER))
         if not source.read(_VHD_FOOTER).startswith(_VHD_MAGIC):
             raise exceptions.ImageUnacceptable(image_id=image_id, reason="it was declared as vhd, and has no footer")
     size = _size(inspectors, disk_format, image_id)
-    if size is not None and not 0 < size <= _MAX_SIZE and disk_format != "qcow2":
+    if disk_format in _CONVERTED and size is not None and not 0 < size <= _MAX_SIZE:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason="its disk has an impossible size")
 
 
@@ -170,6 +175,12 @@ def _check_head(head: bytes, disk_format: str, image_id: str) -> None:
         reason = "it needs another file, its parent"
     if reason is not None:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason=reason)
+
+
+def _vdi_bytes(head: bytes) -> int:
+    """Return the bytes of a VDI file by its header. qemu would take missing blocks for zeros."""
+    start, block, blocks = (int.from_bytes(head[at : at + 4], "little") for at in (0x158, 0x178, 0x184))
+    return start + block * blocks
 
 
 def _is_descriptor(head: bytes) -> bool:

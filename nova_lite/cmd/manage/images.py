@@ -114,6 +114,7 @@ def _wanted(app: App, args: argparse.Namespace) -> Image:
 def _present(app: App, image: Image, disk: ova.Disk, image_id: str | None) -> Image | None:
     """Return the image of an earlier import with the same id, or without an id the same name and bytes."""
     digest = hashlib.sha256()
+    disk.part.seek(0)
     while chunk := disk.read(store.CHUNK):
         digest.update(chunk)
     if image_id is None:

@@ -133,7 +133,7 @@ def test_disk_has_the_same_bytes_in_each_form(
 def test_truncated_disk_is_refused_or_not_converted(
     tmp_path: Path, cache: ImageCache, guest_disk: Path, form: str
 ) -> None:
-    """What a form does not notice is the loss of its last bytes, which then are zeros."""
+    """No missing data become zeros."""
     content, disk_format = converted(guest_disk, form)
     path = tmp_path / "image"
     for length in (10, 512, 70000, len(content) // 2):

@@ -138,7 +138,7 @@ def open_regular(path: str) -> int:
 
 def _inspect(source: ova.Part, image_id: str) -> list[format_inspector.FileInspector]:
     """Return the inspectors of all formats that recognise a disk's bytes."""
-    wrapper = format_inspector.InspectWrapper(cast("IO[bytes]", source))  # It only reads.
+    wrapper = format_inspector.InspectWrapper(cast("IO[bytes]", source))  # `read` is all that it calls
     source.seek(0)
     try:
         read = 0

@@ -16,7 +16,7 @@ def find_defect(head: bytes) -> str | None:
     """Return the reason to refuse a file by its first 64 KiB, or None if there is none."""
     if not head.startswith(MAGIC):
         return "its data are in other files"
-    # With a size of 0, qemu would open the files that the descriptor names.
+    # qemu opens the files that the descriptor names if the size is 0.
     if len(head) < _SECTOR or not any(head[12:20]):
         return "its header has no size"
     descriptor = head[_DESCRIPTOR].lower()

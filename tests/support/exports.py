@@ -34,21 +34,16 @@ def stream_optimized(data: bytes, capacity: int | None = None, shared: bytes | N
     out.write(text.ljust(20 * SECTOR, b"\0"))
     _pad(out, _GRAIN)
     grains = -(-sectors * SECTOR // _GRAIN)
-    places = [0] * (-(-grains // _ENTRIES) * _ENTRIES)
+    count = -(-grains // _ENTRIES)
     if shared is not None:
-        places[:grains] = [_write_grain(out, 0, shared)] * grains
-    for index in range(0 if shared is not None else grains):
-        grain = data[index * _GRAIN : (index + 1) * _GRAIN]
-        if any(grain):
-            places[index] = _write_grain(out, index * 128, grain)
-    tables = []
-    for start in range(0, len(places), _ENTRIES):
-        if tables and shared is not None:
-            tables.append(tables[0])
-            continue
-        _write_marker(out, 4, _TABLE)
-        tables.append(out.tell() // SECTOR)
-        out.write(struct.pack(f"<{_ENTRIES}I", *places[start : start + _ENTRIES]))
+        tables = [_write_table(out, [_write_grain(out, 0, shared)] * _ENTRIES)] * count
+    else:
+        places = [0] * (count * _ENTRIES)
+        for index in range(grains):
+            grain = data[index * _GRAIN : (index + 1) * _GRAIN]
+            if any(grain):
+                places[index] = _write_grain(out, index * 128, grain)
+        tables = [_write_table(out, places[start : start + _ENTRIES]) for start in range(0, len(places), _ENTRIES)]
     directory = struct.pack(f"<{len(tables)}I", *tables)
     _write_marker(out, -(-len(directory) // SECTOR), _DIRECTORY)
     place = out.tell() // SECTOR
@@ -70,6 +65,13 @@ def _write_grain(out: io.BytesIO, sector: int, grain: bytes) -> int:
     packed = zlib.compress(grain.ljust(_GRAIN, b"\0"))
     out.write(struct.pack("<QI", sector, len(packed)) + packed)
     _pad(out, SECTOR)
+    return place
+
+
+def _write_table(out: io.BytesIO, places: list[int]) -> int:
+    _write_marker(out, 4, _TABLE)
+    place = out.tell() // SECTOR
+    out.write(struct.pack(f"<{_ENTRIES}I", *places))
     return place
 
 

@@ -107,7 +107,7 @@ def test_vmdk_descriptor_is_refused(tmp_path: Path, text: str, reason: str) -> N
     ],
 )
 def test_vmdk_header_that_leads_elsewhere_is_refused(tmp_path: Path, changes: dict[int, bytes], reason: str) -> None:
-    """With no size, qemu opens the files of the descriptor; it looks for a parent beyond the descriptor's size."""
+    """qemu opens the files of the descriptor if the size is 0, and finds a parent beyond the descriptor's size."""
     content = bytearray(create(tmp_path / "image", "vmdk").read_bytes())
     for at, value in changes.items():
         content[at : at + len(value)] = value
@@ -116,7 +116,7 @@ def test_vmdk_header_that_leads_elsewhere_is_refused(tmp_path: Path, changes: di
 
 
 def test_footer_of_a_large_vmdk_is_checked(tmp_path: Path) -> None:
-    """It is read from the end, although no more of the file is."""
+    """The end of the file is read, although its middle is not."""
     whole = exports.stream_optimized(os.urandom(65 * 1024**2))
     path = tmp_path / "image"
     path.write_bytes(whole)

@@ -101,13 +101,13 @@ class QemuImg:
         formats.check(path, image.disk_format, image.id)
         try:
             info = self.info(path, qemu_format(image))
+            check_acceptable(image, info)
             if info.format == "vmdk":  # Missing data would be zeros.
                 limits = ["prlimit", f"--cpu={self._convert_seconds}", f"--as={CHECK_MEMORY}"]
                 run(*limits, "qemu-img", "check", "-q", "-f", "vmdk", file_argument(path))
         except exceptions.VirtDriverError as error:
             LOG.warning("Image %s (%s) cannot be read: %s", image.id, image.disk_format, error)
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
-        check_acceptable(image, info)
         return info
 
     def convert(self, source: str, info: DiskInfo, target: str, check: Callable[[], None] = lambda: None) -> None:

@@ -13,6 +13,8 @@ Backend::
     image/store.py           directory of image files
     image/formats.py         checks of image files before anything uses them
     image/qcow2.py           headers of qcow2 files
+    image/vmdk.py            headers of VMDK files
+    image/ova.py             disks in OVA archives
     image/verified.py        copies with checks of size and checksum
     image/download.py        downloads from hosts that the operator allows
     image/snapshots.py       metadata of images made from servers

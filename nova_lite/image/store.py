@@ -181,12 +181,6 @@ def sweep(store_path: str, older_than: float = 86400.0) -> None:
         files.remove(path)
 
 
-def checksum(path: str) -> str:
-    """Return the SHA-256 of a file in hex."""
-    with open(path, "rb") as source:
-        return hashlib.file_digest(source, "sha256").hexdigest()
-
-
 def sums(path: str) -> tuple[str, str]:
     """Return the SHA-256 and the MD5 of a file in hex."""
     digest, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)

@@ -7,6 +7,7 @@ host. So qemu-img runs with limits on CPU time and memory, and the checks here c
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
 import tempfile
@@ -16,14 +17,16 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import concurrency, exceptions
 from nova_lite.base.timing import TIMING
-from nova_lite.image import qcow2
+from nova_lite.image import formats, ova, qcow2
 from nova_lite.objects import Image
+
+LOG = logging.getLogger(__name__)
 
 GIB = 1024**3
 
-#: qemu's format by an image's ``disk_format``. VMDK is missing, because its descriptor may name any file of the host.
+#: qemu's format by an image's ``disk_format``.
 QEMU_FORMATS = {
     "raw": "raw",
     "ami": "raw",
@@ -31,6 +34,7 @@ QEMU_FORMATS = {
     "ari": "raw",
     "iso": "raw",
     "qcow2": "qcow2",
+    "vmdk": "vmdk",
     "vdi": "vdi",
     "vhd": "vpc",
     "vhdx": "vhdx",
@@ -76,7 +80,9 @@ class QemuImg:
         answer: dict[str, Any] = msgspec.json.decode(run(*command, file_argument(path)))
         specific = (answer.get("format-specific") or {}).get("data") or {}
         references = [answer.get("backing-filename"), specific.get("data-file")]
-        references += [extent.get("filename") for extent in specific.get("extents", [])]
+        # The one extent of a sparse VMDK file is the file itself.
+        extents = [extent["filename"] for extent in specific.get("extents", [])]
+        references += [name for name in extents if name != file_argument(path)]
         return DiskInfo(
             format=answer["format"],
             virtual_size=answer["virtual-size"],
@@ -84,6 +90,25 @@ class QemuImg:
             backing=str(answer.get("backing-filename") or ""),
             backing_format=str(answer.get("backing-filename-format") or ""),
         )
+
+    def check(self, image: Image, path: str) -> DiskInfo:
+        """Check an image's data before anything else uses them. An OVA archive is replaced by its first disk.
+
+        qemu-img's error is only logged, because it names files of this host. Raises `ImageUnacceptable`.
+        """
+        if image.container_format == ova.OVA:
+            concurrency.call_blocking(ova.unpack, path, image.id)
+        formats.check(path, image.disk_format, image.id)
+        try:
+            info = self.info(path, qemu_format(image))
+            check_acceptable(image, info)
+            if info.format == "vmdk":  # Missing data would be zeros.
+                limits = ["prlimit", f"--cpu={self._convert_seconds}", f"--as={CHECK_MEMORY}"]
+                run(*limits, "qemu-img", "check", "-q", "-f", "vmdk", file_argument(path))
+        except exceptions.VirtDriverError as error:
+            LOG.warning("Image %s (%s) cannot be read: %s", image.id, image.disk_format, error)
+            raise exceptions.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
+        return info
 
     def convert(self, source: str, info: DiskInfo, target: str, check: Callable[[], None] = lambda: None) -> None:
         """Convert to the raw file ``target``, no bigger than the header says, under limits of CPU time and memory.

@@ -93,13 +93,7 @@ class BuiltInVolumes(VolumeBackend):
             path = os.path.join(directory, "image")
             self.room.require(directory, image.size, f"the data of image {image.id}")
             self.fetch_image(image, path)
-            disk_format = disk_images.qemu_format(image)
-            if disk_format == "raw":
-                info = disk_images.DiskInfo(format="raw", virtual_size=os.path.getsize(path), data_files=[])
-            else:
-                info = disk_images.QemuImg(self.conf).info(path, disk_format)
-                disk_images.check_acceptable(image, info)
-            yield path, info
+            yield path, disk_images.QemuImg(self.conf).check(image, path)
 
     # --- backups
 

@@ -6,12 +6,16 @@ sound image is one of its own format. What it lies about, or where it leads to, 
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 import subprocess
+import tarfile
 import zlib
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.exports import DESCRIPTOR, manifest, ova, ovf, stream_optimized
 
 MIB = 1024**2
 #: Disk formats whose bytes are used as they are.
@@ -91,7 +95,17 @@ def corpus(directory: Path, secret: Path) -> dict[str, Hostile]:
     inside = bytearray(sparse)
     inside[512 : 512 + 20 * 512] = flat.ljust(20 * 512, b"\0")
     keep("vmdk-sparse-flat-inside", bytes(inside))
-    keep("vmdk-sparse", sparse)
+    keep("vmdk-sparse", sparse, {"vmdk"})
+    for name, changes in (
+        ("no-size", {12: bytes(8), 512: flat.ljust(20 * 512, b"\0")}),
+        ("no-size-beside", {12: bytes(8), 512: _beside(descriptor, secret)}),
+        ("parent", {512: sparse[512:2048].replace(b"parentCID", f'parentFileNameHint="{secret}"\nparentCID'.encode())}),
+        ("parent-beyond", {36: b"\1", 1100: f'\nparentFileNameHint="{secret}"\n'.encode()}),
+        ("size-beyond", {12: b"\xff" * 8}),
+        ("footer-missing", {56: b"\xff" * 8}),
+    ):
+        keep(f"vmdk-{name}", _changed(sparse, changes))
+    keep("vmdk-descriptor-beside", _beside(descriptor, secret))
     # --- headers that want more than there is
     for name, offset, value in (
         ("l1-entries", 36, struct.pack(">I", 0x7FFFFFFF)),
@@ -112,6 +126,12 @@ def corpus(directory: Path, secret: Path) -> dict[str, Hostile]:
     # --- bombs
     keep("qcow2-huge", image("qcow2", size=2**46), {"qcow2"})
     keep("qcow2-zeros-compressed", _compressed_zeros(2**40), {"qcow2"})
+    keep("vmdk-huge", _changed(sparse, {12: struct.pack("<Q", 2**50)}), {"vmdk"})
+    keep("vmdk-grain-of-all", stream_optimized(b"", 2**40, b"bomb" * 16384), {"vmdk"})
+    keep("vmdk-tables", _changed(sparse, {44: struct.pack("<I", 2**31)}), {"vmdk"})
+    keep("vmdk-grain-size", _changed(sparse, {20: struct.pack("<Q", 2**62)}), {"vmdk"})
+    keep("vhd-differences", _changed(image("vpc"), {60: b"\0\0\0\4"}))
+    keep("vdi-parent", _changed(image("vdi"), {424: b"parent's uuid..."}), {"vdi"})
     vdi = bytearray(image("vdi"))
     vdi[368:376], vdi[384:388] = struct.pack("<Q", 2**60), struct.pack("<I", 2**31 - 1)
     keep("vdi-huge", bytes(vdi), {"vdi"})
@@ -137,6 +157,62 @@ def corpus(directory: Path, secret: Path) -> dict[str, Hostile]:
         for length in (4, 64, 100, 512, len(whole) // 2):
             keep(f"{name}-{length}-bytes", whole[:length], _let_in_cut(name, length))
     return made
+
+
+def archives(secret: Path) -> dict[str, bytes]:
+    """Build OVA archives, none of which may be let in, by name."""
+    disk = stream_optimized(b"disk" * 16384)
+    flat = DESCRIPTOR.format(kind="monolithicFlat", extent=f'RW 2048 FLAT "{secret}" 0').encode()
+    beside = _beside(DESCRIPTOR, secret)
+    outside = f'<!DOCTYPE x [<!ENTITY a SYSTEM "file://{secret}">]>'
+    bomb = "".join(f'<!ENTITY e{i + 1} "{f"&e{i};" * 10}">' for i in range(12))
+    names = (str(secret), f"file://{secret}", f"../{secret.name}")
+    files = {"vm.ovf": ovf(["d"]), "d": disk}
+    return {
+        "symlink": _linked(files, secret, tarfile.SYMTYPE),
+        "hard-link": _linked(files, secret, tarfile.LNKTYPE),
+        "device": ova({**files, "x": b""}, tarfile.CHRTYPE),
+        "sparse-bomb": ova({**files, "s": b""}, tarfile.GNUTYPE_SPARSE),
+        "path": ova({**files, str(secret): b"other"}),
+        "path-up": ova({**files, f"../../{secret.name}": b"other"}),
+        "outer-entity": ova({**files, "vm.ovf": ovf(["&a;"], before=outside)}),
+        "entity-bomb": ova({**files, "vm.ovf": ovf(["&e12;"], before=f'<!DOCTYPE x [<!ENTITY e0 "e">{bomb}]>')}),
+        **{f"names-{index}": ova({"vm.ovf": ovf([name]), "d": disk}) for index, name in enumerate(names)},
+        "flat-inside": ova({**files, "d": flat}),
+        "flat-beside-inside": ova({**files, "d": beside}),
+        "flat-padded-inside": ova({**files, "d": flat.ljust(65536, b"\0")}),
+        "qcow2-inside": ova({**files, "d": b"QFI\xfb".ljust(65536, b"\0")}),
+        "archive-inside": ova({**files, "d": ova(files)}),
+        "compressed": gzip.compress(ova(files)),
+        "headers": ova({str(number): b"" for number in range(2000)}),
+        "long-header": ova({"x": b"\0" * 4 * MIB}, tarfile.XHDTYPE),
+        "truncated": ova(files)[:2000],
+        "other-sum": ova({**files, "vm.mf": manifest({"vm.ovf": b"other", "d": disk})}),
+    }
+
+
+def _linked(files: dict[str, bytes], secret: Path, kind: bytes) -> bytes:
+    """Return an archive whose disk is a link to a file of the host."""
+    whole = bytearray(ova({"vm.ovf": files["vm.ovf"], "d": b""}, kind))
+    header = len(ovf(["d"])) // 512 * 512 + 1024
+    name = str(secret).encode()[:100]
+    whole[header + 157 : header + 157 + len(name)] = name
+    whole[header + 148 : header + 156] = b" " * 8
+    whole[header + 148 : header + 156] = b"%06o\0 " % sum(whole[header : header + 512])
+    return bytes(whole)
+
+
+def _beside(descriptor: str, secret: Path) -> bytes:
+    """Return a descriptor that names a file without a path, which is all that oslo.utils looks for."""
+    text = descriptor.format(kind="monolithicSparse", extent=f'RW 2048 FLAT "{secret.name}" 0')
+    return text.encode().ljust(20 * 512, b"\n")
+
+
+def _changed(content: bytes, changes: dict[int, bytes]) -> bytes:
+    made = bytearray(content)
+    for at, value in changes.items():
+        made[at : at + len(value)] = value
+    return bytes(made)
 
 
 def _of_luks(name: str) -> frozenset[str]:

@@ -25,7 +25,7 @@ from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
-from tests.security.hostile_images import DECLARED, MIB, Hostile, corpus
+from tests.security.hostile_images import DECLARED, MIB, Hostile, archives, corpus
 from tests.support.config_drives import drives
 from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 from tests.support.image_api import Images
@@ -175,6 +175,38 @@ def test_a_host_opens_none_as_what_it_says(
     assert (host / "secret").read_bytes() == SECRET
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert most < 1024 * 1024, f"{most} KiB in a program"
+
+
+def test_no_ova_archive_of_the_corpus_is_let_in(tmp_path: Path, host: Path, watch: Watch) -> None:
+    api = Images(tmp_path, max_upload_mb=16)
+    for name, content in archives(host / "secret").items():
+        made = api("POST", "/v2/images", {"name": name, "disk_format": "vmdk", "container_format": "ova"}).json
+        answer = fault(api("PUT", f"/v2/images/{made['id']}/file", content))
+        assert " is unacceptable: " in answer, f"{name}: {answer}"
+        assert str(host) not in answer, name
+        assert api("DELETE", f"/v2/images/{made['id']}").status_code == 204
+    assert space(api.store) == 0
+    assert watch.seen() == []
+
+
+def test_a_host_unpacks_no_ova_archive_of_the_corpus(tmp_path: Path, host: Path, watch: Watch) -> None:
+    directory = tmp_path / "_base"
+    directory.mkdir()
+    conf = cfg.ConfigOpts()
+    nova_conf.register_opts(conf)
+    conf([], project="nova-lite", default_config_files=[])
+    cache = ImageCache(
+        str(directory), images.QemuImg(conf), lambda image, target: local.copy(image, image.name, target), DiskRoom(0)
+    )
+    for name, content in archives(host / "secret").items():
+        (tmp_path / "archive").write_bytes(content)
+        with pytest.raises(exceptions.ImageUnacceptable) as caught:
+            cache.get(make_image(tmp_path / "archive", "vmdk", container_format="ova", id="one"))
+        assert str(tmp_path) not in caught.value.message, name
+        assert space(directory) == 0, name
+        assert {path.name for path in tmp_path.iterdir()} == {"_base", "archive", "corpus", "host"}
+    assert watch.seen() == []
+    assert (host / "secret").read_bytes() == SECRET
 
 
 def _use(disks: DiskMaker, image: Image, instances: Path) -> None:

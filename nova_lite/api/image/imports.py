@@ -146,7 +146,7 @@ class Imports(ImageResource):
             if not os.path.exists(target) or os.path.getsize(target) != image.size:
                 self._requeue(context, image)
                 raise exceptions.Conflict(f"The staged data of image {image.id} are gone: stage them again.")
-            size = formats.virtual_size(target, image.disk_format)
+            size = formats.virtual_size(target, image.disk_format, image.container_format)
         except OSError as error:
             LOG.error("The staged data of image %s cannot be imported: %s", image.id, error)
             raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
@@ -155,7 +155,7 @@ class Imports(ImageResource):
 
     def _check(self, context: RequestContext, image: Image, path: str) -> None:
         try:
-            formats.check(path, image.disk_format, image.id)
+            formats.check(path, image.disk_format, image.id, image.container_format)
         except exceptions.ImageUnacceptable:
             files.remove(path)
             self._requeue(context, image)

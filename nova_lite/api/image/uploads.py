@@ -94,13 +94,14 @@ class Upload:
 
     def check(self, path: str) -> None:
         """Check complete data. Raises `ImageUnacceptable`."""
-        formats.check(path, self.image.disk_format, self.image.id)
+        formats.check(path, self.image.disk_format, self.image.id, self.image.container_format)
 
     def _publish(self, file: store.IncompleteFile) -> dict[str, Any]:
         """Return what the image's row has to name about the data."""
         sums = file.publish(self.check)
         path = store.file_path(self._store_path, self.image.id)
-        return {**sums._asdict(), "virtual_size": formats.virtual_size(path, self.image.disk_format)}
+        size = formats.virtual_size(path, self.image.disk_format, self.image.container_format)
+        return {**sums._asdict(), "virtual_size": size}
 
     def _open(self) -> store.IncompleteFile:
         store.prepare(self._store_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import sys
 import uuid
@@ -12,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.db.image import images
-from nova_lite.image import formats, store
+from nova_lite.image import formats, ova, store
 from nova_lite.image.store import file_path
 from nova_lite.objects import Image, ImageQuery
 
@@ -22,7 +23,8 @@ def register(commands: Commands) -> None:
     import_ = commands.verb(
         noun,
         "import",
-        "Copy a file into the store and print the image's id. Importing the same again changes nothing.",
+        "Copy a file into the store and print the image's id. Importing the same again changes nothing. "
+        "Each disk of an OVA archive becomes an image: NAME, NAME-2 and so on.",
         import_image,
     )
     import_.add_argument("file", metavar="FILE")
@@ -45,15 +47,34 @@ def register(commands: Commands) -> None:
 def import_image(app: App, args: argparse.Namespace) -> None:
     if app.conf.image.backend != "local":
         raise exceptions.ConfigurationError(reason=f"[image] backend = {app.conf.image.backend}: import images there.")
-    formats.check(args.file, args.disk_format)
+    with open(formats.open_regular(args.file), "rb") as file:
+        disks = _disks(file.fileno(), args)
+        for disk in disks:
+            formats.check_disk(disk.part, args.disk_format, args.file)
+        for number, disk in enumerate(disks, start=1):
+            print(_import_disk(app, args, number, disk))
+
+
+def _disks(descriptor: int, args: argparse.Namespace) -> list[ova.Disk]:
+    """Return the disks of an OVA archive, or the file as the only one."""
+    if args.container_format == ova.OVA:
+        return ova.disks(descriptor, args.file)
+    return [ova.Disk(args.file, args.file, ova.Part(descriptor, 0, os.fstat(descriptor).st_size), None)]
+
+
+def _import_disk(app: App, args: argparse.Namespace, number: int, disk: ova.Disk) -> str:
+    """Import a disk, unless that is done. Return the image's id. ``number``: from 1 on; the others have no id or name
+    of their own."""
     image = _wanted(app, args)
-    present = _present(app, image, args)
+    if number > 1:
+        image.id, image.name = str(uuid.uuid4()), f"{image.name}-{number}"
+    present = _present(app, image, disk, args.id if number == 1 else None)
     if present is None:
-        _copy(app, image, args.file)
+        _copy(app, image, disk)
         present = app.db.write(images.create, image)
     elif not os.path.exists(file_path(app.conf.image.store_path, present.id)):
-        _copy(app, present, args.file)
-    print(present.id)
+        _copy(app, present, disk)
+    return present.id
 
 
 def list_(app: App, args: argparse.Namespace) -> None:
@@ -81,7 +102,7 @@ def _wanted(app: App, args: argparse.Namespace) -> Image:
         id=args.id or str(uuid.uuid4()),
         name=args.name,
         disk_format=args.disk_format,
-        container_format=args.container_format,
+        container_format="bare" if args.container_format == ova.OVA else args.container_format,
         min_disk=args.min_disk,
         min_ram=args.min_ram,
         visibility=args.visibility,
@@ -90,23 +111,26 @@ def _wanted(app: App, args: argparse.Namespace) -> Image:
     )
 
 
-def _present(app: App, image: Image, args: argparse.Namespace) -> Image | None:
+def _present(app: App, image: Image, disk: ova.Disk, image_id: str | None) -> Image | None:
     """Return the image of an earlier import with the same id, or without an id the same name and bytes."""
-    checksum = store.checksum(args.file)
-    if args.id is None:
-        return app.db.read(images.find_same, image.name, checksum)
-    present = app.db.read(images.by_id, image.id)
-    if present is not None and present.checksum != checksum:
-        raise exceptions.ImageExists(f"Image {image.id} already exists, with other bytes than {args.file}.")
+    digest = hashlib.sha256()
+    disk.part.seek(0)
+    while chunk := disk.read(store.CHUNK):
+        digest.update(chunk)
+    if image_id is None:
+        return app.db.read(images.find_same, image.name, digest.hexdigest())
+    present = app.db.read(images.by_id, image_id)
+    if present is not None and present.checksum != digest.hexdigest():
+        raise exceptions.ImageExists(f"Image {image_id} already exists, with other bytes than {disk.name}.")
     return present
 
 
-def _copy(app: App, image: Image, path: str) -> None:
+def _copy(app: App, image: Image, disk: ova.Disk) -> None:
     store.prepare(app.conf.image.store_path)
-    progress = _Progress(os.path.getsize(path))
-    with open(path, "rb") as source:
-        image.size, image.checksum, image.md5 = store.add(app.conf.image.store_path, image.id, source, progress.show)
-    image.virtual_size = formats.virtual_size(path, image.disk_format)
+    progress = _Progress(disk.part.size)
+    disk.part.seek(0)
+    image.size, image.checksum, image.md5 = store.add(app.conf.image.store_path, image.id, disk.part, progress.show)
+    image.virtual_size = formats.disk_size(disk.part, image.disk_format)
     progress.end()
 
 

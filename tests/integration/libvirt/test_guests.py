@@ -34,7 +34,8 @@ from tests.integration.libvirt.conftest import (
     whole_lines,
 )
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
-from tests.support.guests import make_network, make_vif
+from tests.support import exports
+from tests.support.guests import make_image, make_network, make_vif
 from tests.support.waiting import polls, wait_for
 
 
@@ -147,6 +148,25 @@ def test_bootable_disk_without_config_drive_boots(make_driver: MakeDriver, image
     spec = guest_spec(images, [vif], image=images.disk, hostname="from-dhcp", memory_mb=96)
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "from-dhcp", vif.address)]
+
+
+def test_archive_of_vmware_boots(
+    connection: Any, driver: LibvirtDriver, images: Images, guest: Path, directory: Path
+) -> None:
+    """The bootable disk is streamOptimized, in an OVA archive. The guest has the old machine's SATA disk."""
+    raw = directory / "exported.img"
+    command = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(guest / "disk.qcow2"), str(raw)]
+    subprocess.run(command, check=True)
+    disk, text = exports.stream_optimized(raw.read_bytes()), exports.ovf(["vm-disk1.vmdk"])
+    files = {"vm.ovf": text, "vm-disk1.vmdk": disk}
+    archive = directory / "vm.ova"
+    archive.write_bytes(exports.ova({"vm.ovf": text, "vm.mf": exports.manifest(files), **files}))
+    image = make_image(archive, "vmdk", container_format="ova", properties={"hw_disk_bus": "sata"})
+    spec = guest_spec(images, [], image=image, memory_mb=96)
+    boot(driver, spec)
+    assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "nova-lite-guest", "none")]
+    driver.guests.destroy(spec.instance.uuid)
+    assert_nothing_left(connection, driver, spec)
 
 
 def test_guest_without_network_boots(connection: Any, driver: LibvirtDriver, images: Images) -> None:

@@ -21,7 +21,7 @@ from nova_lite.db.core.models import ComputeNode, Instance, InstanceAction, Purg
 from nova_lite.db.hosts import services as db_services
 from nova_lite.db.image import images as db_images
 from nova_lite.db.migrations import schema
-from tests.support import make
+from tests.support import exports, make
 from tests.support.made_up_schemas import make_base, set_versions
 from tests.support.manage import Tool, placed, report
 
@@ -338,6 +338,35 @@ def test_image_that_would_read_the_hosts_files(tool: Tool, guest: Path, content:
 def test_honest_qcow2(tool: Tool, guest: Path, content: bytes) -> None:
     guest.write_bytes(content)
     tool("image", "import", "--name", "x", "--disk-format", "qcow2", str(guest))
+
+
+def test_import_of_an_archive_makes_an_image_of_each_disk(tool: Tool, guest: Path) -> None:
+    disks = {"a.vmdk": exports.stream_optimized(b"one" * 512), "b.vmdk": exports.stream_optimized(b"other" * 512)}
+    text = exports.ovf(list(disks))
+    sums = exports.manifest({"vm.ovf": text, **disks})
+    guest.write_bytes(exports.ova({"vm.ovf": text, "vm.mf": sums, **disks}))
+    arguments = ["image", "import", "--name", "vm", "--disk-format", "vmdk", "--container-format", "ova", str(guest)]
+    ids = tool(*arguments).split()
+    assert tool(*arguments).split() == ids
+    rows = {row["id"]: (row["name"], row["disk_format"], row["container_format"]) for row in tool.json("image", "list")}
+    assert [rows[image_id] for image_id in ids] == [("vm", "vmdk", "bare"), ("vm-2", "vmdk", "bare")]
+    assert [(tool.path / "images" / image_id).read_bytes() for image_id in ids] == list(disks.values())
+    database = tool.database_of()
+    sizes = [image.virtual_size for i in ids if (image := database.read(db_images.by_id, i)) is not None]
+    database.close()
+    assert sizes == [3 * 512, 5 * 512]
+
+
+@pytest.mark.parametrize("what", ["disk", "sum"])
+def test_import_of_an_archive_with_a_bad_disk_makes_no_image(tool: Tool, guest: Path, what: str) -> None:
+    first, second = exports.stream_optimized(b"one" * 512), exports.stream_optimized(b"other" * 512)
+    text = exports.ovf(["a.vmdk", "b.vmdk"])
+    files = {"vm.ovf": text, "a.vmdk": first, "b.vmdk": b"no disk" * 512 if what == "disk" else second}
+    sums = exports.manifest({"vm.ovf": text, "a.vmdk": b"another", "b.vmdk": files["b.vmdk"]})
+    guest.write_bytes(exports.ova({**files, "vm.mf": sums} if what == "sum" else files))
+    error = tool.fails("image", "import", "--name", "vm", "--disk-format=vmdk", "--container-format=ova", str(guest))
+    assert "declared as vmdk" in error if what == "disk" else "a.vmdk does not have the sum" in error
+    assert tool.json("image", "list") == []
 
 
 def test_import_of_nothing(tool: Tool) -> None:

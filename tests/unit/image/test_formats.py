@@ -11,6 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.image import formats
+from tests.support import exports
 
 SIZE = 8 * 1024**2
 
@@ -33,6 +34,8 @@ def refused(path: Path, disk_format: str) -> str:
     [
         ("qcow2", "qcow2", []),
         ("qcow2", "qcow2", ["-o", "compat=0.10"]),
+        ("vmdk", "vmdk", []),
+        ("vmdk", "vmdk", ["-o", "subformat=streamOptimized"]),
         ("vdi", "vdi", []),
         ("vpc", "vhd", []),
         ("vpc", "vhd", ["-o", "subformat=fixed"]),
@@ -70,15 +73,86 @@ def test_other_format_is_refused(tmp_path: Path, made: str, declared: str) -> No
     assert refused(path, declared).startswith(f"it was declared as {declared}, and it")
 
 
-def test_vmdk_is_refused(tmp_path: Path) -> None:
+TEXT = exports.DESCRIPTOR.format(kind="monolithicSparse", extent="RW 20480 {extent}").ljust(2048, "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TEXT.format(extent='FLAT "shadow" 0'), "its data are in other files"),
+        (TEXT.format(extent='FLAT "/etc/shadow" 0'), "not a VMDK file of the type monolithicSparse"),
+        (TEXT.replace("monolithicSparse", "monolithicFlat"), "not a VMDK file of the type monolithicSparse"),
+        (TEXT.replace("monolithicSparse", "vmfs"), "not a VMDK file of the type monolithicSparse"),
+    ],
+)
+def test_vmdk_descriptor_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     """A VMDK descriptor, a text, may name any file as the disk (CVE-2022-47951)."""
-    assert "declared as vmdk" in refused(create(tmp_path / "image", "vmdk"), "vmdk")
-    (tmp_path / "text").write_text(
-        '# Disk DescriptorFile\nversion=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType="monolithicFlat"\n'
-        'RW 20480 FLAT "/etc/shadow" 0\n'
-    )
-    for declared in ("vmdk", "raw", "qcow2"):
+    (tmp_path / "text").write_text(text)
+    assert reason in refused(tmp_path / "text", "vmdk")
+    for declared in ("raw", "qcow2", "vhd"):
         assert f"declared as {declared}" in refused(tmp_path / "text", declared)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({12: bytes(8)}, "its header has no size"),
+        ({12: b"\xff" * 8}, "its disk has an impossible size"),
+        ({512: TEXT.format(extent='FLAT "shadow" 0').encode(), 12: bytes(8)}, "its header has no size"),
+        ({512: TEXT.replace("ffffffff", "12345678").encode()}, "it needs another file, its parent"),
+        ({512: b'parentFileNameHint="shadow"\n' + TEXT.encode()}, "it needs another file, its parent"),
+        ({1600: b'\nparentFileNameHint="shadow"\n', 36: b"\2"}, "it needs another file, its parent"),
+        ({28: b"\x40"}, "not a VMDK file of the type monolithicSparse"),
+        ({56: b"\xff" * 8}, "its footer contradicts its header"),
+    ],
+)
+def test_vmdk_header_that_leads_elsewhere_is_refused(tmp_path: Path, changes: dict[int, bytes], reason: str) -> None:
+    """qemu opens the files of the descriptor if the size is 0, and finds a parent beyond the descriptor's size."""
+    content = bytearray(create(tmp_path / "image", "vmdk").read_bytes())
+    for at, value in changes.items():
+        content[at : at + len(value)] = value
+    (tmp_path / "image").write_bytes(content)
+    assert reason in refused(tmp_path / "image", "vmdk")
+
+
+def test_footer_of_a_large_vmdk_is_checked(tmp_path: Path) -> None:
+    """The end of the file is read, although its middle is not."""
+    whole = exports.stream_optimized(os.urandom(65 * 1024**2))
+    path = tmp_path / "image"
+    path.write_bytes(whole)
+    formats.check(str(path), "vmdk", "I")
+    assert formats.virtual_size(str(path), "vmdk") == 65 * 1024**2
+    path.write_bytes(whole[:-512])
+    assert refused(path, "vmdk") == "its footer contradicts its header"
+
+
+def test_vhd_of_differences_is_refused(tmp_path: Path) -> None:
+    content = bytearray(create(tmp_path / "image", "vpc").read_bytes())
+    content[60:64] = b"\0\0\0\4"
+    (tmp_path / "image").write_bytes(content)
+    assert refused(tmp_path / "image", "vhd") == "it needs another file, its parent"
+
+
+def test_vhd_without_a_footer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "image").write_bytes(bytes(4096))
+    assert refused(tmp_path / "image", "vhd") == "it was declared as vhd, and has no footer"
+
+
+@pytest.mark.parametrize(
+    ("made", "declared", "options"),
+    [
+        ("qcow2", "qcow2", []),
+        ("vmdk", "vmdk", []),
+        ("vmdk", "vmdk", ["-o", "subformat=streamOptimized"]),
+        ("vdi", "vdi", []),
+        ("vpc", "vhd", ["-o", "force_size=on"]),
+        ("vpc", "vhd", ["-o", "subformat=fixed,force_size=on"]),
+        ("vhdx", "vhdx", []),
+        ("raw", "raw", []),
+    ],
+)
+def test_size_of_the_disk_is_known(tmp_path: Path, made: str, declared: str, options: list[str]) -> None:
+    assert formats.virtual_size(str(create(tmp_path / "image", made, *options)), declared) == SIZE
 
 
 def test_qcow2_with_another_file_is_refused(tmp_path: Path) -> None:
@@ -119,7 +193,7 @@ def test_truncated_header_is_refused(tmp_path: Path, length: int) -> None:
     assert refused(tmp_path / "part", "qcow2")
 
 
-@pytest.mark.parametrize("made", ["qcow2", "vdi", "vhdx", "vpc"])
+@pytest.mark.parametrize("made", ["qcow2", "vmdk", "vdi", "vhdx", "vpc"])
 def test_random_header_is_refused_or_accepted(tmp_path: Path, made: str) -> None:
     """Random bytes after the magic never cause another error."""
     whole = bytearray(create(tmp_path / "whole", made).read_bytes()[:65536])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
@@ -19,7 +20,7 @@ from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
 from nova_lite.volume import builtin
 from nova_lite.volume.local import GIB, LocalVolumes
-from tests.support import make
+from tests.support import exports, make
 
 DATA = b"what an image says" * 1000
 
@@ -104,9 +105,26 @@ def test_image_of_another_format_is_refused(volumes: LocalVolumes, disk_format: 
 def test_image_with_another_file_is_refused(volumes: LocalVolumes, tmp_path: Path) -> None:
     base = ("-b", str(tmp_path / "image"), "-F", "raw")
     disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", *base, str(tmp_path / "overlay"), "1M")
-    with pytest.raises(exceptions.ImageUnacceptable, match="refers to other files"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="it has a backing file"):
         create(volumes, image=image("overlay", "qcow2"))
     assert names(volumes) == []
+
+
+def test_vmdk_descriptor_that_names_a_file_of_the_host_is_refused(volumes: LocalVolumes, tmp_path: Path) -> None:
+    text = exports.DESCRIPTOR.format(kind="monolithicSparse", extent='RW 2048 FLAT "image" 0').ljust(65536, "\n")
+    (tmp_path / "text").write_text(text)
+    with pytest.raises(exceptions.ImageUnacceptable, match="its data are in other files"):
+        create(volumes, image=image("text", "vmdk"))
+    assert names(volumes) == []
+
+
+def test_volume_from_an_archive_has_its_first_disk(volumes: LocalVolumes, tmp_path: Path) -> None:
+    disk = exports.stream_optimized(DATA.ljust(65536, b"\0"))
+    (tmp_path / "vm.ova").write_bytes(exports.ova({"vm.ovf": exports.ovf(["d.vmdk"]), "d.vmdk": disk}))
+    wanted = msgspec.structs.replace(image("vm.ova", "vmdk"), container_format="ova")
+    path = Path(volumes.require(create(volumes, image=wanted)))
+    assert path.stat().st_size == GIB
+    assert path.read_bytes()[: len(DATA)] == DATA
 
 
 def test_image_larger_than_the_volume_is_refused(volumes: LocalVolumes, tmp_path: Path) -> None:

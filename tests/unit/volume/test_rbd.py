@@ -163,7 +163,7 @@ def test_unacceptable_images_are_refused_and_nothing_remains(
     disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", *base, str(tmp_path / "overlay"), "1M")
     with pytest.raises(exceptions.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
         create(volumes, image=image("large", "qcow2"))
-    with pytest.raises(exceptions.ImageUnacceptable, match="refers to other files"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="it has a backing file"):
         create(volumes, image=image("overlay", "qcow2"))
     with pytest.raises(exceptions.NovaLiteException):
         create(volumes, image=image("image", "qcow2"))

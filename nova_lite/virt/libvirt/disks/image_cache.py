@@ -22,7 +22,7 @@ import msgspec
 from oslo_concurrency import lockutils
 
 from nova_lite.base import disk_room, exceptions, files, metrics
-from nova_lite.image import formats, qcow2
+from nova_lite.image import qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.abilities import FetchImage
@@ -154,9 +154,7 @@ class ImageCache:
         try:
             with metrics.timed(metrics.IMAGES):
                 self._fetch_image(image, part)
-            formats.check(part, image.disk_format, image.id)
-            info = self._info(image, part)
-            images.check_acceptable(image, info)
+            info = self._qemu_img.check(image, part)
             if info.format in images.DISK_FORMATS:
                 os.rename(part, path)
             else:
@@ -168,15 +166,6 @@ class ImageCache:
             files.remove(part)
             files.remove(converted)
         LOG.info("Image %s (%s) is now in the cache", image.id, image.disk_format)
-
-    def _info(self, image: Image, part: str) -> images.DiskInfo:
-        """Inspect an image in its declared format. qemu-img's error is only logged, because it names files of this
-        host."""
-        try:
-            return self._qemu_img.info(part, images.qemu_format(image))
-        except exceptions.VirtDriverError as error:
-            LOG.warning("Image %s (%s) cannot be read: %s", image.id, image.disk_format, error)
-            raise exceptions.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
 
     def _convert(self, image: Image, part: str, info: images.DiskInfo, target: str) -> None:
         """Convert an image to raw, after a check that it fits, since its header may promise any size.

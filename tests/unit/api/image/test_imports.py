@@ -20,6 +20,7 @@ import webob
 from nova_lite.api.image import imports
 from nova_lite.base import exceptions, ip
 from nova_lite.image import download, store
+from tests.support import exports
 from tests.support.api_client import STRANGER
 from tests.support.image_api import fault
 from tests.support.image_service import ImageService
@@ -148,6 +149,14 @@ def test_staged_data_of_another_format_are_refused(images: ImageService) -> None
     shown = images("GET", f"/images/{image_id}").json
     assert (shown["status"], shown["os_glance_failed_import"]) == ("queued", "local")
     assert files_of(images) == []
+
+
+def test_staged_archive_is_imported_with_the_size_of_its_disk(images: ImageService) -> None:
+    disk = exports.stream_optimized(bytes(3 * 1024**2))
+    archive = exports.ova({"vm.ovf": exports.ovf(["d.vmdk"]), "d.vmdk": disk})
+    image_id = stage(images, archive, disk_format="vmdk", container_format="ova")
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 202
+    assert images("GET", f"/images/{image_id}").json["virtual_size"] == 3 * 1024**2
 
 
 def test_staged_data_are_deleted_with_their_image(images: ImageService) -> None:

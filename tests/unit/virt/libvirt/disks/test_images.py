@@ -20,6 +20,7 @@ from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
+from tests.support import exports
 from tests.support.config_drives import drives
 from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 
@@ -75,6 +76,90 @@ def test_other_format_is_converted_to_raw(tmp_path: Path, cache: ImageCache) -> 
     assert len(cached_files(tmp_path)) == 1
 
 
+FORMS = {
+    "qcow2": ("qcow2", "qcow2", ()),
+    "vmdk": ("vmdk", "vmdk", ("subformat=monolithicSparse",)),
+    "vmdk-stream": ("vmdk", "vmdk", ("subformat=streamOptimized",)),
+    "vhd": ("vpc", "vhd", ("subformat=dynamic,force_size=on",)),
+    "vhd-fixed": ("vpc", "vhd", ("subformat=fixed,force_size=on",)),
+    "vhdx": ("vhdx", "vhdx", ("subformat=dynamic",)),
+    "vdi": ("vdi", "vdi", ()),
+}
+
+
+def converted(source: Path, form: str) -> tuple[bytes, str]:
+    """Return a raw disk in another form, and its disk format."""
+    kind, disk_format, options = FORMS[form]
+    target = source.with_suffix(f".{form}")
+    choices = [word for option in options for word in ("-o", option)]
+    command = ["qemu-img", "convert", "-f", "raw", "-O", kind, *choices, str(source), str(target)]
+    subprocess.run(command, check=True)
+    return target.read_bytes(), disk_format
+
+
+@pytest.fixture
+def guest_disk(tmp_path: Path) -> Path:
+    """Provide a disk of 6 MiB with data at its start, after a hole, and at its end."""
+    path = tmp_path / "guest.img"
+    path.write_bytes(os.urandom(MIB) + bytes(4 * MIB) + os.urandom(MIB))
+    return path
+
+
+@pytest.mark.parametrize("archive", [False, True], ids=["alone", "in an archive"])
+@pytest.mark.parametrize("form", [*FORMS, "vmware", "raw"])
+def test_disk_has_the_same_bytes_in_each_form(
+    tmp_path: Path, cache: ImageCache, guest_disk: Path, form: str, archive: bool
+) -> None:
+    raw = guest_disk.read_bytes()
+    special = {"vmware": (exports.stream_optimized(raw), "vmdk"), "raw": (raw, "raw")}
+    content, disk_format = special.get(form) or converted(guest_disk, form)
+    if archive:
+        text = exports.ovf(["vm-disk1", "vm-disk2"])
+        files = {"vm.ovf": text, "vm-disk1": content, "vm-disk2": b"other"}
+        content = exports.ova({"vm.ovf": text, "vm.mf": exports.manifest(files), **files})
+    path = tmp_path / "image"
+    path.write_bytes(content)
+    cached = cache.get(make_image(path, disk_format, container_format="ova" if archive else "bare"))
+    assert cached.virtual_size == len(raw)
+    if form == "qcow2":
+        command = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", cached.path, str(tmp_path / "raw")]
+        subprocess.run(command, check=True)
+    found = tmp_path / "raw" if form == "qcow2" else Path(cached.path)
+    assert found.read_bytes() == raw
+    assert len(cached_files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("form", ["vmdk", "vmdk-stream", "vhd", "vhd-fixed", "vhdx", "vdi"])
+def test_truncated_disk_is_refused_or_not_converted(
+    tmp_path: Path, cache: ImageCache, guest_disk: Path, form: str
+) -> None:
+    """No missing data become zeros."""
+    content, disk_format = converted(guest_disk, form)
+    path = tmp_path / "image"
+    for length in (10, 512, 70000, len(content) // 2):
+        path.write_bytes(content[:length])
+        with pytest.raises((exceptions.ImageUnacceptable, exceptions.VirtDriverError)) as caught:
+            cache.get(make_image(path, disk_format))
+        assert str(tmp_path) not in caught.value.message
+        assert cached_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(("form", "at", "value"), [("vdi", 424, b"uuid"), ("vhdx", None, b"\2")])
+def test_disk_with_a_parent_is_refused(
+    tmp_path: Path, cache: ImageCache, guest_disk: Path, form: str, at: int | None, value: bytes
+) -> None:
+    content, disk_format = converted(guest_disk, form)
+    changed = bytearray(content)
+    # The second bit of the file parameters of VHDX, which are 64 KiB into the metadata.
+    place = changed.index(b"metadata") + 65536 + 4 if at is None else at
+    changed[place : place + len(value)] = value
+    path = tmp_path / "image"
+    path.write_bytes(changed)
+    with pytest.raises(exceptions.ImageUnacceptable, match="cannot be read"):
+        cache.get(make_image(path, disk_format))
+    assert cached_files(tmp_path) == []
+
+
 def test_concurrent_requests_fetch_an_image_once(tmp_path: Path, qemu_img: images.QemuImg, raw: Path) -> None:
     (tmp_path / "_base").mkdir()
     fetched: list[str] = []
@@ -100,6 +185,8 @@ def test_concurrent_requests_fetch_an_image_once(tmp_path: Path, qemu_img: image
         ({"size": 5}, exceptions.ImageCorrupt),
         ({"disk_format": "qcow2"}, exceptions.ImageUnacceptable),
         ({"disk_format": "vmdk"}, exceptions.ImageUnacceptable),
+        ({"container_format": "ova"}, exceptions.ImageUnacceptable),
+        ({"disk_format": "ploop"}, exceptions.ImageUnacceptable),
         ({"id": "../x"}, exceptions.ImageUnacceptable),
         ({"name": "/nonexistent"}, exceptions.ImageFileMissing),
     ],

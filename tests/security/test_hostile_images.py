@@ -147,6 +147,8 @@ def test_a_host_opens_none_as_what_it_says(
         str(directory), qemu_img, lambda image, target: local.copy(image, image.name, target), DiskRoom(0)
     )
     disks = DiskMaker(cache, qemu_img, drives(None))
+    # A program of an earlier test may have had more.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     kept, wrong = 0, []
     for name, image in hostile.items():
         for declared in DECLARED:
@@ -174,7 +176,7 @@ def test_a_host_opens_none_as_what_it_says(
     assert watch.seen() == []
     assert (host / "secret").read_bytes() == SECRET
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    assert most < 1024 * 1024, f"{most} KiB in a program"
+    assert most < 1024 * 1024 or most == before, f"{most} KiB in a program"
 
 
 def test_no_ova_archive_of_the_corpus_is_let_in(tmp_path: Path, host: Path, watch: Watch) -> None:

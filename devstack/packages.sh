@@ -58,7 +58,7 @@ make_tree() {
     # Debian's debootstrap does not know every release of Ubuntu, whose script has the name of an old one.
     debootstrap --variant=minbase --keyring="$KEYRING" "$SUITE" "$WORK/tree" "$MIRROR" "/usr/share/debootstrap/scripts/$SCRIPT"
     echo "deb $MIRROR $SUITE ${COMPONENTS//,/ }" >"$WORK/tree/etc/apt/sources.list"
-    in_tree bash -euc 'apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install --yes --no-install-recommends "$@"' install "${BUILD_PACKAGES[@]}"
+    in_tree bash -euc 'apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install --yes --no-install-recommends -o Dpkg::Options::=--force-unsafe-io "$@"' install "${BUILD_PACKAGES[@]}"
 }
 
 # in_tree COMMAND...: with this machine's network, and its settings of pip and their certificates.

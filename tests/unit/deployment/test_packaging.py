@@ -97,7 +97,8 @@ def test_debian_versions_are_in_the_order_of_versions() -> None:
 
 def test_purge_knows_what_the_set_up_leaves_outside_of_our_directories() -> None:
     compute_script = (PACKAGING / "debian/nova-lite-compute.postrm").read_text()
-    of_libvirt = (*libvirt.QEMU_MARKS, libvirt.QEMU, *libvirt.LINKS, libvirt.SOCKET_SETTINGS, libvirt.TLS_SOCKET)
+    of_libvirt = (*libvirt.MARKS, libvirt.QEMU, libvirt.NETWORK, *libvirt.LINKS)
+    of_libvirt += (libvirt.SOCKET_SETTINGS, libvirt.TLS_SOCKET)
     for text in (*of_libvirt, admission.MEMORY, admission.CERTIFICATES):
         assert str(text) in compute_script
     controller_script = (PACKAGING / "debian/nova-lite-controller.postrm").read_text()

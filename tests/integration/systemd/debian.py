@@ -43,6 +43,8 @@ apt-get --quiet install --yes --no-install-recommends --download-only "$@" {PACK
 _DOWNLOAD_SECONDS = 1800
 #: File of a machine whose control groups are all of version 2.
 _VERSION_2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
+#: Version of systemd from which on it does not start with control groups of version 1.
+_SYSTEMD_WITHOUT_VERSION_1 = 256
 
 
 class Tree:
@@ -107,8 +109,6 @@ class DebianMachine(BareMachine):
     """A machine with Debian's smallest system and nothing of ours."""
 
     programs = "/usr/bin"
-    # systemd-nspawn decides by the systemd in the tree. `allow_guests` unmounts only the hierarchies of version 1.
-    environment = {} if _VERSION_2.exists() else {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "0"}
 
     def __init__(self, tree: pathlib.Path, name: str, debian: Debian, shared: Sequence[str] = ()) -> None:
         self._debian = debian
@@ -119,6 +119,18 @@ class DebianMachine(BareMachine):
         self.write("/etc/hostname", f"{self.name}\n")
         self.write("/etc/hosts", f"127.0.0.1 localhost {self.name}\n")
         (self.tree / "etc/machine-id").write_text("")
+
+    def _environment(self) -> dict[str, str]:
+        """Choose the version of control groups, which systemd-nspawn would choose by the systemd in the tree.
+
+        Version 1 as far as systemd takes it, because `allow_guests` unmounts its hierarchies. libvirt ignores version 2
+        in a container whose machine has all controllers in version 1.
+        """
+        if _VERSION_2.exists():
+            return {}
+        (library,) = self.tree.glob("usr/lib/*/systemd/libsystemd-shared-*.so")
+        version = int(library.stem.removeprefix("libsystemd-shared-"))
+        return {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1" if version >= _SYSTEMD_WITHOUT_VERSION_1 else "0"}
 
     def _usr(self) -> list[str]:
         return []

@@ -54,10 +54,8 @@ def completed(command: Sequence[str], seconds: float) -> subprocess.CompletedPro
 class Machine:
     """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE.
 
-    ``environment``: variables of systemd-nspawn. ``up_states``: states of systemd in which the machine has started.
+    ``up_states``: states of systemd in which the machine has started.
     """
-
-    environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, tree: pathlib.Path, shared: Sequence[str] = ()) -> None:
         self.up_states = {"running"}
@@ -77,7 +75,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.environment},
+                env={**os.environ, **self._environment()},
             )
         try:
             self._init = self._find_init()
@@ -127,6 +125,10 @@ class Machine:
 
     def _plug(self) -> None:
         """Connect a machine that starts, before its daemons do."""
+
+    def _environment(self) -> dict[str, str]:
+        """Return variables of systemd-nspawn."""
+        return {}
 
     def _usr(self) -> list[str]:
         """Return the options of systemd-nspawn that mount /usr."""

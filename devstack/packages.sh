@@ -48,7 +48,7 @@ run_build() {
     "$@" env SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE="$VERSION" LC_ALL=C.UTF-8 bash -euc '
         cd "$1/sources"
         dpkg-buildpackage --unsigned-source --unsigned-changes --build=binary
-        lintian --fail-on error --suppress-tags bad-distribution-in-changes-file ../*.changes
+        lintian --fail-on error --display-level error --suppress-tags bad-distribution-in-changes-file ../*.changes
     ' build "$WORK"
 }
 

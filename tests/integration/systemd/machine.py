@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import ClassVar
 
 from tests.support.waiting import polls
 

@@ -119,6 +119,8 @@ class DebianMachine(BareMachine):
         self.write("/etc/hostname", f"{self.name}\n")
         self.write("/etc/hosts", f"127.0.0.1 localhost {self.name}\n")
         (self.tree / "etc/machine-id").write_text("")
+        # Modules are the real machine's matter. systemd of Debian 13 tries to load some.
+        (self.tree / "etc/systemd/system/systemd-modules-load.service").symlink_to("/dev/null")
 
     def _environment(self) -> dict[str, str]:
         """Choose the version of control groups, which systemd-nspawn would choose by the systemd in the tree.

@@ -50,6 +50,8 @@ install_libraries() {
     # What no daemon loads: headers and manuals, where the package was built, and the tests of libraries.
     rm -rf "${venv:?}"/{include,lib64,share,etc,.gitignore} "$venv"/lib/python3*/site-packages/*.dist-info/direct_url.json
     rm -rf "$venv"/lib/python3*/site-packages/{*/tests,*/*/tests}
+    # The module of Python 3.12 and older that legacy-cgi brings names a program in /usr/local.
+    find "$venv/lib" -name cgi.py -exec sed -i '1{/^#!/d}' {} +
     find "$venv" -name '*.so*' -type f -exec chmod 0644 {} +
     find "$venv/lib" -type f ! -name '*.so*' -perm /111 -exec chmod 0644 {} +
 }

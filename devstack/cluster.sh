@@ -3,8 +3,9 @@
 #
 #   cluster.sh N [--debian DIRECTORY] [--guests] [--alert DIRECTORY] [--purge] [--once]
 #
-# --debian starts with empty machines, which install the packages that devstack/packages.sh made in DIRECTORY: with Debian 12 or
-# Ubuntu 24.04, as the packages are. It needs debootstrap, and KEYRING as packages.sh does. --guests boots a server for each host.
+# --debian starts with empty machines, which install the packages that devstack/packages.sh made in DIRECTORY. Their release, of
+# devstack/releases, is that of the packages. It needs debootstrap, and KEYRING as packages.sh does. --guests boots a server for
+# each host.
 # --alert runs Prometheus with the files of the set-up, cuts off the last host until its alerts fire, and stores pictures of the
 # dashboards in DIRECTORY. --purge purges the packages at the end, and fails if anything is left. --once ends without waiting, as
 # --purge does. It prints the seconds of each step.

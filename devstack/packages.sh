@@ -1,22 +1,17 @@
 #!/bin/bash
 # Build the Debian packages nova-lite-common, nova-lite-controller, nova-lite-compute and nova-lite, as root:
 #
-#   packages.sh [--suite bookworm|noble] DIRECTORY
+#   packages.sh [--suite SUITE] DIRECTORY
 #
-# They are written into DIRECTORY. The suite is Debian 12 (bookworm) or Ubuntu 24.04 (noble), by default this machine's. The
-# packages of the other one are built in a tree that debootstrap makes and that is removed afterwards. That needs the other
-# one's keyring, which KEYRING names if it is not in /usr/share/keyrings. What the build needs is installed. lintian checks the packages; an error of its ends the script with status 1.
+# They are written into DIRECTORY. The suite is one of devstack/releases, by default this machine's. The packages of another one
+# are built in a tree that debootstrap makes and that is removed afterwards. That needs the keyring of its distribution, which
+# KEYRING names if it is not in /usr/share/keyrings. What the build needs is installed. lintian checks the packages; an error of
+# its ends the script with status 1.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/packages.sh"
 source "$TOP/devstack/lib/python.sh"
 
 BUILD_PACKAGES=(build-essential ca-certificates debhelper dpkg-dev fakeroot libvirt-dev lintian pkg-config python3-dev python3-venv)
-declare -A MIRRORS=(
-    [bookworm]=http://deb.debian.org/debian
-    [noble]=http://archive.ubuntu.com/ubuntu
-)
-declare -A KEYRINGS=([bookworm]=debian-archive-keyring [noble]=ubuntu-archive-keyring) SCRIPTS=([bookworm]=sid [noble]=gutsy)
-declare -A NAMES=([bookworm]=deb12u1 [noble]=ubuntu24.04.1)
 
 usage() {
     sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "$TOP/devstack/packages.sh" >&2
@@ -35,7 +30,7 @@ write_sources() {
         devstack/packaging devstack/requirements | tar -C "$directory" -xf -
     mv "$directory/devstack/packaging/debian" "$directory/debian"
     cat >"$directory/debian/changelog" <<CHANGELOG
-nova-lite ($(debian_version "$VERSION")~${NAMES[$SUITE]}) $SUITE; urgency=medium
+nova-lite ($(debian_version "$VERSION")~$MARK) $SUITE; urgency=medium
 
   * Version $VERSION. The changes are in CHANGELOG.md of the sources.
 
@@ -53,7 +48,7 @@ run_build() {
     "$@" env SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE="$VERSION" LC_ALL=C.UTF-8 bash -euc '
         cd "$1/sources"
         dpkg-buildpackage --unsigned-source --unsigned-changes --build=binary
-        lintian --fail-on error --suppress-tags bad-distribution-in-changes-file ../*.changes
+        lintian --fail-on error --display-level error --suppress-tags bad-distribution-in-changes-file ../*.changes
     ' build "$WORK"
 }
 
@@ -61,10 +56,9 @@ run_build() {
 make_tree() {
     install_packages debootstrap systemd-container
     # Debian's debootstrap does not know every release of Ubuntu, whose script has the name of an old one.
-    debootstrap --variant=minbase --keyring="$KEYRING" "$SUITE" "$WORK/tree" \
-        "${MIRRORS[$SUITE]}" "/usr/share/debootstrap/scripts/${SCRIPTS[$SUITE]}"
-    [[ $SUITE != noble ]] || echo "deb ${MIRRORS[noble]} noble main universe" >"$WORK/tree/etc/apt/sources.list"
-    in_tree bash -euc 'apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install --yes --no-install-recommends "$@"' install "${BUILD_PACKAGES[@]}"
+    debootstrap --variant=minbase --keyring="$KEYRING" "$SUITE" "$WORK/tree" "$MIRROR" "/usr/share/debootstrap/scripts/$SCRIPT"
+    echo "deb $MIRROR $SUITE ${COMPONENTS//,/ }" >"$WORK/tree/etc/apt/sources.list"
+    in_tree bash -euc 'apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install --yes --no-install-recommends -o Dpkg::Options::=--force-unsafe-io "$@"' install "${BUILD_PACKAGES[@]}"
 }
 
 # in_tree COMMAND...: with this machine's network, and its settings of pip and their certificates.
@@ -87,6 +81,11 @@ build() {
         make_tree
         run_build in_tree
     fi
+}
+
+# release SUITE: its other columns in devstack/releases.
+release() {
+    awk -v suite="$1" '$1 == suite { print $2, $3, $4, $5, $6 }' "$TOP/devstack/releases"
 }
 
 # here: the suite of this machine.
@@ -119,8 +118,9 @@ while (($#)); do
     shift
 done
 [[ -n $directory ]] || usage
-[[ -v MIRRORS[$SUITE] ]] || die "--suite $SUITE: must be bookworm or noble."
-KEYRING=${KEYRING:-/usr/share/keyrings/${KEYRINGS[$SUITE]}.gpg}
+read -r MARK MIRROR COMPONENTS KEYRING_NAME SCRIPT < <(release "$SUITE") ||
+    die "--suite $SUITE: must be one of $(awk '!/^#/ { print $1 }' "$TOP/devstack/releases" | xargs)."
+KEYRING=${KEYRING:-/usr/share/keyrings/$KEYRING_NAME.gpg}
 [[ $SUITE == "$(here)" || -r $KEYRING ]] ||
     die "$KEYRING is missing: copy that file from a machine with $SUITE, or name it by KEYRING."
 directory=$(cd "$OLDPWD" && realpath "$directory")

@@ -37,9 +37,22 @@ own_tpm_authority() {
     [[ ! -d /var/lib/swtpm-localca ]] || chown --recursive "$(stat --format %U /var/lib/swtpm-localca)" /var/lib/swtpm-localca
 }
 
+# From 10.4 on libvirt has a choice, and takes nftables, through which routers get no packets (docs/adr/0016).
+filter_by_iptables() {
+    local file=/etc/libvirt/network.conf pid
+    [[ -e $file ]] && ! grep -q '^firewall_backend' "$file" || return 0
+    echo 'firewall_backend = "iptables"' >>"$file"
+    if has_systemd; then
+        systemctl try-restart libvirtd
+    elif pid=$(pgrep --exact --pidfile /run/libvirtd.pid libvirtd) && kill "$pid"; then
+        wait_for 20 test ! -e "/proc/$pid"
+    fi
+}
+
 start_libvirt() {
     open_kvm
     own_tpm_authority
+    filter_by_iptables
     if libvirt_answers >/dev/null 2>&1; then
         return
     elif has_systemd; then

@@ -7,9 +7,10 @@ BROKER_ETC=/etc/rabbitmq
 BROKER_MARK="# written by nova_lite's devstack"
 EPMD_SOCKET=/etc/systemd/system/epmd.socket.d/nova-lite.conf
 
-# Each start of the broker's tools costs a second or more, so what is known without them is looked at first.
+# Each start of the broker's tools costs a second or more, so what is known without them is looked at first. Those of RabbitMQ 4
+# read their standard input.
 broker_answers() {
-    rabbitmq-diagnostics --quiet --timeout 10 check_running
+    rabbitmq-diagnostics --quiet --timeout 10 check_running </dev/null
 }
 
 start_broker() {
@@ -35,7 +36,7 @@ broker_is_anothers() {
     done
     file=$BROKER_ETC/rabbitmq-env.conf
     ! without_our_lines "$file" | grep -v '^[[:space:]]*\(#\|$\)' >/dev/null || { echo "$file has settings" && return; }
-    rabbitmqctl --silent --timeout 10 list_vhosts 2>/dev/null |
+    rabbitmqctl --silent --timeout 10 list_vhosts </dev/null 2>/dev/null |
         grep -vx "/\|$VHOST\|$VHOST-\(cinder\|neutron\)" | sed '1!d; s/.*/its virtual host & is not ours/' || true
 }
 

@@ -48,8 +48,10 @@ install_libraries() {
     ln -sf python3 "$venv/bin/python"
     sed -i '/^command =/d' "$venv/pyvenv.cfg"
     # What no daemon loads: headers and manuals, where the package was built, and the tests of libraries.
-    rm -rf "${venv:?}"/{include,lib64,share,etc} "$venv"/lib/python3*/site-packages/*.dist-info/direct_url.json
+    rm -rf "${venv:?}"/{include,lib64,share,etc,.gitignore} "$venv"/lib/python3*/site-packages/*.dist-info/direct_url.json
     rm -rf "$venv"/lib/python3*/site-packages/{*/tests,*/*/tests}
+    # The module of Python 3.12 and older that legacy-cgi brings names a program in /usr/local.
+    find "$venv/lib" -name cgi.py -exec sed -i '1{/^#!/d}' {} +
     find "$venv" -name '*.so*' -type f -exec chmod 0644 {} +
     find "$venv/lib" -type f ! -name '*.so*' -perm /111 -exec chmod 0644 {} +
 }
@@ -58,7 +60,7 @@ install_units() {
     local role=$1 name
     for name in $(units "$role"); do
         sed "s|/opt/nova-lite/venv/bin/|/usr/lib/nova-lite/$role/bin/|" "etc/systemd/$name" |
-            install -D -m 0644 /dev/stdin "debian/nova-lite-$role/lib/systemd/system/$name"
+            install -D -m 0644 /dev/stdin "debian/nova-lite-$role/usr/lib/systemd/system/$name"
     done
 }
 

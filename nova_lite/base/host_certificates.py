@@ -334,7 +334,7 @@ def _authority(
     """Make the certificate of an authority. Without an issuer it is a root."""
     subject = _name(name)
     constraints = x509.BasicConstraints(ca=True, path_length=path_length)
-    made = _builder(subject, issuer.certificate.subject if issuer else subject, key.public_key(), lifetime)
+    made = _builder(subject, issuer, key.public_key(), lifetime)
     made = made.add_extension(constraints, critical=True)
     made = made.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
     return made.sign(issuer.key if issuer else key, hashes.SHA256())
@@ -348,7 +348,7 @@ def _leaf(
     lifetime: datetime.timedelta,
     purposes: list[x509.ObjectIdentifier],
 ) -> x509.Certificate:
-    made = _builder(_name(subject), issuer.certificate.subject, public, lifetime)
+    made = _builder(_name(subject), issuer, public, lifetime)
     made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     # libvirt refuses a certificate without key encipherment, although TLS does not need it for such keys.
     usage = _usage(digital_signature=True, key_encipherment=True)
@@ -420,10 +420,16 @@ def _name(text: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, lifetime: datetime.timedelta
+    subject: x509.Name, issuer: _Issuer | None, public: ec.EllipticCurvePublicKey, lifetime: datetime.timedelta
 ) -> x509.CertificateBuilder:
+    """Begin a certificate. Without an issuer it is a root's. Python 3.13 demands the identifiers of both keys."""
     now = datetime.datetime.now(datetime.UTC)
-    made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    made = x509.CertificateBuilder().subject_name(subject).public_key(public)
+    made = made.issuer_name(issuer.certificate.subject if issuer else subject)
+    made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    if issuer:
+        issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key())
+        made = made.add_extension(issued_by, critical=False)
     made = made.serial_number(x509.random_serial_number())
     return made.not_valid_before(now - SKEW).not_valid_after(now + lifetime)
 

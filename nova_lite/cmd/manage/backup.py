@@ -262,7 +262,7 @@ def _restore_broker(app: App, archive: _Reader) -> None:
         app.say("Broker: the backup has no accounts.")
         return
     given = archive.read(BROKER).decode()
-    programs.run("rabbitmqctl", "--quiet", "import_definitions", given=given, seconds=_BROKER_SECONDS)
+    programs.run("rabbitmqctl", "--quiet", "import_definitions", programs.INPUT, given=given, seconds=_BROKER_SECONDS)
     app.say("Broker: its accounts are restored.")
 
 

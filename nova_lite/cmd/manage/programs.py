@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 from collections.abc import Collection
 from typing import Any
 
 from nova_lite.base import exceptions
 
+#: Path by which a program opens its input.
+INPUT = "/dev/stdin"
+
 
 def run(*command: str, given: str = "", seconds: float | None, accepted: Collection[int] = (0,), **options: Any) -> str:
     """Run a program with ``given`` as its input, and return its output. ``options``: further ones of `subprocess.run`.
 
+    The input is a file in memory, so that any user's program can open it as `INPUT`.
     Raises `ConfigurationError` with the cause that it printed, unless its exit status is an ``accepted`` one.
     """
     try:
-        done = subprocess.run(
-            command,
-            input=given,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            **options,
-        )
+        with open(os.memfd_create("input"), "w+", encoding="utf-8") as file:
+            file.write(given)
+            file.seek(0)
+            done = subprocess.run(
+                command,
+                stdin=file,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
+                **options,
+            )
     except FileNotFoundError as error:
         raise exceptions.ConfigurationError(reason=f"the program {command[0]} is missing on this machine.") from error
     except subprocess.TimeoutExpired as error:

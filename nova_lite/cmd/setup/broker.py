@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from nova_lite.base import exceptions, files, ip
 from nova_lite.base.join_requests import CONTROLLER_ROLES
+from nova_lite.cmd.manage import programs
 from nova_lite.cmd.setup import machine
 from nova_lite.rpc.broker import Account, definitions
 from nova_lite.rpc.keys import COMPUTE
@@ -239,8 +240,11 @@ def _users() -> list[str]:
 
 
 def _import(made: dict[str, list[dict[str, Any]]]) -> None:
-    """Make or change what definitions contain. They are standard input, so that no argument shows them."""
-    _ctl("import_definitions", given=json.dumps(made))
+    """Make or change what definitions contain. They are input, so that no argument shows them.
+
+    rabbitmqctl of RabbitMQ 4 never ends if it reads them from its standard input without a name.
+    """
+    _ctl("import_definitions", programs.INPUT, given=json.dumps(made))
 
 
 def _ctl(*arguments: str, given: str = "", accepted: Collection[int] = (0,)) -> str:

@@ -30,6 +30,7 @@ PACKAGES = (
     "qemu-utils",
     "dnsmasq-base",
     "dnsmasq-utils",
+    "iptables",
     # netbase: nft looks up the names of protocols in its file.
     "netbase",
     "nftables",

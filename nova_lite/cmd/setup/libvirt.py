@@ -21,7 +21,11 @@ from nova_lite.cmd.setup import machine
 from nova_lite.cmd.setup.admission import CERTIFICATES, MEMORY
 
 QEMU = Path("/etc/libvirt/qemu.conf")
-QEMU_MARKS = ("# >>> nova-lite-setup", "# <<< nova-lite-setup")
+#: Settings of libvirt's own networks. libvirt before 10.4 has none.
+NETWORK = Path("/etc/libvirt/network.conf")
+MARKS = ("# >>> nova-lite-setup", "# <<< nova-lite-setup")
+#: Packets of routers and floating addresses pass libvirt's rules in iptables only (docs/adr/0016).
+_NETWORK_LINES = ['firewall_backend = "iptables"']
 PKI = Path("/etc/pki")
 #: Places at which libvirtd looks for its files, below `PKI`, with the names of the host's.
 LINKS = {
@@ -55,7 +59,9 @@ def _is_ours(path: Path) -> bool:
 
 def set_up(address: str, has_console_tls: bool) -> str:
     """Start libvirtd, which listens for other hosts at ``address``. Returns its version."""
-    changed = has_console_tls and write_qemu_settings()
+    changed = has_console_tls and write_settings(QEMU, _console_lines())
+    if NETWORK.exists():
+        changed |= write_settings(NETWORK, _NETWORK_LINES)
     machine.run("systemctl", "enable", "--now", "virtlogd.socket")
     if _write_tls(address) or not machine.succeeds("systemctl", "is-active", "--quiet", TLS_SOCKET):
         machine.run("systemctl", "daemon-reload")
@@ -101,12 +107,9 @@ def reload_certificates() -> None:
         machine.run("virt-admin", "--connect", "libvirtd:///system", "server-update-tls", "libvirtd")
 
 
-def write_qemu_settings() -> bool:
-    """Write our lines at the end of qemu.conf. Of a setting that an operator made before, libvirt takes theirs."""
-    first, last = QEMU_MARKS
+def _console_lines() -> list[str]:
     directory = CERTIFICATES / CONSOLES
-    lines = [
-        first,
+    return [
         "vnc_tls = 1",
         "vnc_tls_x509_verify = 1",
         f'vnc_tls_x509_cert_dir = "{directory}"',
@@ -114,16 +117,20 @@ def write_qemu_settings() -> bool:
         f'spice_tls_x509_cert_dir = "{directory}"',
         "chardev_tls_x509_verify = 1",
         f'chardev_tls_x509_cert_dir = "{directory}"',
-        last,
     ]
-    return machine.replace(QEMU, "\n".join([*_other_lines(), *lines, ""]), mode=0o600)
 
 
-def _other_lines() -> list[str]:
-    """Return the lines of qemu.conf that are not ours."""
-    first, last = QEMU_MARKS
+def write_settings(path: Path, lines: list[str]) -> bool:
+    """Write our lines at the end of a file. Of a setting that an operator made before, libvirt takes theirs."""
+    first, last = MARKS
+    return machine.replace(path, "\n".join([*_other_lines(path), first, *lines, last, ""]), mode=0o600)
+
+
+def _other_lines(path: Path) -> list[str]:
+    """Return the lines of a file that are not ours."""
+    first, last = MARKS
     kept, inside = [], False
-    for line in QEMU.read_text().splitlines() if QEMU.exists() else []:
+    for line in path.read_text().splitlines() if path.exists() else []:
         inside = inside or line == first
         if not inside:
             kept.append(line)
@@ -132,7 +139,7 @@ def _other_lines() -> list[str]:
 
 
 def purge() -> None:
-    """Remove the certificates, libvirtd's links and port for other hosts, and our lines in qemu.conf."""
+    """Remove the certificates, libvirtd's links and port for other hosts, and our lines in its settings."""
     for place in LINKS:
         if _is_ours(PKI / place):
             (PKI / place).unlink()
@@ -142,9 +149,10 @@ def purge() -> None:
     for directory in (CERTIFICATES / CONSOLES, CERTIFICATES, *(PKI / name for name in _DIRECTORIES)):
         if directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
-    changed = QEMU.exists() and QEMU_MARKS[0] in QEMU.read_text().splitlines()
-    if changed:
-        machine.replace(QEMU, "\n".join([*_other_lines(), ""]), mode=0o600)
+    changed = False
+    for path in (QEMU, NETWORK):
+        if path.exists() and MARKS[0] in path.read_text().splitlines():
+            changed |= machine.replace(path, "\n".join([*_other_lines(path), ""]), mode=0o600)
     if SOCKET_SETTINGS.exists():
         machine.run("systemctl", "disable", "--now", TLS_SOCKET)
         SOCKET_SETTINGS.unlink()

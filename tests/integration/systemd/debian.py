@@ -1,4 +1,4 @@
-"""Empty machines with Debian 12 or Ubuntu 24.04: what debootstrap makes, with systemd. They install packages.
+"""Empty machines with a release of ``devstack/releases``: what debootstrap makes, with systemd. They install packages.
 
 The versions of our packages say for which release they are. Others are downloaded before a machine starts, because a
 container has no network for that.
@@ -15,26 +15,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine
-from tests.integration.systemd.machine import completed
+from tests.integration.systemd.machine import TOP, completed
 
 
 class Release(NamedTuple):
-    """A release of a distribution. ``script``: debootstrap's, which does not know every release of Ubuntu."""
+    """A row of ``devstack/releases``."""
 
     suite: str
+    mark: str
     mirror: str
     components: str
     keyring: str
     script: str
 
 
-#: Releases by a part of the versions of our packages for them.
-RELEASES = {
-    "deb12": Release("bookworm", "http://deb.debian.org/debian", "main", "debian-archive-keyring", "sid"),
-    "ubuntu24.04": Release(
-        "noble", "http://archive.ubuntu.com/ubuntu", "main universe", "ubuntu-archive-keyring", "gutsy"
-    ),
-}
+RELEASES = [
+    Release(*line.split()) for line in (TOP / "devstack/releases").read_text().splitlines() if not line.startswith("#")
+]
 #: Packages besides debootstrap's smallest choice: systemd, and a program for the network.
 SYSTEM = ("systemd-sysv", "dbus", "iproute2")
 OURS = ("nova-lite-common", "nova-lite-controller", "nova-lite-compute")
@@ -46,6 +43,8 @@ apt-get --quiet install --yes --no-install-recommends --download-only "$@" {PACK
 _DOWNLOAD_SECONDS = 1800
 #: File of a machine whose control groups are all of version 2.
 _VERSION_2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
+#: Version of systemd from which on it does not start with control groups of version 1.
+_SYSTEMD_WITHOUT_VERSION_1 = 256
 
 
 class Tree:
@@ -68,7 +67,7 @@ class Tree:
         script = f"/usr/share/debootstrap/scripts/{release.script}"
         _run("debootstrap", *options, release.suite, str(self.tree), release.mirror, script)
         self.sources = self.tree / "etc/apt/sources.list"
-        self.sources.write_text(f"deb {release.mirror} {release.suite} {release.components}\n")
+        self.sources.write_text(f"deb {release.mirror} {release.suite} {release.components.replace(',', ' ')}\n")
 
     def run(self, script: str, *arguments: str) -> str:
         """Run a script of the shell, with this machine's network. Returns what it prints."""
@@ -110,8 +109,6 @@ class DebianMachine(BareMachine):
     """A machine with Debian's smallest system and nothing of ours."""
 
     programs = "/usr/bin"
-    # systemd-nspawn decides by the systemd in the tree. `allow_guests` unmounts only the hierarchies of version 1.
-    environment = {} if _VERSION_2.exists() else {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "0"}
 
     def __init__(self, tree: pathlib.Path, name: str, debian: Debian, shared: Sequence[str] = ()) -> None:
         self._debian = debian
@@ -122,6 +119,20 @@ class DebianMachine(BareMachine):
         self.write("/etc/hostname", f"{self.name}\n")
         self.write("/etc/hosts", f"127.0.0.1 localhost {self.name}\n")
         (self.tree / "etc/machine-id").write_text("")
+        # Modules are the real machine's matter. systemd of Debian 13 tries to load some.
+        (self.tree / "etc/systemd/system/systemd-modules-load.service").symlink_to("/dev/null")
+
+    def _environment(self) -> dict[str, str]:
+        """Choose the version of control groups, which systemd-nspawn would choose by the systemd in the tree.
+
+        Version 1 as far as systemd takes it, because `allow_guests` unmounts its hierarchies. libvirt ignores version 2
+        in a container whose machine has all controllers in version 1.
+        """
+        if _VERSION_2.exists():
+            return {}
+        (library,) = self.tree.glob("usr/lib/*/systemd/libsystemd-shared-*.so")
+        version = int(library.stem.removeprefix("libsystemd-shared-"))
+        return {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1" if version >= _SYSTEMD_WITHOUT_VERSION_1 else "0"}
 
     def _usr(self) -> list[str]:
         return []
@@ -138,10 +149,10 @@ class DebianMachine(BareMachine):
 
 def _release(package: str) -> Release:
     """Return the release that a package of ours is for."""
-    for mark, release in RELEASES.items():
-        if f"~{mark}" in package:
+    for release in RELEASES:
+        if f"~{release.mark}_" in package:
             return release
-    raise AssertionError(f"{package} is for none of {', '.join(RELEASES)}.")
+    raise AssertionError(f"{package} is for none of {', '.join(release.mark for release in RELEASES)}.")
 
 
 def _entry(path: pathlib.Path) -> str:

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import ClassVar
 
 from tests.support.waiting import polls
 
@@ -57,10 +56,8 @@ PROXIES = ("novncproxy", "serialproxy", "spicehtml5proxy")
 class Machine:
     """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE.
 
-    ``environment``: variables of systemd-nspawn. ``up_states``: states of systemd in which the machine has started.
+    ``up_states``: states of systemd in which the machine has started.
     """
-
-    environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, tree: pathlib.Path, shared: Sequence[str] = ()) -> None:
         self.up_states = {"running"}
@@ -80,7 +77,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.environment},
+                env={**os.environ, **self._environment()},
             )
         try:
             self._init = self._find_init()
@@ -130,6 +127,10 @@ class Machine:
 
     def _plug(self) -> None:
         """Connect a machine that starts, before its daemons do."""
+
+    def _environment(self) -> dict[str, str]:
+        """Return variables of systemd-nspawn."""
+        return {}
 
     def _usr(self) -> list[str]:
         """Return the options of systemd-nspawn that mount /usr."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.cmd.manage import programs
 from nova_lite.cmd.setup import broker, machine
 from nova_lite.rpc.broker import Account, definitions, permissions
 
@@ -73,7 +74,7 @@ def test_imported_accounts_have_the_permissions_of_their_roles_and_no_argument_a
         key: expected[key] for key in ("permissions", "topic_permissions")
     }
     assert rabbit.made["permissions"][0]["write"] == permissions("conductor", "ctl").write
-    assert set(rabbit.calls) == {("import_definitions",)}
+    assert set(rabbit.calls) == {("import_definitions", programs.INPUT)}
     assert "secret" not in json.dumps(rabbit.made)
 
 

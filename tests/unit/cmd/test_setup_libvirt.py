@@ -19,7 +19,7 @@ class Host:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pki = path / "pki"
         self.certificates = self.pki / "qemu"
-        self.qemu = path / "qemu.conf"
+        self.qemu, self.network = path / "qemu.conf", path / "network.conf"
         self.settings = path / "units" / "libvirtd-tls.socket.d" / "nova-lite.conf"
         self.memory = path / "join.json"
         self.commands: list[str] = []
@@ -32,6 +32,7 @@ class Host:
             ("PKI", self.pki),
             ("CERTIFICATES", self.certificates),
             ("QEMU", self.qemu),
+            ("NETWORK", self.network),
             ("MEMORY", self.memory),
             ("SOCKET_SETTINGS", self.settings),
         ):
@@ -111,7 +112,6 @@ def test_purge_leaves_what_was_there_before(host: Host) -> None:
     host.set_up()
     assert host.qemu.read_text().startswith('user = "root"\n# a comment\n# >>> nova-lite-setup\nvnc_tls = 1\n')
     assert host.qemu.stat().st_mode & 0o777 == 0o600
-    assert not libvirt.write_qemu_settings()
     host.active.add("libvirtd")
     libvirt.purge()
     assert host.qemu.read_text() == 'user = "root"\n# a comment\n'
@@ -121,3 +121,17 @@ def test_purge_leaves_what_was_there_before(host: Host) -> None:
     before = list(host.commands)
     libvirt.purge()
     assert host.commands == before
+
+
+def test_libvirt_with_a_choice_of_packet_filters_gets_the_one_of_routers(host: Host) -> None:
+    host.network.write_text("# a comment\n")
+    host.set_up(has_console_tls=False)
+    assert 'firewall_backend = "iptables"' in host.network.read_text().splitlines()
+    assert "systemctl restart libvirtd" in host.commands
+    libvirt.purge()
+    assert host.network.read_text() == "# a comment\n"
+
+
+def test_libvirt_without_a_choice_of_packet_filters_gets_no_file(host: Host) -> None:
+    host.set_up()
+    assert not host.network.exists()

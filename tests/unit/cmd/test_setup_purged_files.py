@@ -61,7 +61,16 @@ OWN = (
     controller.BROKER_CERTIFICATES,
 )
 #: Files and directories of other programs, in which single lines or entries are ours.
-EDITED = (controller.CLOUDS, cluster.HOSTS, libvirt.QEMU, broker.COOKIE, galera._DATA, guests.DNSMASQ, guests.STATUS)
+EDITED = (
+    controller.CLOUDS,
+    cluster.HOSTS,
+    libvirt.QEMU,
+    libvirt.NETWORK,
+    broker.COOKIE,
+    galera._DATA,
+    guests.DNSMASQ,
+    guests.STATUS,
+)
 #: Files of a set-up without packages, and a directory that goes with the machine's run.
 WITHOUT_PACKAGES = (*removal._FILES, removal._SOCKETS)
 

@@ -95,9 +95,20 @@ def test_debian_versions_are_in_the_order_of_versions() -> None:
         subprocess.run(["dpkg", "--compare-versions", older, "lt", newer], check=True)
 
 
+def test_page_lists_the_releases_whose_packages_are_built() -> None:
+    """A machine that goes to a newer release gets the packages of that one."""
+    rows = [line.split() for line in (TOP / "devstack/releases").read_text().splitlines() if not line.startswith("#")]
+    page = (TOP / "docs/howto/debian-packages.md").read_text()
+    assert re.findall(r"^\| .*? \| `([a-z]+)` \|", page, re.MULTILINE) == [suite for suite, *_ in rows]
+    for (_, older, *_), (_, newer, *_) in itertools.pairwise(rows):
+        if older[:3] == newer[:3]:
+            subprocess.run(["dpkg", "--compare-versions", f"1.0~{older}", "lt", f"1.0~{newer}"], check=True)
+
+
 def test_purge_knows_what_the_set_up_leaves_outside_of_our_directories() -> None:
     compute_script = (PACKAGING / "debian/nova-lite-compute.postrm").read_text()
-    of_libvirt = (*libvirt.QEMU_MARKS, libvirt.QEMU, *libvirt.LINKS, libvirt.SOCKET_SETTINGS, libvirt.TLS_SOCKET)
+    of_libvirt = (*libvirt.MARKS, libvirt.QEMU, libvirt.NETWORK, *libvirt.LINKS)
+    of_libvirt += (libvirt.SOCKET_SETTINGS, libvirt.TLS_SOCKET)
     for text in (*of_libvirt, admission.MEMORY, admission.CERTIFICATES):
         assert str(text) in compute_script
     controller_script = (PACKAGING / "debian/nova-lite-controller.postrm").read_text()

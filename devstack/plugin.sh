@@ -85,7 +85,8 @@ function nova_lite_configure {
     nova_lite_run set_up configuration "$changes" <<<"$host"
     nova_lite_run set_up accounts <<<"$host"
     nova_lite_run set_up tables
-    rm -r "$changes"
+    rm "$changes"/*
+    rmdir "$changes"
     # An agent that signs with an empty secret is refused, and that is DevStack's default.
     for file in "$OVN_AGENT_CONF" "$OVN_META_CONF" "$Q_META_CONF_FILE"; do
         [[ ! -f $file ]] || iniset "$file" DEFAULT metadata_proxy_shared_secret "$SERVICE_PASSWORD"

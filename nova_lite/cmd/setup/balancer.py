@@ -36,7 +36,7 @@ _CHECK = machine.UNITS / "nova-lite-database-check@.service"
 FILES = (_HAPROXY, _KEEPALIVED, _SOCKET, _CHECK)
 #: Our settings for the units of the packages. Debian starts keepalived once only, and HAProxy five times. A keepalived
 #: that starts before the machine has its address never takes part.
-_UNITS = {
+UNITS = {
     "haproxy.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nEnvironment=CONFIG={_HAPROXY}\nLimitNOFILE=65536\n"
     "RestartSec=2\n",
     "keepalived.service": f"{machine.WAITS_FOR_ADDRESS}[Service]\nRestart=always\nRestartSec=2\n"
@@ -51,7 +51,7 @@ def set_up(address: str, has_database: bool) -> None:
     """Make HAProxy read our file, and let the database's node report its state. May be repeated."""
     if _KEEPALIVED.exists() and not _KEEPALIVED.read_text().startswith(_HEADER):
         raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of another program: move it away.")
-    for unit, text in _UNITS.items():
+    for unit, text in UNITS.items():
         machine.write_unit_settings(unit, text.format(address=address))
     if not has_database:
         return
@@ -114,7 +114,7 @@ def remove() -> None:
     """Stop both, and remove our files."""
     if not machine.unit_settings("haproxy.service").exists():
         return
-    machine.remove_unit_settings(*_UNITS, galera.UNIT)  # The database's would start the socket again.
+    machine.remove_unit_settings(*UNITS, galera.UNIT)  # The database's would start the socket again.
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "disable", "--now", "haproxy", "keepalived")
     if _SOCKET.exists():

@@ -119,7 +119,7 @@ def write_cluster_settings(certificates: Path) -> bool:
     arguments = f"-pa $(echo /usr/lib/erlang/lib/ssl-*/ebin) -proto_dist inet_tls -ssl_dist_optfile {_DISTRIBUTION}"
     lines = [f'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="{arguments}"', f'RABBITMQ_CTL_ERL_ARGS="{arguments}"']
     changed |= machine.replace(_ENVIRONMENT, _HEADER + "\n".join([*lines, ""]))
-    lines = ["cluster_partition_handling = pause_minority", "net_ticktime = 8"]
+    lines = ["cluster_partition_handling = pause_minority", "net_ticktime = 15"]
     return machine.replace(_CLUSTER, _HEADER + "\n".join([*lines, ""])) | changed
 
 

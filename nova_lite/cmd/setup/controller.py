@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,8 @@ _DATABASE = "nova_lite"
 _FREE_MB = 500
 #: Seconds that the cloud may take to answer.
 START_SECONDS = 120
+#: Seconds until the load balancer has seen an API that serves.
+_SEEN_SECONDS = 15.0
 
 
 def steps(wanted: Settings) -> list[Step]:
@@ -505,6 +508,18 @@ def _start_daemons(wanted: Settings) -> str:
     return units.start([f"nova-lite-{name}" for name in names], [f"nova-lite-{name}" for name in OPTIONAL])
 
 
+def _log_in(url: str, body: dict[str, Any], verify: str | bool) -> requests.Response:
+    """Send a log-in. The load balancer closes connections until it has seen the API, which has just started."""
+    deadline = time.monotonic() + _SEEN_SECONDS
+    while True:
+        try:
+            return requests.post(url, json=body, verify=verify, timeout=START_SECONDS)
+        except requests.ConnectionError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.5)
+
+
 def _check_cloud(wanted: Settings) -> str:
     """Log in as the admin, and list the hosts by the compute API. Then check the configuration of each daemon."""
     password = admin_password(wanted.cloud)
@@ -515,9 +530,7 @@ def _check_cloud(wanted: Settings) -> str:
         "scope": {"project": {"name": "admin", "domain": {"id": "default"}}},
     }
     try:
-        answer = requests.post(
-            f"{wanted.url(5000)}/v3/auth/tokens", json={"auth": auth}, verify=verify, timeout=START_SECONDS
-        )
+        answer = _log_in(f"{wanted.url(5000)}/v3/auth/tokens", {"auth": auth}, verify)
         if answer.status_code == 401:
             raise exceptions.ConfigurationError(
                 reason=f"the password in {clouds.secure_file(str(CLOUDS))} is not the admin's; correct it there."

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import CONTROLLER_CERTIFICATES, Authority
@@ -421,3 +423,22 @@ def test_admit_needs_the_machine_with_the_authority(tool: Tool, tmp_path: Path) 
     tool.configure(f"[rpc]\nkeys_directory = {tmp_path}/keys\n")
     controllers.write_members(str(tmp_path / "keys"), MEMBERS)
     assert "No such file or directory" in tool.fails("controller", "admit", "ha2", "ABCD-EFGH-IJKL-MNOP")
+
+
+def test_log_in_waits_until_the_load_balancer_has_seen_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, answer = requests.exceptions.SSLError("closed"), requests.Response()
+    results: list[Any] = [closed, closed, answer]
+
+    def post(url: str, **_: Any) -> requests.Response:
+        found = results.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(requests, "post", post)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    assert controller._log_in("https://192.0.2.10:5000/v3/auth/tokens", {}, True) is answer
+    monkeypatch.setattr(controller, "_SEEN_SECONDS", 0.0)
+    results.append(closed)
+    with pytest.raises(requests.exceptions.SSLError):
+        controller._log_in("https://192.0.2.10:5000/v3/auth/tokens", {}, True)

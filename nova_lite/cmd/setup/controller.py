@@ -508,9 +508,9 @@ def _start_daemons(wanted: Settings) -> str:
     return units.start([f"nova-lite-{name}" for name in names], [f"nova-lite-{name}" for name in OPTIONAL])
 
 
-def _log_in(url: str, body: dict[str, Any], verify: str | bool) -> requests.Response:
+def _log_in(url: str, body: dict[str, Any], verify: str | bool, seconds: float = _SEEN_SECONDS) -> requests.Response:
     """Send a log-in. The load balancer closes connections until it has seen the API, which has just started."""
-    deadline = time.monotonic() + _SEEN_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return requests.post(url, json=body, verify=verify, timeout=START_SECONDS)

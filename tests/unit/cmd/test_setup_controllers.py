@@ -427,7 +427,7 @@ def test_admit_needs_the_machine_with_the_authority(tool: Tool, tmp_path: Path) 
 
 def test_log_in_waits_until_the_load_balancer_has_seen_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
     closed, answer = requests.exceptions.SSLError("closed"), requests.Response()
-    results: list[Any] = [closed, closed, answer]
+    results: list[Exception | requests.Response] = [closed, closed, answer]
 
     def post(url: str, **_: Any) -> requests.Response:
         found = results.pop(0)
@@ -438,7 +438,6 @@ def test_log_in_waits_until_the_load_balancer_has_seen_the_api(monkeypatch: pyte
     monkeypatch.setattr(requests, "post", post)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     assert controller._log_in("https://192.0.2.10:5000/v3/auth/tokens", {}, True) is answer
-    monkeypatch.setattr(controller, "_SEEN_SECONDS", 0.0)
     results.append(closed)
     with pytest.raises(requests.exceptions.SSLError):
-        controller._log_in("https://192.0.2.10:5000/v3/auth/tokens", {}, True)
+        controller._log_in("https://192.0.2.10:5000/v3/auth/tokens", {}, True, seconds=0.0)

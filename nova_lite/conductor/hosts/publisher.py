@@ -109,7 +109,13 @@ class HostPublisher:
         """
         # Seconds for which capacity that another conductor has freed may be unknown to the schedulers.
         lately = self._db.conf.scheduler.resync_interval + 2 * self._freed_delay
-        generations, freed = self._db.read(hosts.freed_lately, lately)
+        try:
+            generations, freed = self._db.read(hosts.freed_lately, lately)
+        except Exception as error:
+            ours = translate(error)
+            if ours is error:
+                raise
+            raise ours from error
         with self._lock:
             self._freed |= {node_id for node_id, at in freed.items() if self._published_freed.get(node_id) != at}
             self._published_freed = freed

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
@@ -167,6 +168,17 @@ def test_publisher_before_refusal_publishes_what_another_conductor_has_freed(
     host_publisher.publish_before_refusal()
     host_publisher.stop()
     assert scheduler.published == [["h2"]] * 3
+
+
+def test_publisher_before_refusal_says_that_the_database_is_away(
+    db: Database, nodes: dict[str, HostState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise sa.exc.OperationalError("SELECT", {}, Exception(2013, "Lost connection"), connection_invalidated=True)
+
+    monkeypatch.setattr(db, "read", broken)
+    with pytest.raises(exceptions.DatabaseUnavailable):
+        HostPublisher(db, Scheduler()).publish_before_refusal()  # type: ignore[arg-type]
 
 
 def free(uow: UnitOfWork, host: str) -> None:

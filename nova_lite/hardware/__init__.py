@@ -16,7 +16,7 @@ without effect.
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts
     hardware/fitting.py      placement in the NUMA cells of a host
-    hardware/pci.py          aliases, and the choice of PCI devices
+    hardware/pci.py          aliases, and the choice of PCI devices and vGPUs
     hardware/continuing.py   obstacles of a running guest on another host
     hardware/baseline.py     largest processor that several hosts have
 """

@@ -636,6 +636,10 @@ QUOTA = (
 
 _SCHEDULER = "the choice of hosts"
 
+#: Maximum number of vGPUs of one class that a server may have, and the definitions that request them.
+MOST_VGPUS = 64
+VGPU_CLASSES = ("vgpus", "custom_vgpus")
+
 PLACEMENT = (
     honoured(
         "traits",
@@ -654,17 +658,31 @@ PLACEMENT = (
         flavor="trait{group}:{trait}",
         specs={"trait1:HW_CPU_X86_AVX2": "required"},
     ),
+    honoured(
+        "vgpus",
+        number(0, MOST_VGPUS),
+        "vGPUs of the host; they may be of several physical GPUs",
+        flavor="resources:VGPU",
+        specs={"resources:VGPU": "1"},
+    ),
+    honoured(
+        "custom_vgpus",
+        number(0, MOST_VGPUS),
+        "vGPUs of a type whose `[mdev_TYPE] mdev_class` is this class",
+        flavor="resources:CUSTOM_{class}",
+        specs={"resources:CUSTOM_BIG_VGPU": "1"},
+    ),
     refused(
         "resources",
         number(0),
-        "servers use the vCPUs, memory and disks of their flavor; this cloud has no placement service",
+        "servers use the vCPUs, memory and disks of their flavor; only vGPUs are requested by their class",
         flavor="resources:{class}",
-        specs={"resources:CUSTOM_LICENCE": "1"},
+        specs={"resources:VCPU": "2"},
     ),
     refused(
         "granular_resources",
         number(0),
-        "servers use the vCPUs, memory and disks of their flavor; this cloud has no placement service",
+        "vGPUs of a server are one group: use `resources:VGPU`",
         flavor="resources{group}:{class}",
         specs={"resources1:VGPU": "1"},
     ),

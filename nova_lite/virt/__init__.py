@@ -10,7 +10,7 @@
 - `images`: qemu-img: inspect, convert and resize image files
 - `rbd`: the program ``rbd``, for images in Ceph
 - `host_counters`, `host_health`: counters and signs of failure of a Linux host
-- `topology`, `device_specs`: the NUMA cells and the PCI devices of a host that its operator makes available
+- `topology`, `device_specs`, `vgpus`: the NUMA cells, PCI devices and vGPUs of a host that its operator makes available
 
 ``[DEFAULT] compute_driver`` names a driver by its entry point in ``nova_lite.virt.drivers``.
 """

@@ -29,7 +29,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.pci import TYPE_PF, TYPE_VF, PCIDevice
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import abilities, device_specs, driver, fake_disks, topology
+from nova_lite.virt import abilities, device_specs, driver, fake_disks, topology, vgpus
 from nova_lite.virt.abilities import (
     ConsoleAddress,
     DomainInfo,
@@ -40,6 +40,7 @@ from nova_lite.virt.abilities import (
 )
 from nova_lite.virt.device_specs import FoundDevice
 from nova_lite.virt.fake_hypervisor import Ability, Control, Domain, FakeHypervisor, domain_of, images_of
+from nova_lite.virt.vgpus import GPU
 
 _MIB = 1024 * 1024
 
@@ -70,6 +71,7 @@ class FakeMachine(Ability, abilities.Machine):
     def __init__(self, hypervisor: FakeHypervisor) -> None:
         super().__init__(hypervisor)
         self._specs = device_specs.parse(hypervisor.conf)
+        self._mdev_types = vgpus.parse(hypervisor.conf)
 
     def inventory(self) -> Inventory:
         control = self._fake.step("inventory")
@@ -79,7 +81,10 @@ class FakeMachine(Ability, abilities.Machine):
             node=self._fake.host,
             vcpus=len(shared) if cells else control.vcpus,
             numa=topology.available_cells(self._fake.conf, cells),
-            pci=device_specs.offered(self._specs, _devices(control)),
+            pci=[
+                *device_specs.offered(self._specs, _devices(control)),
+                *vgpus.places(self._mdev_types, _gpus(control)),
+            ],
             memory_mb=control.memory_mb,
             disk_gb=control.disk_gb,
             hypervisor_type="fake",
@@ -466,6 +471,13 @@ def _devices(control: Control) -> list[FoundDevice]:
         for device in devices
         if device.address not in control.unplugged
     ]
+
+
+def _gpus(control: Control) -> list[GPU]:
+    """Return the GPUs of the machine: its second accelerator, which can have vGPUs of two sizes."""
+    address = "0000:81:00.0"
+    gpus = [GPU(address=address, available={"nvidia-35": 4, "nvidia-36": 2}, numa_cell=1)]
+    return [] if address in control.unplugged else gpus
 
 
 def _machine(control: Control) -> list[NUMACell]:

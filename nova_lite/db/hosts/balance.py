@@ -197,8 +197,8 @@ def _server(
     topology = hardware.numa_of(flavor, image)
     alone = topology is not None and bool(topology.dedicated)
     stays = history.stays.get(row.uuid, "")
-    if pci.ALIAS in flavor.extra_specs:
-        stays = "it has PCI devices of its host"
+    if pci.wants_devices(flavor):
+        stays = "it has devices of its host"
     if row.locked:
         stays = "it is locked"
     if row.vm_state != states.ACTIVE:

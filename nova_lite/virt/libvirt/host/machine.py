@@ -20,6 +20,7 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm, pci_devices
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus
+from nova_lite.virt.libvirt.host.mediated_devices import MediatedDevices
 
 LOG = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class HostMachine(abilities.Machine):
         self._fixed_traits: set[str] = set()
         self._cells: list[NUMACell] = []
         self._offer = pci_devices.Offer(self._conf, reports)
+        self.vgpus = MediatedDevices(self._conf, context.connection, reports)
         options = self._conf.libvirt
         self.virt_type: str = options.virt_type
         self.properties = guest_xml.Host(machine=options.hw_machine_type, spare_ports=options.num_pcie_ports)
@@ -178,7 +180,7 @@ class HostMachine(abilities.Machine):
             traits=self._traits,
             cells=self._cells,
             vcpus=None if shared is None else len(shared),
-            pci=self._offer.devices(),
+            pci=[*self._offer.devices(), *self.vgpus.places()],
         )
 
     def _watch_probes(self) -> None:

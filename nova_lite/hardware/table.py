@@ -654,7 +654,7 @@ PLACEMENT = (
     refused(
         "granular_traits",
         one_of("required", "forbidden"),
-        "a host is one resource provider, so groups of them have no meaning",
+        "only hosts have traits, so groups of them have no meaning",
         flavor="trait{group}:{trait}",
         specs={"trait1:HW_CPU_X86_AVX2": "required"},
     ),
@@ -682,14 +682,14 @@ PLACEMENT = (
     refused(
         "granular_resources",
         number(0),
-        "vGPUs of a server are one group: use `resources:VGPU`",
+        "the vGPUs of a server are one group, which resources:VGPU requests",
         flavor="resources{group}:{class}",
         specs={"resources1:VGPU": "1"},
     ),
     refused(
         "group_policy",
         one_of("isolate", "none"),
-        "a host is one resource provider, so groups of them have no meaning",
+        "a server has no groups of resources",
         flavor="group_policy",
         harmless=("none",),
         specs={"group_policy": "isolate"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +87,55 @@ def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> No
     assert parts.done == ["memory", "power", "define", "rescue"]
     assert 'machine="q35"' in parts.xml
     assert '<watchdog model="i6300esb" action="reset"' in parts.xml
+
+
+class Starting(Parts):
+    """Parts that start and remove a guest with a vGPU."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.vgpus = (
+            "<domain><devices><hostdev type='mdev'><source><address uuid='u'/></source></hostdev></devices></domain>"
+        )
+
+    def get(self, instance_uuid: str) -> Any:
+        return SimpleNamespace(isActive=lambda: False), None
+
+    def description(self, domain: Any) -> str:
+        return self.vgpus
+
+    def make(self, uuids: list[str]) -> None:
+        self.done.append(f"make {uuids}")
+
+    def remove(self, removed: str | list[str]) -> None:
+        self.done.append(f"remove {removed}")
+
+    def ensure_free_port(self, domain: Any, xml: str) -> None:
+        pass
+
+    def loaded(self, encrypted: list[str], tpm_of: str | None) -> Any:
+        return contextlib.nullcontext()
+
+    def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool) -> None:
+        self.done.append("start")
+
+
+def launcher(conf: cfg.ConfigOpts, parts: Any) -> Launcher:
+    context, machine = make(conf, parts)
+    machine.vgpus = parts
+    return Launcher(context, machine, parts, parts, parts)
+
+
+def test_guest_gets_its_vgpus_before_it_starts(conf: cfg.ConfigOpts) -> None:
+    parts = Starting()
+    launcher(conf, parts).start(parts.get("i")[0], "i")
+    assert parts.done == ["make ['u']", "start"]
+
+
+def test_vgpus_of_a_guest_are_removed_after_its_domain(conf: cfg.ConfigOpts) -> None:
+    parts = Starting()
+    launcher(conf, parts).remove("i")
+    assert parts.done == ["remove i", "remove ['u']"]
 
 
 def test_renew_leaves_another_generation_alone(conf: cfg.ConfigOpts) -> None:

@@ -147,7 +147,7 @@ def _aliases(entries: tuple[str, ...]) -> dict[str, _Alias]:
 
 def _alias_of(values: dict[str, Any], entry: str) -> tuple[str, _Alias]:
     if beyond := sorted(values.keys() & _PLACEMENT_KEYS):
-        raise mistake("alias", entry, f"{beyond[0]} is not supported, because devices are not in Placement")
+        raise mistake("alias", entry, f"{beyond[0]} is not supported: ids name the kinds of devices")
     if unknown := sorted(values.keys() - _KEYS):
         raise mistake("alias", entry, f"{unknown[0]} is unknown; known are {', '.join(sorted(_KEYS))}")
     name = str(values.get("name", "")).strip()

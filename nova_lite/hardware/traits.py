@@ -25,6 +25,8 @@ TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 
 #: Trait of a host whose service is disabled.
 DISABLED = "COMPUTE_STATUS_DISABLED"
+#: Trait of the Placement API's providers of PCI devices.
+MANAGED_PCI_DEVICE = "COMPUTE_MANAGED_PCI_DEVICE"
 
 #: Trait of a host whose guests can share a volume with others.
 MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
@@ -120,6 +122,7 @@ KNOWN = (
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
     *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),
     DISABLED,
+    MANAGED_PCI_DEVICE,
 )
 
 

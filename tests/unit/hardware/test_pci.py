@@ -114,7 +114,7 @@ def test_alias_without_a_number_is_refused_for_a_new_server(conf: cfg.ConfigOpts
         ([{**GPU, "device_type": "type-VDPA"}], "device_type has to be one of type-PCI, type-PF, type-VF"),
         ([{**GPU, "numa_policy": "socket"}], "numa_policy has to be one of required, preferred, legacy"),
         ([{**GPU, "live_migratable": "perhaps"}], "live_migratable has to be yes or no"),
-        ([{**GPU, "resource_class": "PGPU"}], "resource_class is not supported, because devices are not in Placement"),
+        ([{**GPU, "resource_class": "PGPU"}], "resource_class is not supported: ids name the kinds of devices"),
         ([{**GPU, "traits": "X"}], "traits is not supported"),
         ([{**GPU, "colour": "red"}], "colour is unknown"),
         ([GPU, {**GPU, "numa_policy": "required"}], "another entry of gpu has numa_policy legacy"),

@@ -34,7 +34,7 @@ GPU, FUNCTION, VGPU = "CUSTOM_PCI_10DE_1EB8", "CUSTOM_PCI_8086_1889", "VGPU"
 
 
 class Api:
-    """Host ``h1`` has a T4, a card with virtual functions and a GPU; ``h2`` has a T4. ``server`` has parts of ``h1``."""
+    """Host ``h1`` has a T4, a card with virtual functions and a GPU; ``h2`` has a T4. ``server`` uses ``h1``."""
 
     def __init__(self, path: Path) -> None:
         conf = make_conf(path, f"enabled_apis = placement\n[database]\nconnection = sqlite:///{path}/db.sqlite\n")

@@ -149,13 +149,13 @@ def test_resource_class_of_a_flavor_becomes_a_request_for_vgpus(conf: cfg.Config
     aliases(conf, {**GPU, "name": "VGPU"})
     specs = {"resources__VGPU": "2", "resources__CUSTOM_BIG": "1", "resources__CUSTOM_NONE": "0"}
     wanted = pci.requests(conf, flavor("VGPU:1", **specs), None, strict=True)
-    devices = [device("0000:01:00.0"), place(0), place(1), place(2, "CUSTOM_BIG"), place(3, "CUSTOM_BIG")]
+    devices = [device("0000:01:00.0"), place(0, "CUSTOM_BIG"), place(1), place(2), place(3, "CUSTOM_BIG")]
     found = [(item.address, item.alias) for item in pci.choose(wanted, devices, None)]
     assert found == [
         ("0000:01:00.0", "VGPU"),
-        ("0000:84:00.0#0", "resources:VGPU"),
         ("0000:84:00.0#1", "resources:VGPU"),
-        ("0000:84:00.0#2", "resources:CUSTOM_BIG"),
+        ("0000:84:00.0#2", "resources:VGPU"),
+        ("0000:84:00.0#0", "resources:CUSTOM_BIG"),
     ]
 
 

@@ -61,6 +61,7 @@ def test_each_gpu_that_can_have_the_only_type_has_its_places(types: Types) -> No
         resource_class="VGPU",
     )
     assert [place.address for place in found] == [f"{FIRST}#0", f"{FIRST}#1", f"{SECOND}#0"]
+    assert places(types("nvidia-35"), gpu(FIRST, nvidia_36=9)) == []
 
 
 def test_vgpu_of_a_guest_keeps_its_place_and_one_of_others_takes_a_place_away(types: Types) -> None:

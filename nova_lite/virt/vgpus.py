@@ -1,7 +1,7 @@
 """vGPUs of a host: ``[devices] enabled_mdev_types`` and ``[mdev_TYPE]`` in Nova's form, and places for vGPUs.
 
 A GPU has places for vGPUs of one type. A place is a device of the host, ``0000:84:00.0#2``, which a server claims. Its
-vGPU is a mediated device, which exists while a guest has it. Its uuid tells the place, so nothing else stores it.
+vGPU is a mediated device, which exists while a guest has it. Its uuid contains the place, so nothing else stores it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from nova_lite.api.placement.matching import Needs
 from nova_lite.api.placement.versions import Change
 from nova_lite.base import exceptions
 
-#: Resource classes of all clouds. Those of PCI devices begin with CUSTOM_PCI_.
+#: Resource classes of all clouds. The classes of PCI devices begin with CUSTOM_PCI_.
 STANDARD_CLASSES = (
     "VCPU", "MEMORY_MB", "DISK_GB", "PCPU", "PCI_DEVICE", "SRIOV_NET_VF", "NUMA_SOCKET", "NUMA_CORE", "NUMA_THREAD",
     "NUMA_MEMORY_MB", "IPV4_ADDRESS", "VGPU", "VGPU_DISPLAY_HEAD", "NET_BW_EGR_KILOBIT_PER_SEC",

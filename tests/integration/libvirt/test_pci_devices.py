@@ -71,7 +71,7 @@ def test_guest_with_devices_of_this_machine_is_defined_by_qemus_driver(machine: 
 
 
 def test_libvirtd_takes_the_description_of_a_mediated_device(connection: Connection) -> None:
-    """It fails only where it has mdevctl make the device: no device of this machine can have one."""
+    """The call fails at mdevctl, because no device of this machine can have mediated devices."""
     (name, *_) = (device.name() for device in connection.connect_call("listAllDevices", PCI_DEVICES))
     xml = mediated_devices.description(name, "nvidia-35", vgpus.uuid_of("0000:84:00.0#0"))
     with pytest.raises(LibvirtFailure, match=r"mdevctl|Unable to start mediated device"):

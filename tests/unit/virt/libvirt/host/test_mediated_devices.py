@@ -115,7 +115,7 @@ class Host:
         self.made[uuid] = kind.get("id", "")
 
     def call_checked(self, done: Any, method: Any, *arguments: Any) -> None:
-        """Lose the response of a call, so that `done` tells its effect."""
+        """Lose the response of a call, whose effect `done` sees."""
         method(*arguments)
         assert done()
 

@@ -76,7 +76,8 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 def register_mdev_type(conf: cfg.ConfigOpts, name: str) -> cfg.ConfigOpts.GroupAttr:
     """Register the options of a type, and return its group."""
     conf.register_opts(MDEV_OPTS, group=MDEV_GROUP + name)
-    return conf[MDEV_GROUP + name]
+    group: cfg.ConfigOpts.GroupAttr = conf[MDEV_GROUP + name]
+    return group
 
 
 def list_opts() -> dict[str, Sequence[cfg.Opt]]:

@@ -247,8 +247,8 @@ MEMORY = (
 FIRMWARE = (
     honoured(
         "machine_type",
-        matching("`pc`, `q35`, or one of their versions", r"pc|q35|pc-(i440fx|q35)-[A-Za-z0-9.+-]+"),
-        "emulated machine; default: `[libvirt] hw_machine_type`",
+        matching("`pc`, `q35`, one of their versions, or `microvm`", r"pc|q35|microvm|pc-(i440fx|q35)-[A-Za-z0-9.+-]+"),
+        "emulated machine; default: `[libvirt] hw_machine_type`; `microvm`: on hosts without libvirt",
         image="hw_machine_type",
         properties={"hw_machine_type": "q35"},
     ),

@@ -23,6 +23,9 @@ TPM_MODELS = {guest.TPM_TIS: "COMPUTE_SECURITY_TPM_TIS", guest.TPM_CRB: "COMPUTE
 #: Trait of a host that gets the keys of TPMs from the cloud.
 TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 
+#: Trait of a host whose guests can have the machine microvm.
+MICROVM = "CUSTOM_MACHINE_MICROVM"
+
 #: Trait of a host whose service is disabled.
 DISABLED = "COMPUTE_STATUS_DISABLED"
 
@@ -88,6 +91,8 @@ def required_by(hardware: Hardware) -> set[str]:
     traits = set()
     if hardware.uefi:
         traits.add(UEFI)
+    if hardware.machine_type == "microvm":
+        traits.add(MICROVM)
     if hardware.secure_boot == guest.REQUIRED:
         traits.add(SECURE_BOOT)
     if hardware.maxphysaddr_mode:
@@ -101,6 +106,7 @@ def required_by(hardware: Hardware) -> set[str]:
 
 #: All traits that `required_by` can return. Drivers that emulate no hardware report all of them.
 DERIVED = (
+    MICROVM,
     UEFI,
     SECURE_BOOT,
     *ADDRESSES.values(),

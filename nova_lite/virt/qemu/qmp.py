@@ -34,9 +34,9 @@ class Monitor:
     def __init__(self, path: str, timeout: float) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(timeout)
+        self._replies = self._socket.makefile("rb")
         try:
             self._socket.connect(path)
-            self._replies = self._socket.makefile("rb")
             self._read()
             self.execute("qmp_capabilities")
         except OSError as error:
@@ -47,6 +47,8 @@ class Monitor:
             raise
 
     def close(self) -> None:
+        # The connection lasts until both are closed, and qemu serves nobody else before.
+        self._replies.close()
         self._socket.close()
 
     def execute(self, command: str, arguments: dict[str, Any] | None = None, descriptor: int | None = None) -> Any:

@@ -38,8 +38,6 @@ class Bridges:
 
     def plug(self, vif: VIF) -> None:
         """Make the interface's tap device, and the bridge of its network. Do nothing if both exist."""
-        if vif.vif_type is not None:
-            raise exceptions.NotImplementedByDriver(operation="ports of Neutron")
         tap, bridge, mtu = vif_id(vif), bridge_name(vif.network), str(vif.network.mtu)
         with self._lock:
             if not os.path.exists(f"{NET}/{bridge}"):
@@ -106,6 +104,10 @@ class HostSide(abilities.Networks):
     def plug(self, instance: Instance, vifs: list[VIF]) -> None:
         if not vifs:
             return
+        if any(vif.vif_type is not None for vif in vifs):
+            raise exceptions.NotImplementedByDriver(operation="ports of Neutron")
+        for vif in vifs:
+            vif_id(vif)  # Nothing invalid is recorded.
         self.interfaces.record(instance.uuid, vifs)
         for vif in vifs:
             self._bridges.plug(vif)

@@ -73,16 +73,18 @@ class Processes:
     def give(self, path: str, shared: bool = False) -> None:
         """Let the processes open a file, or only read one that guests share."""
         if os.geteuid() == 0:
-            os.chown(path, -1 if shared else self.owner[0], self.owner[1])
             if shared:
+                os.chown(path, -1, self.owner[1])
                 os.chmod(path, os.stat(path).st_mode | 0o040)
+            else:
+                os.chown(path, self.owner[0], -1)
 
     @staticmethod
     def take_back(path: str) -> None:
         """Take a file from the processes. One that is gone needs nothing."""
         if os.geteuid() == 0:
             with contextlib.suppress(FileNotFoundError):
-                os.chown(path, 0, 0)
+                os.chown(path, 0, -1)
 
     # --- one process
 

@@ -95,7 +95,7 @@ def test_volume_is_given_to_qemus_user_until_it_is_detached(
     monkeypatch.setattr(os, "chown", lambda path, user, group: owners.append((path, user, group)))
     driver.volumes.attach(uuid, device(), volume)
     driver.volumes.detach(uuid, VOLUME, 1.0)
-    assert owners == [(volume, 77, 78), (volume, 0, 0)]
+    assert owners == [(volume, 77, -1), (volume, 0, -1)]
 
 
 @pytest.mark.parametrize("source", [
@@ -174,6 +174,7 @@ def test_interface_is_attached_to_a_running_guest_and_detached(driver: QemuDrive
 def test_interface_that_the_host_cannot_plug_is_refused(driver: QemuDriver, vif: Any, reason: str) -> None:
     with pytest.raises(exceptions.NovaLiteException, match=reason):
         built(driver, vifs=[vif])
+    assert driver._host.records.uuids() == set()
 
 
 def test_filters_reach_the_ports_of_guests(driver: QemuDriver) -> None:

@@ -248,7 +248,7 @@ FIRMWARE = (
     honoured(
         "machine_type",
         matching("`pc`, `q35`, one of their versions, or `microvm`", r"pc|q35|microvm|pc-(i440fx|q35)-[A-Za-z0-9.+-]+"),
-        "emulated machine; default: `[libvirt] hw_machine_type`; `microvm`: on hosts without libvirt",
+        "emulated machine; default: `[libvirt] hw_machine_type`; `microvm`: on hosts without libvirt, with KVM",
         image="hw_machine_type",
         properties={"hw_machine_type": "q35"},
     ),

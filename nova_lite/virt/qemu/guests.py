@@ -21,7 +21,7 @@ from nova_lite.virt.qemu import console_logs, guest
 from nova_lite.virt.qemu.guest import Guest
 from nova_lite.virt.qemu.host import Part
 from nova_lite.virt.qemu.hot_plug import require_file
-from nova_lite.virt.qemu.machine import TRAITS
+from nova_lite.virt.qemu.machine import traits_of
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class HostGuests(Part, abilities.Guests):
             return
         instance, requested = spec.instance, hardware.resolve(spec.instance.flavor, spec.image)
         guest.check(requested, instance)
-        if missing := traits.missing(requested.traits, [*TRAITS, *self._host.conf.custom_traits]):
+        if missing := traits.missing(requested.traits, traits_of(self._host)):
             raise exceptions.VirtDriverError(reason=f"this host lacks requested traits: {', '.join(missing)}")
         for volume_id, source in spec.volumes.items():
             require_file(volume_id, source)

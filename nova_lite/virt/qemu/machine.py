@@ -10,12 +10,15 @@ from nova_lite.hardware import guest, traits
 from nova_lite.objects import Inventory
 from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.host import inventory, kvm
-from nova_lite.virt.qemu.host import Part
-
-#: Traits of every host of this driver.
-TRAITS = sorted({*traits.ALWAYS, traits.MULTIATTACH, traits.MICROVM, traits.of_bus(guest.VIRTIO)})
+from nova_lite.virt.qemu.host import Host, Part
 
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
+
+
+def traits_of(host: Host) -> list[str]:
+    """Return the traits of a host. A microvm has no clock that a kernel could measure without KVM."""
+    microvm = {traits.MICROVM} if host.setting.virt_type == kvm.KVM else set()
+    return sorted({*traits.ALWAYS, traits.MULTIATTACH, traits.of_bus(guest.VIRTIO), *host.conf.custom_traits, *microvm})
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,7 +47,7 @@ class HostMachine(Part, abilities.Machine):
             cpu=None,
             running=sum(self._host.is_running(found) for found in self._host.definitions.all()),
             metrics={},
-            traits=sorted({*TRAITS, *conf.custom_traits}),
+            traits=traits_of(self._host),
             cells=[],
             vcpus=None,
             pci=[],

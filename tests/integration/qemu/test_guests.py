@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nova_lite.hardware import traits
 from nova_lite.objects import BlockDevice, Network, PortFilters
 from nova_lite.objects.security_group import default_group
 from nova_lite.operations.states import PowerState
@@ -71,11 +72,11 @@ def test_guest_that_shuts_down_stays_off_until_it_is_started(driver: QemuDriver,
     guest_lines(driver, uuid, 2)
 
 
-@pytest.mark.parametrize("machine", ["q35", "microvm"])
-def test_guest_boots_on_each_machine_from_kernel(driver: QemuDriver, images: Images, machine: str) -> None:
-    properties = {**images.ami.properties, "hw_machine_type": machine}
-    ami = msgspec.structs.replace(images.ami, properties=properties)
-    spec = guest_spec(images, [], ami)
+def test_microvm_boots_where_kvm_works(driver: QemuDriver, images: Images) -> None:
+    if traits.MICROVM not in driver.machine.inventory().capabilities[traits.CAPABILITY]:
+        pytest.skip("a microvm needs KVM, which runs no guest here")
+    properties = {**images.ami.properties, "hw_machine_type": "microvm"}
+    spec = guest_spec(images, [], msgspec.structs.replace(images.ami, properties=properties))
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid)[0][0] == spec.instance.uuid
 

@@ -110,7 +110,8 @@ def test_volume_that_is_in_no_plain_file_is_refused(driver: QemuDriver, source: 
         built(driver, instance=make_instance(block_devices=[device()]), volumes={VOLUME: source})
 
 
-def test_microvm_takes_a_volume_only_while_it_is_off(driver: QemuDriver, volume: str) -> None:
+def test_microvm_takes_a_volume_only_while_it_is_off(make_driver: Any, volume: str) -> None:
+    driver = make_driver(libvirt__virt_type="kvm")
     uuid = built(driver, image=image(properties={"hw_machine_type": "microvm", "kernel_id": "k"})).instance.uuid
     with pytest.raises(exceptions.NotImplementedByDriver, match="microvm that runs"):
         driver.volumes.attach(uuid, device(), volume)

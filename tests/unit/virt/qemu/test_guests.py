@@ -226,12 +226,21 @@ def test_hardware_that_this_driver_does_not_give_is_refused(
     assert driver.guests.leftovers() == set()
 
 
-def test_microvm_without_a_kernel_is_the_fault_of_its_image(driver: QemuDriver) -> None:
+def test_microvm_needs_kvm(driver: QemuDriver) -> None:
+    assert "CUSTOM_MACHINE_MICROVM" not in driver.machine.inventory().capabilities["traits"]
+    with pytest.raises(exceptions.VirtDriverError, match="lacks requested traits: CUSTOM_MACHINE_MICROVM"):
+        built(driver, image=image(properties={"hw_machine_type": "microvm", "kernel_id": "k"}))
+
+
+def test_microvm_without_a_kernel_is_the_fault_of_its_image(make_driver: MakeDriver) -> None:
+    driver = make_driver(libvirt__virt_type="kvm")
     with pytest.raises(exceptions.ImageUnacceptable, match="names none"):
         built(driver, image=image(properties={"hw_machine_type": "microvm"}))
 
 
-def test_microvm_starts_a_kernel_without_ports_and_screen(driver: QemuDriver, qemu: Qemu) -> None:
+def test_microvm_starts_a_kernel_without_ports_and_screen(make_driver: MakeDriver, qemu: Qemu) -> None:
+    driver = make_driver(libvirt__virt_type="kvm")
+    assert "CUSTOM_MACHINE_MICROVM" in driver.machine.inventory().capabilities["traits"]
     built(driver, image=image(properties={"hw_machine_type": "microvm", "kernel_id": "k"}))
     words = " ".join(qemu.arguments())
     assert "-machine microvm,pcie=on" in words and "-kernel" in words

@@ -19,7 +19,7 @@ from nova_lite.virt.qemu.guest import Guest, disk_id, vif_id
 #: Ports for devices that a running guest gets later.
 SPARE_PORTS = 8
 
-#: Screens beside the first one that qemu tries, until one's port is free.
+#: Further screens that qemu tries until the port of a screen is free.
 SCREENS = 9999
 
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
@@ -60,7 +60,7 @@ def _boot(guest: Guest) -> list[str]:
         if guest.direct_boot.ramdisk:
             found += ["-initrd", guest.direct_boot.ramdisk]
     if not guest.is_microvm:
-        # By the product's name cloud-init detects OpenStack.
+        # cloud-init detects OpenStack by the product's name.
         system = f"manufacturer=nova_lite,product=OpenStack Compute,version={VERSION},serial={guest.uuid}"
         found += ["-smbios", f"type=1,{system},uuid={guest.uuid}"]
     return found

@@ -20,7 +20,7 @@ def prepare(directory: str) -> str:
 
 
 def limit(directory: str, max_bytes: int = MAX_BYTES) -> None:
-    """Move the content of a large log aside. qemu keeps its file, and goes on at its end."""
+    """Move the content of a large log aside. qemu keeps its file, and appends to it."""
     path = os.path.join(directory, CONSOLE_LOG)
     if os.path.exists(path) and os.path.getsize(path) > max_bytes:
         with open(path, "r+b") as source, open(f"{path}.0", "wb", opener=files.private_opener) as target:

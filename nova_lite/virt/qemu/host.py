@@ -24,7 +24,7 @@ from nova_lite.virt.qemu.networks import Bridges
 from nova_lite.virt.qemu.processes import Processes
 from nova_lite.virt.qemu.qmp import Monitor, MonitorGone
 
-#: Memory of a suspended guest, and the mark of one that has to run: the boot of the machine when it was started.
+#: Memory of a suspended guest, and the mark of a guest that has to run: the boot of the machine when it was started.
 MEMORY, RUNS = "memory", "runs"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -81,7 +81,7 @@ class Host:
             return "running" if self.is_running(guest) else ""
 
     def is_running(self, guest: Guest) -> bool:
-        """Check whether a guest has a process, which is one that is off, too, if it has turned itself off."""
+        """Check whether a guest has a process. A guest that has just turned itself off still has it."""
         return self.processes.is_running(self.records.directory(guest.uuid))
 
     def is_on(self, guest: Guest) -> bool:

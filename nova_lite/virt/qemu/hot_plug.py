@@ -61,7 +61,7 @@ class Devices(Part):
                     return
                 if time.monotonic() >= ask_at:
                     ask_at = time.monotonic() + self._host.timing.ask_again
-                    with contextlib.suppress(QMPError):  # It is being released already.
+                    with contextlib.suppress(QMPError):  # The guest is releasing the device already.
                         monitor.execute("device_del", {"id": device_id})
             if time.monotonic() >= deadline:
                 reason = f"the guest did not release it within {timeout:g} s"
@@ -76,7 +76,7 @@ class Devices(Part):
         ):
             monitor.execute("blockdev-del", {"node-name": device_id})
         elif device_id.startswith("tap"):
-            with contextlib.suppress(QMPError):  # There is none. qemu has no list of them.
+            with contextlib.suppress(QMPError):  # A backend may be missing. qemu has no list of them.
                 monitor.execute("netdev_del", {"id": device_id})
 
 

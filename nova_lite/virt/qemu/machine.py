@@ -1,4 +1,4 @@
-"""The machine of a host: its inventory, and what its guests can have."""
+"""The machine of a host: its inventory and its traits."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class HostSide(abilities.Networks):
         if any(vif.vif_type is not None for vif in vifs):
             raise exceptions.NotImplementedByDriver(operation="ports of Neutron")
         for vif in vifs:
-            vif_id(vif)  # Nothing invalid is recorded.
+            vif_id(vif)  # An invalid interface is not recorded.
         self.interfaces.record(instance.uuid, vifs)
         for vif in vifs:
             self._bridges.plug(vif)

@@ -71,7 +71,7 @@ class Processes:
         return found.pw_uid, found.pw_gid
 
     def give(self, path: str, shared: bool = False) -> None:
-        """Let the processes open a file, or only read one that guests share."""
+        """Let the processes open a file. They only read a ``shared`` file."""
         if os.geteuid() == 0:
             if shared:
                 os.chown(path, -1, self.owner[1])
@@ -81,7 +81,7 @@ class Processes:
 
     @staticmethod
     def take_back(path: str) -> None:
-        """Take a file from the processes. One that is gone needs nothing."""
+        """Take a file from the processes. Do nothing if it is gone."""
         if os.geteuid() == 0:
             with contextlib.suppress(FileNotFoundError):
                 os.chown(path, 0, -1)

@@ -47,7 +47,7 @@ class Monitor:
             raise
 
     def close(self) -> None:
-        # The connection lasts until both are closed, and qemu serves nobody else before.
+        # The connection lasts until both are closed, and qemu serves no other one before.
         self._replies.close()
         self._socket.close()
 

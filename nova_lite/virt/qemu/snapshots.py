@@ -44,7 +44,7 @@ class GuestSnapshots(Part, abilities.Snapshots):
         self._room.require(place, 2 * disk_usage.root_data(root.path), _PURPOSE)
         check = self._room.kept(place, check, _PURPOSE)
         if not self._host.is_on(guest):
-            if self._host.is_running(guest):  # It has turned itself off, and its qemu still locks the disk.
+            if self._host.is_running(guest):  # The guest has turned itself off, and its qemu still locks the disk.
                 self._host.stop(guest)
             return self._qemu_img.flatten(root.path, root.format, target, check)
         copy = target + COPY

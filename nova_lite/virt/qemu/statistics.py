@@ -1,4 +1,4 @@
-"""Counters of running guests: of their processes and tap devices, from the kernel. No qemu is asked."""
+"""Counters of running guests: of their processes and tap devices, from the kernel, without calls of qemu."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _statistics(guest: Guest, pid: int) -> GuestStatistics:
         cpu_seconds=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
         memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
         memory_limit_bytes=guest.memory_mb * _MIB,
-        # What the host sends to a tap device is what the guest receives.
+        # The guest receives what the host sends to a tap device.
         network_received_bytes=_sum(guest, "tx_bytes"),
         network_sent_bytes=_sum(guest, "rx_bytes"),
         network_dropped=_sum(guest, "rx_dropped") + _sum(guest, "tx_dropped"),

@@ -1,4 +1,4 @@
-"""Real guests of qemu without libvirt. They run as the user nobody."""
+"""Real guests of qemu without libvirt. They run as a user without privileges."""
 
 from __future__ import annotations
 

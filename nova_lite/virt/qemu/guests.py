@@ -89,7 +89,7 @@ class HostGuests(Part, abilities.Guests):
 
     @file_errors()
     def destroy(self, instance_uuid: str) -> None:
-        """Remove a guest, its definition last but for the directory, so that it is found until nothing of it runs."""
+        """Remove a guest. Its definition is removed after its process, so that no running guest is unknown."""
         if not self._host.records.owns(instance_uuid):
             return
         self._host.processes.stop(self._host.records.directory(instance_uuid), instance_uuid)

@@ -163,7 +163,7 @@ def test_guests_of_a_network_reach_each_other_as_their_security_groups_say(
     for spec in specs:
         guest_lines(driver, spec.instance.uuid)
     assert not any("heard" in whole_lines(driver, spec.instance.uuid) for spec in specs)
-    group = default_group("project")
+    group = msgspec.structs.replace(default_group("project"), members=[spec.vifs[0].address for spec in specs])
     driver.filters.apply(
         PortFilters(groups={group.id: group}, instances={spec.instance.uuid: [group.id] for spec in specs})
     )

@@ -77,8 +77,10 @@ class Host:
                     files.remove(self.definitions.path(guest.uuid, RUNS))
                     monitor.execute("quit")
                 return status
-        except MonitorGone:
-            return "running" if self.is_running(guest) else ""
+        except MonitorGone as error:
+            # A process whose monitor has ended is ending, too.
+            is_there = error.silent or not self.processes.has_ended(self.records.directory(guest.uuid))
+            return "running" if is_there else ""
 
     def is_running(self, guest: Guest) -> bool:
         """Check whether a guest has a process. A guest that has just turned itself off still has it."""

@@ -154,7 +154,7 @@ class Processes:
         if self.is_running(directory):
             with contextlib.suppress(MonitorGone, QMPError), self.monitor(directory) as monitor:
                 monitor.execute("quit")
-            if not self._has_ended(directory):
+            if not self.has_ended(directory):
                 LOG.warning("The qemu of instance %s does not end, and is killed", instance_uuid)
                 self.kill(directory, instance_uuid)
         self._collect(instance_uuid)
@@ -171,11 +171,12 @@ class Processes:
                         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 finally:
                     os.close(descriptor)
-        if not self._has_ended(directory):
+        if not self.has_ended(directory):
             raise exceptions.VirtDriverError(reason=f"the qemu of instance {instance_uuid} cannot be ended")
         self._collect(instance_uuid)
 
-    def _has_ended(self, directory: str) -> bool:
+    def has_ended(self, directory: str) -> bool:
+        """Wait for the end of a process that is ending. Return whether it has ended."""
         deadline = time.monotonic() + self._timing.end
         while self.is_running(directory):
             if time.monotonic() >= deadline:

@@ -22,7 +22,11 @@ class QMPError(exceptions.VirtDriverError):
 
 
 class MonitorGone(exceptions.VirtDriverError):
-    """A monitor that does not answer, or has ended."""
+    """A monitor that has ended. ``silent``: it may still exist, but does not answer in time."""
+
+    def __init__(self, reason: str, silent: bool = False) -> None:
+        super().__init__(reason=reason)
+        self.silent = silent
 
 
 class Monitor:
@@ -41,7 +45,8 @@ class Monitor:
             self.execute("qmp_capabilities")
         except OSError as error:
             self.close()
-            raise MonitorGone(reason=f"the monitor of its qemu does not answer: {error}") from error
+            reason = f"the monitor of its qemu does not answer: {error}"
+            raise MonitorGone(reason, isinstance(error, TimeoutError)) from error
         except BaseException:
             self.close()
             raise
@@ -63,7 +68,9 @@ class Monitor:
             while "event" in reply:
                 reply = self._read()
         except OSError as error:
-            raise MonitorGone(reason=f"its qemu does not answer {command}: {error}") from error
+            raise MonitorGone(
+                f"its qemu does not answer {command}: {error}", isinstance(error, TimeoutError)
+            ) from error
         if "error" in reply:
             raise QMPError(f"qemu refuses {command}: {reply['error'].get('desc')}", str(reply["error"].get("class")))
         return reply["return"]
@@ -74,5 +81,5 @@ class Monitor:
             reply: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             # An empty line is the end of the connection, and one without an end is too long.
-            raise MonitorGone(reason="the monitor of its qemu has ended the connection") from error
+            raise MonitorGone("the monitor of its qemu has ended the connection") from error
         return reply

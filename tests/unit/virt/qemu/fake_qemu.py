@@ -2,7 +2,8 @@
 
 The directory ``$FAKE_QEMU`` has a line for each command (``commands``), the arguments (``arguments``), and files that
 make it behave otherwise: ``fails`` names a command that is refused, ``keeps`` makes the guest release nothing,
-``ignores`` makes it ignore its power button, ``dies`` is the last word of a qemu that does not start.
+``ignores`` makes it ignore its power button, ``lingers`` are the seconds between the ends of its monitor and of its
+process, ``dies`` is the last word of a qemu that does not start.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import socket
 import sys
+import time
 from typing import Any
 
 
@@ -126,7 +128,7 @@ def serve(machine: Machine, client: socket.socket) -> None:
             reply = {"return": machine.run(command, arguments)}
         print(json.dumps(reply), file=replies, flush=True)
         if machine.ends:
-            os._exit(0)
+            return
 
 
 def main() -> None:
@@ -142,10 +144,12 @@ def main() -> None:
     assert match is not None
     listener = socket.socket(fileno=int(match[1]))
     machine = Machine(arguments)
-    while True:
+    while not machine.ends:
         client, _ = listener.accept()
         with client:
             serve(machine, client)
+    listener.close()
+    time.sleep(float(read("lingers") or 0))
 
 
 if __name__ == "__main__":

@@ -110,6 +110,18 @@ def test_guest_that_turns_itself_off_is_off_and_needs_no_process(driver: QemuDri
         wait_for("end of the process", lambda: spec.instance.uuid not in processes.pids(), 5.0)
 
 
+def test_guest_whose_qemu_is_ending_is_started_afterwards(driver: QemuDriver, qemu: Qemu) -> None:
+    spec = built(driver)
+    pid = processes.pids()[spec.instance.uuid]
+    qemu.behave("lingers", "1")
+    qemu.behave("status", "shutdown")
+    driver.guests.get(spec.instance.uuid)
+    (qemu.path / "status").unlink()
+    driver.power.on(spec.instance.uuid)
+    assert state(driver, spec) == PowerState.RUNNING
+    assert processes.pids()[spec.instance.uuid] != pid
+
+
 def test_guest_whose_process_is_killed_counts_as_crashed_until_it_is_started(driver: QemuDriver) -> None:
     spec = built(driver)
     os.kill(processes.pids()[spec.instance.uuid], signal.SIGKILL)

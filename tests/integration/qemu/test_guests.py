@@ -12,6 +12,7 @@ import pytest
 
 from nova_lite.hardware import traits
 from nova_lite.objects import BlockDevice, Network, PortFilters
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.security_group import default_group
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
@@ -115,7 +116,7 @@ def test_volume_is_attached_to_a_running_guest_grows_and_is_released(
     boot(driver, spec)
     guest_lines(driver, uuid)
     device = BlockDevice(
-        uuid="a", source_type="volume", destination_type="volume", volume_id=volume, device_name="/dev/vdb"
+        uuid="a", source_type=DeviceSource.VOLUME, destination_type="volume", volume_id=volume, device_name="/dev/vdb"
     )
     driver.volumes.attach(uuid, device, str(path))
     console_line(driver, uuid, "volume marked")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import QemuTiming
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.qemu import processes
@@ -183,7 +184,7 @@ def test_qemu_that_does_not_answer_is_killed(driver: QemuDriver, qemu: Qemu) -> 
     spec = built(driver)
     pid = processes.pids()[spec.instance.uuid]
     os.kill(pid, signal.SIGSTOP)
-    fast = processes.Processes("", timing=processes.QemuTiming(reply=0.2, end=0.5, poll=0.02))
+    fast = processes.Processes("", timing=QemuTiming(reply=0.2, end=0.5, poll=0.02))
     fast.stop(str(path(driver, spec)), spec.instance.uuid)
     assert spec.instance.uuid not in processes.pids()
 

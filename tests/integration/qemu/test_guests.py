@@ -170,6 +170,7 @@ def test_guests_of_a_network_reach_each_other_as_their_security_groups_say(
     )
     for spec in specs:
         console_line(driver, spec.instance.uuid, "heard")
+    for spec in specs:
         driver.guests.destroy(spec.instance.uuid)
         driver.networks.unplug(spec.instance.uuid)
     assert not os.path.exists(f"/sys/class/net/{network.bridge}")

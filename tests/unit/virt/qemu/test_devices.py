@@ -164,7 +164,8 @@ def test_interface_is_attached_to_a_running_guest_and_detached(driver: QemuDrive
     added = [arguments for name, arguments in qemu.commands() if name == "device_add"]
     assert [(item["id"], item["mac"], item["bus"]) for item in added] == [(tap, second.mac_address, "port1")]
     driver.interfaces.detach(uuid, second)
-    assert "netdev_del" in qemu.names() and f"link delete dev {tap}" in ip
+    assert ("device_del", {"id": tap}) in qemu.commands() and f"link delete dev {tap}" in ip
+    assert qemu.names()[-1] == "netdev_del"
     assert [vif.id for vif in driver._host.definitions.get(uuid).vifs] == [first.id]
 
 

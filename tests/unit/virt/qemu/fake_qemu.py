@@ -1,9 +1,14 @@
 """A program that answers QMP as qemu does, without a guest: the tests run it under qemu's name.
 
-The directory ``$FAKE_QEMU`` has a line for each command (``commands``), the arguments (``arguments``), and files that
-make it behave otherwise: ``fails`` names a command that is refused, ``keeps`` makes the guest release nothing,
-``ignores`` makes it ignore its power button, ``lingers`` are the seconds between the ends of its monitor and of its
-process, ``dies`` is the last word of a qemu that does not start.
+The directory ``$FAKE_QEMU`` has a line for each command (``commands``), and the ``arguments``. Further files make it
+behave otherwise:
+
+- ``fails``: the command that is refused
+- ``keeps``: the guest releases nothing, and jobs do not end
+- ``ignores``: the guest ignores its power button
+- ``lingers``: seconds between the end of its monitor and that of its process
+- ``status``: the state of the guest
+- ``dies``: the last word of a qemu that does not start
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from oslo_config import cfg
 
@@ -177,14 +177,6 @@ class Host:
                     monitor.execute("system_powerdown")
             time.sleep(self.timing.poll)
         self.stop(guest)
-
-    def wait_for(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Wait until a condition holds. Return whether it does."""
-        while not condition():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(self.timing.poll)
-        return True
 
 
 @dataclasses.dataclass(eq=False)

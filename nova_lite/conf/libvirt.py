@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 DEFAULT_OPTS = [
     cfg.BoolOpt(
@@ -164,15 +164,24 @@ OPTS = [
             "are recreated (hard reboot, resize, rebuild)."
         ),
     ),
+    cfg.ListOpt(
+        "emulated_architectures",
+        default=[],
+        item_type=types.String(choices=["aarch64"]),
+        help=(
+            "Further architectures of guests, which this host emulates for images with hw_emulation_architecture. "
+            "aarch64 needs qemu-system-arm and qemu-efi-aarch64. Emulation is slow, so choose hosts for it."
+        ),
+    ),
     cfg.IntOpt(
         "num_pcie_ports",
         default=12,
         min=0,
         max=28,
         help=(
-            "Further disks and interfaces that a running guest of a q35 machine can take. Nova counts all ports. 0: "
-            "libvirt decides, which leaves one. Existing guests get the ports when they are recreated (hard reboot, "
-            "resize, rebuild)."
+            "Further disks and interfaces that a running guest of a q35 or virt machine can take. Nova counts all "
+            "ports. 0: libvirt decides, which leaves one. Existing guests get the ports when they are recreated (hard "
+            "reboot, resize, rebuild)."
         ),
     ),
     cfg.IntOpt(

@@ -11,6 +11,7 @@ without effect.
     hardware/table.py        the definitions
     hardware/request.py      values of a flavor and an image
     hardware/topology.py     CPU topology
+    hardware/aarch64.py      settings of guests of another architecture
     hardware/numa.py         request for CPUs and memory of the host
     hardware/guest.py        Hardware of a guest
     hardware/settings.py     from the request to Hardware
@@ -25,4 +26,4 @@ from __future__ import annotations
 
 from nova_lite.hardware.guest import DEFAULT, OPTIONAL, REQUIRED, Hardware, RescueDisk
 from nova_lite.hardware.request import check_extra_spec
-from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, numa_of, resolve, root_device
+from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, is_arm, numa_of, resolve, root_device

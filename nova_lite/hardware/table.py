@@ -247,8 +247,10 @@ MEMORY = (
 FIRMWARE = (
     honoured(
         "machine_type",
-        matching("`pc`, `q35`, or one of their versions", r"pc|q35|pc-(i440fx|q35)-[A-Za-z0-9.+-]+"),
-        "emulated machine; default: `[libvirt] hw_machine_type`",
+        matching(
+            "`pc`, `q35`, `virt`, or one of their versions", r"pc|q35|virt|(pc-i440fx|pc-q35|virt)-[A-Za-z0-9.+-]+"
+        ),
+        "emulated machine; default: `[libvirt] hw_machine_type`; guests of the architecture aarch64 have `virt`",
         image="hw_machine_type",
         properties={"hw_machine_type": "q35"},
     ),
@@ -709,10 +711,10 @@ PLACEMENT = (
             ("img_hv_requested_version", "hypervisor_version_requires", "hypervisor version", "<1.0"),
         )
     ),
-    refused(
+    honoured(
         "emulation_architecture",
-        one_of("x86_64", "aarch64", "ppc64le", "mips64el", "s390x", "i686"),
-        "guests have their host's architecture",
+        one_of("x86_64", "aarch64"),
+        "architecture of the guest, on hosts that have or emulate it (`TraitsFilter`); `hw_architecture` is the host's",
         image="hw_emulation_architecture",
         properties={"hw_emulation_architecture": "aarch64"},
     ),

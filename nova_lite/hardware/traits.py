@@ -32,8 +32,11 @@ MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
 #: Trait of a host whose cores have several threads.
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 
+#: Traits of a host by the architectures that its guests can have.
+ARCHITECTURES = {name: f"COMPUTE_ARCH_{name.upper()}" for name in (guest.X86_64, guest.AARCH64)}
+
 #: Traits that every driver's host has.
-ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
+ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"], ARCHITECTURES[guest.X86_64])
 
 VIDEO_MODELS = ("vga", "cirrus", "qxl", "virtio", "bochs", "vmvga", "none")
 
@@ -86,7 +89,9 @@ def of_bus(bus: str) -> str:
 def required_by(hardware: Hardware) -> set[str]:
     """Return the traits that a host must have for this hardware, besides the traits that flavor and image name."""
     traits = set()
-    if hardware.uefi:
+    if hardware.architecture is not None:
+        traits.add(ARCHITECTURES[hardware.architecture])
+    if hardware.uefi and not hardware.is_arm:  # an emulated machine has a firmware of its own
         traits.add(UEFI)
     if hardware.secure_boot == guest.REQUIRED:
         traits.add(SECURE_BOOT)
@@ -118,6 +123,7 @@ KNOWN = (
     HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
+    *ARCHITECTURES.values(),
     *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),
     DISABLED,
 )

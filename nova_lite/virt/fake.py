@@ -98,8 +98,12 @@ class FakeMachine(Ability, abilities.Machine):
         )
 
     def _traits(self) -> list[str]:
-        """Return all traits: fake guests have no hardware, so every requested trait is available."""
-        return sorted({*traits.ALWAYS, traits.MULTIATTACH, *traits.DERIVED, *self._fake.conf.custom_traits})
+        """Return all traits: fake guests have no hardware, so every requested trait is available.
+
+        Architectures are those of a real host with these options.
+        """
+        emulated = [traits.ARCHITECTURES[name] for name in self._fake.conf.libvirt.emulated_architectures]
+        return sorted({*traits.ALWAYS, traits.MULTIATTACH, *traits.DERIVED, *emulated, *self._fake.conf.custom_traits})
 
 
 class FakeGuests(Ability, abilities.Guests):

@@ -210,6 +210,9 @@ def test_metrics_are_taken_from_the_control_file(fake_driver: fake.FakeDriver) -
 
 def test_guests_may_request_any_hardware(fake_driver: fake.FakeDriver) -> None:
     assert set(traits.DERIVED) <= set(fake_driver.machine.inventory().capabilities["traits"])
+    assert "COMPUTE_ARCH_AARCH64" not in fake_driver.machine.inventory().capabilities["traits"]
+    fake_driver.conf.set_override("emulated_architectures", ["aarch64"], "libvirt")
+    assert "COMPUTE_ARCH_AARCH64" in fake_driver.machine.inventory().capabilities["traits"]
 
 
 def test_delays_apply_by_step(fake_driver: fake.FakeDriver) -> None:

@@ -27,11 +27,15 @@ def domain_traits(capabilities: Iterable[str]) -> set[str]:
         found |= {traits.of_video(model) for model in models if model in traits.VIDEO_MODELS}
         buses = _values(described, "devices/disk/enum[@name='bus']")
         found |= {traits.of_bus(bus) for bus in buses if bus in guest.DEVICE_PREFIX}
-        if "efi" in _values(described, "os/enum[@name='firmware']"):
+        if has_uefi(described):
             found.add(traits.UEFI)
             if "yes" in _values(described, "os/loader/enum[@name='secure']"):
                 found.add(traits.SECURE_BOOT)
     return found
+
+
+def has_uefi(described: ET.Element) -> bool:
+    return "efi" in _values(described, "os/enum[@name='firmware']")
 
 
 def has_spice(capabilities: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from nova_lite.base import cpu_sets, exceptions, machine_networks
-from nova_lite.hardware import Hardware, traits
+from nova_lite.hardware import Hardware, guest, traits
 from nova_lite.objects import HostCpu, Inventory, NUMACell
 from nova_lite.virt import abilities, topology
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -88,10 +88,13 @@ class HostMachine(abilities.Machine):
                 "qemu-system-modules-spice."
             )
         model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
-        self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
+        architectures = {ARCHITECTURE, *self._conf.libvirt.emulated_architectures}
+        self.cpus = GuestCpus(
+            self._context.connection, self.virt_type, capabilities[0], self.capabilities(), architectures
+        )
         self._largest_cpu = self.cpus.host
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
-        self._fixed_traits |= self._tpm_traits(capabilities)
+        self._fixed_traits |= self._tpm_traits(capabilities) | self._emulated()
         self._fixed_traits |= host_traits.core_traits(host_topology.parse(self.capabilities()))
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
@@ -133,6 +136,22 @@ class HostMachine(abilities.Machine):
             reason=f"[libvirt] swtpm_enabled is set, but libvirt emulates no TPM on host {self._context.host}: install "
             "swtpm and swtpm-tools."
         )
+
+    def _emulated(self) -> set[str]:
+        """Return the traits of emulated architectures. Raises `ConfigurationError` if this host cannot emulate one."""
+        connection, names = self._context.connection, self._conf.libvirt.emulated_architectures
+        for name in names:
+            try:
+                described = connection.connect_call("getDomainCapabilities", None, name, guest.VIRT, kvm.QEMU, 0)
+                reason = "" if host_traits.has_uefi(ET.fromstring(described)) else "it has no firmware"  # noqa: S314
+            except LibvirtFailure as error:
+                reason = error.kwargs["reason"]
+            if reason:
+                raise exceptions.ConfigurationError(
+                    reason=f"[libvirt] emulated_architectures = {name}: libvirt cannot emulate it on host "
+                    f"{self._context.host} ({reason}): install qemu-system-arm and qemu-efi-aarch64."
+                )
+        return {traits.ARCHITECTURES[name] for name in names}
 
     def _find_topology(self) -> None:
         """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""

@@ -232,6 +232,16 @@ def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
     subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
 
 
+def define(connection: Any, xml: str) -> None:
+    """Define the domain, and let qemu make its devices: a paused start."""
+    domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    try:
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY)
+        domain.destroy()
+    finally:
+        domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+
+
 def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **changes: Any) -> SpawnSpec:
     flavor = make_flavor(memory_mb=changes.pop("memory_mb", 128))
     generation = changes.pop("generation", 1)

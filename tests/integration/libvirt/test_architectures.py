@@ -31,12 +31,12 @@ from tests.integration.libvirt.conftest import (
     MakeHost,
     assert_nothing_left,
     boot,
+    define,
     guest_lines,
     guest_spec,
     whole_lines,
 )
 from tests.integration.libvirt.moves import arriving, counts, migrate, wait_for_count
-from tests.integration.libvirt.test_disk_buses import define
 from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
 
 pytestmark = pytest.mark.skipif(

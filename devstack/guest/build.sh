@@ -38,7 +38,7 @@ mbr=$(ls /usr/lib/SYSLINUX/mbr.bin /usr/lib/syslinux/mbr/mbr.bin 2>/dev/null | h
 modules="
     drivers/virtio/virtio_ring drivers/virtio/virtio net/core/failover drivers/net/net_failover drivers/net/virtio_net
     drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci
-    drivers/block/virtio_blk drivers/virtio/virtio_balloon drivers/char/hw_random/virtio-rng
+    drivers/block/virtio_blk drivers/virtio/virtio_balloon drivers/virtio/virtio_mem drivers/char/hw_random/virtio-rng
     drivers/acpi/button drivers/input/evdev drivers/misc/pvpanic/pvpanic drivers/misc/pvpanic/pvpanic-mmio
     drivers/cdrom/cdrom drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sr_mod
     drivers/scsi/virtio_scsi drivers/scsi/sd_mod drivers/net/vmxnet3/vmxnet3

@@ -12,6 +12,7 @@ without effect.
     hardware/request.py      values of a flavor and an image
     hardware/topology.py     CPU topology
     hardware/numa.py         request for CPUs and memory of the host
+    hardware/hotplug.py      vCPUs and memory that a running guest can get
     hardware/guest.py        Hardware of a guest
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts

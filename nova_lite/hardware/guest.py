@@ -36,7 +36,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     second). ``queues``: of each interface. ``rng_bytes``: 0 is no limit. ``cdrom``: the root disk is an ISO image.
     ``traits``: traits that the host must have (``required``) or must not have (``forbidden``), including the
     traits that follow from the other fields. ``numa``: the request for CPUs and memory of the host. ``tpm`` None: the
-    guest has no TPM.
+    guest has no TPM. ``max_vcpus``, ``max_memory_mb``: what the guest can get while it runs; None: what it has.
     """
 
     topology: Topology
@@ -77,6 +77,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     traits: dict[str, str] = {}
     numa: NUMARequest | None = None
     tpm: Tpm | None = None
+    max_vcpus: int | None = None
+    max_memory_mb: int | None = None
 
     @property
     def needs_usb(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.hardware import numa, traits
+from nova_lite.hardware import hotplug, numa, traits
 from nova_lite.hardware.guest import (
     DEFAULT,
     DEVICE_PREFIX,
@@ -49,6 +49,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
     try:
         _check_combinations(request)
         numa_request = numa.choose(request, flavor.vcpus, flavor.memory_mb)
+        hotplug.check(request, flavor, numa_request)
     except exceptions.HardwareRefused:
         if strict:
             raise
@@ -57,7 +58,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
     firmware = request.value("firmware_type")
     tablet, keyboard = _inputs(request)
     guest = Hardware(
-        topology=choose(request, flavor.vcpus, strict),
+        topology=choose(request, request.number(hotplug.VCPUS) or flavor.vcpus, strict),
         machine_type=machine,
         uefi=firmware == "uefi",
         secure_boot=(request.value("secure_boot") or DISABLED) if firmware == "uefi" else DISABLED,
@@ -95,6 +96,8 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
         traits=request.traits,
         numa=numa_request,
         tpm=_tpm(request),
+        max_vcpus=request.number(hotplug.VCPUS),
+        max_memory_mb=request.number(hotplug.MEMORY),
     )
     if required := traits.required_by(guest):
         guest = msgspec.structs.replace(guest, traits=_with_required(request.traits, required, strict))

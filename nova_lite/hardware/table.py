@@ -158,9 +158,24 @@ CPU = (
             "hw:cpu_realtime_mask": "2-3",
         },
     ),
+    honoured(
+        "max_vcpus",
+        number(1, 255),
+        "vCPUs that the running guest can get by a resize; not for guests with a place in the host's CPUs or memory",
+        flavor="hw:max_vcpus",
+        specs={"hw:max_vcpus": "8"},
+    ),
 )
 
 MEMORY = (
+    honoured(
+        "max_memory",
+        number(1),
+        "memory in MB that the running guest can get by a resize; not for guests with a place in the host's CPUs or "
+        "memory",
+        flavor="hw:max_memory",
+        specs={"hw:max_memory": "2048"},
+    ),
     honoured(
         "mem_page_size",
         matching(

@@ -222,6 +222,18 @@ class Definitions(Protocol):
         """
 
 
+class Hotplug(Protocol):
+    """vCPUs and memory of running guests, up to the maximum of their flavors."""
+
+    @abc.abstractmethod
+    def resize(self, spec: SpawnSpec) -> None:
+        """Give the guest the vCPUs and memory of the flavor of ``spec``, now and for the next start.
+
+        A guest that is off gets them for its next start. Raises `GuestSizeRefused` if a running guest neither takes
+        nor releases them in time. Then it has any number between both sizes until its next start.
+        """
+
+
 class SharedDisks(Protocol):
     """A directory of disks that hosts may share.
 

@@ -83,6 +83,7 @@ class ComputeDriver:
     interfaces: abilities.Interfaces = _lacking("attaching interfaces")
     filters: abilities.Filters = _lacking("security groups")
     definitions: abilities.Definitions = _lacking("defining a domain again")
+    hotplug: abilities.Hotplug = _lacking("changing vCPUs and memory of a running guest")
     standby: abilities.Standby = _lacking()
     rescue: abilities.Rescue = _lacking("rescue")
     consoles: abilities.Consoles = _lacking(

@@ -222,6 +222,18 @@ class FakeDefinitions(Ability, abilities.Definitions):
         """Do nothing: a fake domain has no hardware that could be outdated."""
 
 
+class FakeHotplug(Ability, abilities.Hotplug):
+    def resize(self, spec: SpawnSpec) -> None:
+        domain, flavor = self._fake.read(spec.instance.uuid), spec.instance.flavor
+        control = self._fake.step("hotplug")
+        shrinks = flavor.vcpus < domain.vcpus or flavor.memory_mb < domain.memory_mb
+        if shrinks and control.refuses_unplug and domain.power_state == PowerState.RUNNING:
+            raise exceptions.GuestSizeRefused(instance_uuid=domain.uuid, reason="it is configured to refuse")
+        domain.vcpus, domain.memory_mb = flavor.vcpus, flavor.memory_mb
+        self._fake.write(domain)
+        self._fake.step("hotplug_after")
+
+
 class FakeNetworks(Ability, abilities.Networks):
     def plug(self, instance: Instance, vifs: list[VIF]) -> None:
         self._fake.step("plug_vifs")
@@ -415,6 +427,7 @@ class FakeDriver(driver.ComputeDriver):
         self.hypervisor = fake = FakeHypervisor(self)
         self.guests, self.power, self.machine = FakeGuests(fake), FakePower(fake), FakeMachine(fake)
         self.standby, self.rescue, self.definitions = FakeStandby(fake), FakeRescue(fake), FakeDefinitions(fake)
+        self.hotplug = FakeHotplug(fake)
         self.networks, self.interfaces = FakeNetworks(fake), FakeInterfaces(fake)
         self.filters = FakeFilters(fake)
         self.consoles, self.passwords, self.crash_dumps = FakeConsoles(fake), FakePasswords(fake), FakeCrashDumps(fake)

@@ -86,7 +86,8 @@ class Control(msgspec.Struct, kw_only=True):
     of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
     memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type. ``problems``: of
     the machine, text by key, such as ``disk/smart/a``. ``unplugged``: addresses of PCI devices that the machine lacks.
-    ``cpu``: processor of the host, which its guests get; None: it reports none.
+    ``cpu``: processor of the host, which its guests get; None: it reports none. ``refuses_unplug``: running guests
+    release no vCPUs and no memory.
     """
 
     spawn_delay: float
@@ -106,6 +107,7 @@ class Control(msgspec.Struct, kw_only=True):
     problems: dict[str, str] = msgspec.field(default_factory=dict)
     unplugged: list[str] = msgspec.field(default_factory=list)
     cpu: HostCpu | None = None
+    refuses_unplug: bool = False
     console_ports: dict[str, int] = msgspec.field(
         default_factory=lambda: {"novnc": 5900, "serial": 10000, "spice": 5910}
     )

@@ -73,6 +73,8 @@ HANDLERS: dict[str, Handler] = {
     "post_live_migration": live_migration.post_live_migration,
     "resize_instance": resize.resize_instance,
     "resize_instance_same_host": resize.resize_instance_same_host,
+    "resize_in_place": resize.resize_in_place,
+    "rollback_resize_in_place": resize.rollback_resize_in_place,
     "finish_resize": resize.finish_resize,
     "drop_resize": resize.drop_resize,
     "confirm_resize": resize.confirm_resize,

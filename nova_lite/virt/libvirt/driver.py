@@ -47,6 +47,7 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
 from nova_lite.virt.libvirt.domain.guest_consoles import GuestConsoles
 from nova_lite.virt.libvirt.domain.guests import GuestDefinitions, HostGuests
+from nova_lite.virt.libvirt.domain.hotplug import GuestHotplug
 from nova_lite.virt.libvirt.domain.launch import Launcher
 from nova_lite.virt.libvirt.domain.live_moves import LiveMoves
 from nova_lite.virt.libvirt.domain.power import GuestPower, GuestRescue, GuestStandby
@@ -149,6 +150,7 @@ class LibvirtDriver(ComputeDriver):
         self.standby = GuestStandby(context, power)
         self.rescue = GuestRescue(context, launcher, power, self._rescue_boot)
         self.definitions = GuestDefinitions(context, launcher, moved, self._rescue_boot)
+        self.hotplug = GuestHotplug(context, self.definitions)
         self.moves = ColdMoves(context, launcher, guests, power, moved, self.tpms)
         self.live_moves = LiveMoves(
             context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets

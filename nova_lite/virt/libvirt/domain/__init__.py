@@ -3,6 +3,7 @@
 - `guests`, `launch`: guests that are created, defined again, started and destroyed
 - `power`: power, pause, suspend, and the way into and out of a rescue
 - `cold_moves`, `live_moves`: moves of guests to other hosts
+- `hotplug`, `hotplug_xml`: vCPUs and memory of running guests
 - `agents`: passwords and interrupts
 - `guest_consoles`: consoles by instance
 - `guest_xml`, `hardware_xml`, `numa_xml`, `pci_xml`: the XML of a guest: devices, requested hardware, CPUs and memory,

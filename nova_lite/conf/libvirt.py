@@ -121,7 +121,10 @@ MIGRATION_OPTS = [
         "device_detach_timeout",
         default=60,
         min=1,
-        help="Seconds in which a running guest has to release a detached device.",
+        help=(
+            "Seconds in which a running guest has to release a detached device. Seconds without progress after which a "
+            "guest counts as refusing to take or release vCPUs and memory."
+        ),
     ),
 ]
 

@@ -44,8 +44,9 @@ def add(domain: ET.Element, flavor: Flavor, hardware: Hardware) -> None:
     size_mb = ((hardware.max_memory_mb or 0) - flavor.memory_mb) // BLOCK_MB * BLOCK_MB
     if size_mb <= 0:
         return
-    most = ET.SubElement(domain, "maxMemory", slots="1", unit="MiB")
-    most.text = str(flavor.memory_mb + size_mb)
+    # To libvirt a domain's memory is that of its cells and of all its devices, whatever they have at the moment.
+    most_mb = _found(domain, "memory").text = str(flavor.memory_mb + size_mb)
+    ET.SubElement(domain, "maxMemory", slots="1", unit="MiB").text = most_mb
     cpus = f"0-{(hardware.max_vcpus or flavor.vcpus) - 1}"
     nodes = ET.SubElement(_found(domain, "cpu"), "numa")
     ET.SubElement(nodes, "cell", id="0", cpus=cpus, memory=str(flavor.memory_mb * 1024), unit="KiB")

@@ -18,6 +18,9 @@ from nova_lite.virt.libvirt.domain import hotplug_xml
 
 POLL_SECONDS = 0.2
 
+#: Interval between two requests to unplug vCPUs. libvirt may miss that a guest releases one during a further request.
+_ASK_AGAIN = 30.0
+
 #: Linux takes memory in parts of this size, so that the last part may be missing.
 _PART_KB = 4096
 
@@ -83,7 +86,7 @@ class GuestHotplug(HostPart, abilities.Hotplug):
                 return has
             if now >= ask_at:
                 request()
-                ask_at = now + self._context.timing.ask_again
+                ask_at = now + _ASK_AGAIN
             time.sleep(POLL_SECONDS)
             before, has = has, read()
             if has != before:

@@ -12,7 +12,6 @@ import pytest
 
 from nova_lite import hardware
 from nova_lite.base import exceptions
-from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import Flavor
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.domain import hotplug, hotplug_xml
@@ -53,7 +52,6 @@ class Guest:
         self.live = self.config = domain(given)
         self.active = True
         self.memory_most, self.keeps_kb, self.keeps_vcpus = 1 << 40, 0, False
-        self.timing = LibvirtTiming(ask_again=0.0)
 
     def isActive(self) -> bool:
         return self.active
@@ -108,9 +106,7 @@ class Guest:
 
     def resize(self, given: Flavor) -> None:
         conf = SimpleNamespace(libvirt=SimpleNamespace(device_detach_timeout=5))
-        context = SimpleNamespace(
-            conf=conf, host="h", timing=self.timing, connection=self, domains=self, records=None
-        )
+        context = SimpleNamespace(conf=conf, host="h", connection=self, domains=self, records=None)
         spec = SimpleNamespace(instance=SimpleNamespace(uuid="u", flavor=given))
         hotplug.GuestHotplug(context, self).resize(spec)  # type: ignore[arg-type]
 

@@ -36,7 +36,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     second). ``queues``: of each interface. ``rng_bytes``: 0 is no limit. ``cdrom``: the root disk is an ISO image.
     ``traits``: traits that the host must have (``required``) or must not have (``forbidden``), including the
     traits that follow from the other fields. ``numa``: the request for CPUs and memory of the host. ``tpm`` None: the
-    guest has no TPM. ``max_vcpus``, ``max_memory_mb``: what the guest can get while it runs; None: what it has.
+    guest has no TPM. ``max_vcpus``, ``max_memory_mb``: the size that the guest can get while it runs; None: its own.
     """
 
     topology: Topology

@@ -122,7 +122,7 @@ RESIZE_SAME_HOST = Operation(
 def _plug(task: str, event: str, becomes: str, **fields: Any) -> Operation:
     """Return an operation by which a guest gets the vCPUs and memory of another flavor where it is.
 
-    The guest may refuse that. Then it gets back what it had, or the step counts as done after all.
+    The guest may refuse that. Then it returns to its old size, or the step counts as done after all.
     """
     back = HostStep(
         ROLL_BACK,
@@ -145,7 +145,7 @@ RESIZE_IN_PLACE = _plug(
     notification=Notification("resize"),
 )
 
-#: Of a guest that was resized in place, only the claim changes.
+#: Only the claim of a guest changes that was resized in place.
 CONFIRM_IN_PLACE = Operation("confirmResize", allowed=(states.RESIZED,))
 
 REVERT_IN_PLACE = _plug(

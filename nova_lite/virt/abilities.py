@@ -229,8 +229,9 @@ class Hotplug(Protocol):
     def resize(self, spec: SpawnSpec) -> None:
         """Give the guest the vCPUs and memory of the flavor of ``spec``, now and for the next start.
 
-        A guest that is off gets them for its next start. Raises `GuestSizeRefused` if a running guest neither takes
-        nor releases them in time. Then it has any number between both sizes until its next start.
+        A guest that is off gets them for its next start. ``spec.still_wanted`` is called while a running guest is
+        waited for. Raises `GuestSizeRefused` if it neither takes nor releases them in time. Then it has any number
+        between both sizes until its next start.
         """
 
 

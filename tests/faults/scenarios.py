@@ -529,7 +529,7 @@ STAYS: Points = {
 }
 
 
-REFUSED: Points = {
+SIZE_REFUSED: Points = {
     CONDUCTOR: around("send/rollback_resize_in_place"),
     COMPUTE: around("handle/rollback_resize_in_place"),
 }
@@ -739,7 +739,7 @@ def _moves() -> Iterator[Scenario]:
     yield Scenario("resize in place", sizes.one_to_grow, sizes.grow, points.of(in_place), rows=("resize",))
     yield Scenario("confirm in place", sizes.grown, sizes.confirm, points.of(operations.CONFIRM_IN_PLACE))
     yield Scenario("revert in place", sizes.grown, sizes.revert, points.of(back))
-    yield Scenario("revert in place, guest refuses", sizes.grown, sizes.refuse, REFUSED)
+    yield Scenario("revert in place, guest refuses", sizes.grown, sizes.refuse, SIZE_REFUSED)
     yield Scenario("delete while resizing in place", sizes.one_to_grow, delete_while_growing, DELETE_AMID)
     yield Scenario("delete while resizing", one_to_be_moved, delete_amid("resize"), DELETE_AMID)
     yield Scenario("delete while confirming", moved("resize"), delete_amid("confirmResize"), DELETE_AMID)

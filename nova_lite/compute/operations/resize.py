@@ -82,8 +82,17 @@ def rollback_resize_in_place(host: LocalHost, command: ActionCommand) -> dict[st
 
 
 def _plug(host: LocalHost, command: ActionCommand, flavor: Flavor) -> None:
-    host.driver.hotplug.resize(moves.spawn_spec(host, command, _with(command, flavor)))
+    spec = moves.spawn_spec(host, command, _with(command, flavor))
+    spec.still_wanted = lambda: _require_last(host, command)
+    host.driver.hotplug.resize(spec)
     _record_size(host, command, flavor)
+
+
+def _require_last(host: LocalHost, command: ActionCommand) -> None:
+    """Raise `StaleReport` if a later command has come: a delete does not wait for the guest's answer."""
+    uuid = command.instance.uuid
+    if host.fencing.get(uuid).last_command != (command.action_id, command.sequence):
+        raise exceptions.StaleReport(instance_id=uuid, generation=command.generation, host=host.name)
 
 
 def _record_size(host: LocalHost, command: ActionCommand, flavor: Flavor) -> None:

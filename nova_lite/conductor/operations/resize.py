@@ -35,7 +35,6 @@ from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import Step, migration_states, states
 from nova_lite.operations.states import PowerState
 
-
 #: Key in the payload: the guest stays where it is.
 IN_PLACE = "in_place"
 
@@ -207,7 +206,7 @@ class RevertResizeHandler(OperationHandler):
             server_migrations.set_status(uow, row, migration_states.REVERTED)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        """Let the owner decide again: the guest has refused to give back what it got in place."""
+        """Let the owner decide again: the guest has refused to return to its old size."""
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
             server_migrations.set_status(uow, row, migration_states.FINISHED)

@@ -179,24 +179,24 @@ def resize(uow: UnitOfWork, instance: Instance, wanted: Mapping[str, int]) -> bo
 
     Without an allocation there is nothing to change.
     """
+    if instance.host is None:
+        return True
+    lock_hosts(uow, [instance.host])
     columns = [getattr(Allocation, name) for name in RESOURCES]
     mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
-    found = uow.session.connection().execute(
+    query = (
         sa.select(Allocation.id, Allocation.compute_node_id, *columns)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
         .where(*mine, ComputeNode.host == instance.host)
-        .with_for_update(of=Allocation)
     )
-    row = found.first()
+    row = uow.session.connection().execute(query.with_for_update(of=Allocation)).first()
     if row is None:
         return True
     allocation_id, node_id, *held_amounts = row
     more = {name: wanted[name] - amount for name, amount in zip(RESOURCES, held_amounts, strict=True)}
     grows = any(amount > 0 for amount in more.values())
-    if grows:
-        lock_hosts(uow, [str(instance.host)])
-        if locked_host(uow, str(instance.host)) is None:
-            return False
+    if grows and locked_host(uow, instance.host) is None:
+        return False
     used = {name: getattr(ComputeNode, f"{name}_used") + amount for name, amount in more.items()}
     changed = uow.change(
         sa.update(ComputeNode)

@@ -10,6 +10,7 @@ import pytest
 
 from nova_lite.objects import Flavor
 from nova_lite.operations.states import PowerState
+from nova_lite.virt.abilities import SpawnSpec
 from tests.support.compute_host import LATER, UUID, Gate, Host, command, make_instance
 
 SMALL = Flavor(flavorid="1", name="small", vcpus=1, memory_mb=512, root_gb=1)
@@ -90,6 +91,17 @@ def test_rollback_of_a_guest_that_is_gone_is_done(host: Host) -> None:
     host.driver.guests.destroy(UUID)
     execute(host, "rollback_resize_in_place", SMALL, LARGE, sequence=1)
     assert (host.conductor.answers[-1], error(host)) == ({"done": False}, "")
+
+
+def test_guest_that_is_to_be_deleted_is_not_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(spec: SpawnSpec) -> None:
+        spec.still_wanted()
+        host.manager.host.fencing.admit(UUID, LATER + 1)
+        spec.still_wanted()
+
+    monkeypatch.setattr(host.driver.hotplug, "resize", wait)
+    grow(host)
+    assert "is not current any more" in str(error(host))
 
 
 @pytest.mark.parametrize("step", ["hotplug", "hotplug_after"])

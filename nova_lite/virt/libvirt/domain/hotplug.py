@@ -37,11 +37,14 @@ class GuestHotplug(HostPart, abilities.Hotplug):
             return
         flavor = spec.instance.flavor
         self._domains.define(hotplug_xml.resized(self._domains.description(domain), flavor))
-        found = [self._set_memory(domain, flavor.memory_mb * 1024), self._set_vcpus(domain, flavor.vcpus)]
+        found = [
+            self._set_memory(domain, flavor.memory_mb * 1024, spec.still_wanted),
+            self._set_vcpus(domain, flavor.vcpus, spec.still_wanted),
+        ]
         if refusals := [text for text in found if text]:
             raise exceptions.GuestSizeRefused(instance_uuid=spec.instance.uuid, reason="; ".join(refusals))
 
-    def _set_memory(self, domain: Any, wanted_kb: int) -> str:
+    def _set_memory(self, domain: Any, wanted_kb: int, check: Callable[[], None]) -> str:
         """Let the guest take or release memory. Return why it has not done so, empty if it has."""
         size = self._size(domain)
         requested = wanted_kb - size.base_kb
@@ -51,11 +54,11 @@ class GuestHotplug(HostPart, abilities.Hotplug):
             xml = hotplug_xml.requesting(size.device, requested)
             self._connection.call(domain.updateDeviceFlags, xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         has = self._wait(
-            lambda: self._size(domain).current_kb, lambda current: abs(current - requested) < _PART_KB, lambda: None
+            lambda: self._size(domain).current_kb, lambda current: abs(current - requested) < _PART_KB, check
         )
         return "" if has is None else f"it has {(size.base_kb + has) // 1024} of {wanted_kb // 1024} MB of memory"
 
-    def _set_vcpus(self, domain: Any, wanted: int) -> str:
+    def _set_vcpus(self, domain: Any, wanted: int, check: Callable[[], None]) -> str:
         """Plug or unplug vCPUs. Return why that has failed, empty if it has not."""
         errors = [""]
 
@@ -70,17 +73,24 @@ class GuestHotplug(HostPart, abilities.Hotplug):
             except LibvirtFailure as error:  # such as a guest that still boots, and ignores the request
                 errors[0] = f" ({error.kwargs['reason']})"
 
-        has = self._wait(lambda: self._size(domain).vcpus, lambda vcpus: vcpus == wanted, request)
+        has = self._wait(lambda: self._size(domain).vcpus, lambda vcpus: vcpus == wanted, check, request)
         return "" if has is None else f"it has {has} of {wanted} vCPUs{errors[0]}"
 
-    def _wait(self, read: Callable[[], int], is_enough: Callable[[int], bool], request: Callable[[], None]) -> int | None:
-        """Wait as long as the guest makes progress. Return what it has, None if that is enough.
+    def _wait(
+        self,
+        read: Callable[[], int],
+        is_enough: Callable[[int], bool],
+        check: Callable[[], None],
+        request: Callable[[], None] = lambda: None,
+    ) -> int | None:
+        """Wait as long as the guest makes progress. Return its last number, None if that is enough.
 
-        ``request`` is called again and again.
+        ``check`` raises to end that. ``request`` is called again and again.
         """
         timeout, ask_at = self._conf.libvirt.device_detach_timeout, 0.0
         has, changed = read(), time.monotonic()
         while not is_enough(has):
+            check()
             now = time.monotonic()
             if now >= changed + timeout:
                 return has

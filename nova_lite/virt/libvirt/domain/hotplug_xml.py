@@ -44,7 +44,7 @@ def add(domain: ET.Element, flavor: Flavor, hardware: Hardware) -> None:
     size_mb = ((hardware.max_memory_mb or 0) - flavor.memory_mb) // BLOCK_MB * BLOCK_MB
     if size_mb <= 0:
         return
-    # To libvirt a domain's memory is that of its cells and of all its devices, whatever they have at the moment.
+    # libvirt counts all of a device as the domain's memory, whatever the guest has taken of it.
     most_mb = _found(domain, "memory").text = str(flavor.memory_mb + size_mb)
     ET.SubElement(domain, "maxMemory", slots="1", unit="MiB").text = most_mb
     cpus = f"0-{(hardware.max_vcpus or flavor.vcpus) - 1}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,14 +105,14 @@ class Guest:
 
     # --- what a test does
 
-    def resize(self, given: Flavor) -> None:
+    def resize(self, given: Flavor, still_wanted: Callable[[], None] = lambda: None) -> None:
         conf = SimpleNamespace(libvirt=SimpleNamespace(device_detach_timeout=5))
         context = SimpleNamespace(conf=conf, host="h", connection=self, domains=self, records=None)
-        spec = SimpleNamespace(instance=SimpleNamespace(uuid="u", flavor=given))
+        spec = SimpleNamespace(instance=SimpleNamespace(uuid="u", flavor=given), still_wanted=still_wanted)
         hotplug.GuestHotplug(context, self).resize(spec)  # type: ignore[arg-type]
 
     def sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return vCPUs and MB of memory of the guest, and those that it was told to have at its next start."""
+        """Return vCPUs and MB of memory of the guest, and of its next start."""
         live, config = hotplug_xml.size(self.live), hotplug_xml.size(self.config)
         return (
             (live.vcpus, (live.base_kb + live.current_kb) // 1024),
@@ -154,9 +155,19 @@ def test_guest_that_keeps_memory_and_vcpus_is_named_with_both() -> None:
 def test_guest_that_takes_no_memory_gets_its_vcpus() -> None:
     guest = Guest(flavor(1, 512))
     guest.memory_most = 0
-    with pytest.raises(exceptions.GuestSizeRefused, match="it has 512 of 768 MB of memory$"):
+    with pytest.raises(exceptions.GuestSizeRefused, match=r"it has 512 of 768 MB of memory$"):
         guest.resize(flavor(2, 768))
     assert guest.sizes() == ((2, 512), (2, 768))
+
+
+def test_deleted_guest_is_not_waited_for() -> None:
+    def fenced() -> None:
+        raise exceptions.Fenced(instance_uuid="u", generation=1)
+
+    guest = Guest(flavor(3, 1024))
+    guest.keeps_vcpus = True
+    with pytest.raises(exceptions.Fenced):
+        guest.resize(flavor(1, 1024), fenced)
 
 
 def test_memory_of_the_start_stays_until_the_next_start() -> None:

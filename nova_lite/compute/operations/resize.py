@@ -54,13 +54,14 @@ def resize_in_place(host: LocalHost, command: ActionCommand) -> None:
     host.require_domain(command)
     host.claims.instance_claim(command.instance.uuid, Resources.of(_with(command, flavor)), {})
     _plug(host, command, flavor)
+    _record_size(host, command, flavor)
 
 
 def rollback_resize_in_place(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """Give the guest back the vCPUs and memory of its own flavor, which it had.
+    """Return the guest to the vCPUs and memory of its own flavor.
 
-    It may refuse to release what it got. Then it gets all of the new flavor, and ``done`` is True, because no row may
-    name less than the guest has. What it released it gets back as soon as it takes it.
+    A guest that refuses to release the new ones gets all of the new flavor. Then ``done`` is True, because no row may
+    name less than its guest has. A guest that takes back its old ones only later counts as returned.
     """
     uuid, old, new = command.instance.uuid, command.instance.flavor, msgspec.convert(command.payload["flavor"], Flavor)
     if host.domain(uuid) is None:
@@ -85,7 +86,6 @@ def _plug(host: LocalHost, command: ActionCommand, flavor: Flavor) -> None:
     spec = moves.spawn_spec(host, command, _with(command, flavor))
     spec.still_wanted = lambda: _require_last(host, command)
     host.driver.hotplug.resize(spec)
-    _record_size(host, command, flavor)
 
 
 def _require_last(host: LocalHost, command: ActionCommand) -> None:

@@ -61,7 +61,7 @@ class ResizeHandler(OperationHandler):
         target = payload.get("host")
         instance.request = {} if target is None else {"requested_destination": {"host": target}}
         row = server_migrations.begin(uow, context, instance, self.kind, source, flavor)
-        if _claim_in_place(uow, instance, flavor):
+        if _claim_in_place(uow, instance, source.host, flavor):
             # A delete looks for a migration only if the server has had a second generation.
             claims.next_generation(instance)
             server_migrations.set_destination(uow, row, source)
@@ -208,7 +208,7 @@ class RevertResizeHandler(OperationHandler):
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Let the owner decide again: the guest has refused to return to its old size."""
         row = server_migrations.current(uow, instance.uuid)
-        if row is not None:
+        if row is not None and is_in_place(row):
             server_migrations.set_status(uow, row, migration_states.FINISHED)
 
 
@@ -217,10 +217,14 @@ def _in_place(instance: Instance, flavor: dict[str, Any]) -> dict[str, Any]:
     return {IN_PLACE: True, "flavor": flavor, "image": instance.image, "boot_images": instance.boot_images}
 
 
-def _claim_in_place(uow: UnitOfWork, instance: Instance, flavor: Flavor) -> bool:
-    """Claim the larger of both flavors if the running guest can get the new one here. Return whether that is so."""
+def _claim_in_place(uow: UnitOfWork, instance: Instance, host: str, flavor: Flavor) -> bool:
+    """Claim the larger of both flavors if the running guest can get the new one on its host. Return whether that is
+    so."""
     old = msgspec.convert(instance.flavor, Flavor)
     if instance.vm_state != states.ACTIVE or not hotplug.can_change(old, flavor):
+        return False
+    claims.lock_hosts(uow, [host])
+    if claims.locked_host(uow, host) is None:
         return False
     needed = claims.needs(flavor)
     return claims.resize(uow, instance, {name: max(held, needed[name]) for name, held in claims.needs(old).items()})

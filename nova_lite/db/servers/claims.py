@@ -175,13 +175,10 @@ def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
 
 
 def resize(uow: UnitOfWork, instance: Instance, wanted: Mapping[str, int]) -> bool:
-    """Change the amounts of the instance's allocation on its host; return False if its host lacks room or is not up.
+    """Change the amounts of the instance's allocation on its host; return False if its host lacks room.
 
     Without an allocation there is nothing to change.
     """
-    if instance.host is None:
-        return True
-    lock_hosts(uow, [instance.host])
     columns = [getattr(Allocation, name) for name in RESOURCES]
     mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
     query = (
@@ -194,9 +191,9 @@ def resize(uow: UnitOfWork, instance: Instance, wanted: Mapping[str, int]) -> bo
         return True
     allocation_id, node_id, *held_amounts = row
     more = {name: wanted[name] - amount for name, amount in zip(RESOURCES, held_amounts, strict=True)}
+    if not any(more.values()):
+        return True
     grows = any(amount > 0 for amount in more.values())
-    if grows and locked_host(uow, instance.host) is None:
-        return False
     used = {name: getattr(ComputeNode, f"{name}_used") + amount for name, amount in more.items()}
     changed = uow.change(
         sa.update(ComputeNode)

@@ -151,6 +151,15 @@ def test_host_that_is_down_gets_no_resize_in_place(world: InPlace) -> None:
     assert world.used()[world.source] == 1
 
 
+def test_host_that_is_down_is_not_asked_to_release_anything(world: InPlace) -> None:
+    world.plugged()
+    world.act("confirmResize")
+    world.silence(world.source)
+    commands = len(world.compute.commands)
+    world.act("resize", flavor_id="small")
+    assert [command.method for command in world.compute.commands[commands:]] == []
+
+
 def test_stopped_server_is_resized_as_a_move(world: InPlace) -> None:
     world.act("stop")
     world.answer(SHUTDOWN)

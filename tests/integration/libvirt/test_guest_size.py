@@ -63,7 +63,7 @@ def has(driver: LibvirtDriver, spec: SpawnSpec, vcpus: int, least_mb: int, start
 def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
     make_driver: MakeDriver, images: Images, new_vif: NewVif, machine: str
 ) -> None:
-    driver = make_driver("one", libvirt__device_detach_timeout=20)
+    driver = make_driver("one", libvirt__device_detach_timeout=int(PATIENCE))
     image: Image = msgspec.structs.replace(images.ami, properties=images.ami.properties | {"hw_machine_type": machine})
     spec = guest_spec(images, [new_vif()], image, memory_mb=256, config_drive=True, user_data=user_data(SHOW_SIZE))
     spec.instance.flavor = msgspec.structs.replace(spec.instance.flavor, extra_specs=MAXIMA)
@@ -75,6 +75,7 @@ def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
     driver.hotplug.resize(spec)
     spec = resize(driver, spec, 3, 512)
     has(driver, spec, 3, 400)
+    driver.conf.set_override("device_detach_timeout", 10, "libvirt")
     # qemu 7.2 does not report that an emulated guest has released a vCPU.
     with contextlib.suppress(exceptions.GuestSizeRefused):
         spec = resize(driver, spec, 2, 512)

@@ -36,7 +36,8 @@ class GuestHotplug(HostPart, abilities.Hotplug):
             self._definitions.renew(spec)
             return
         flavor = spec.instance.flavor
-        self._domains.define(hotplug_xml.resized(self._domains.description(domain), flavor))
+        base_kb = self._size(domain).base_kb
+        self._domains.define(hotplug_xml.resized(self._domains.description(domain), flavor, base_kb))
         found = [
             self._set_memory(domain, flavor.memory_mb * 1024, spec.still_wanted),
             self._set_vcpus(domain, flavor.vcpus, spec.still_wanted),

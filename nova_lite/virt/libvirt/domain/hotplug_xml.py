@@ -79,8 +79,12 @@ def requesting(device: str, requested_kb: int) -> str:
     return ET.tostring(element, encoding="unicode")
 
 
-def resized(xml: str, flavor: Flavor) -> str:
-    """Return the definition of a domain with the vCPUs and memory of this flavor."""
+def resized(xml: str, flavor: Flavor, base_kb: int) -> str:
+    """Return the definition of a domain with the vCPUs and memory of this flavor.
+
+    ``base_kb``: memory of the start of the running guest. The next start has no more of it, so that the guest can
+    release the rest.
+    """
     domain = ET.fromstring(xml)  # noqa: S314 libvirt's own
     if domain.find("vcpus") is not None:
         _set_vcpus(domain, flavor.vcpus)
@@ -92,7 +96,7 @@ def resized(xml: str, flavor: Flavor) -> str:
         _found(domain, "memory").text = str(wanted_kb)
         return ET.tostring(domain, encoding="unicode")
     cell = _found(domain, "cpu/numa/cell")
-    base_kb = min(int(cell.get("memory", "0")), wanted_kb)
+    base_kb = min(base_kb, wanted_kb)
     cell.set("memory", str(base_kb))
     _found(device, "target/size").text = str(int(domain.findtext("maxMemory", "0")) - base_kb)
     _found(device, "target/requested").text = str(wanted_kb - base_kb)

@@ -170,11 +170,16 @@ def test_deleted_guest_is_not_waited_for() -> None:
         guest.resize(flavor(1, 1024), fenced)
 
 
-def test_memory_of_the_start_stays_until_the_next_start() -> None:
-    guest = Guest(flavor(1, 1024))
-    with pytest.raises(exceptions.GuestSizeRefused, match="it has started with 1024 MB of memory, and can have 1024"):
+@pytest.mark.parametrize("memory_mb", [1024, 768])
+def test_memory_of_the_start_stays_until_the_next_start(memory_mb: int) -> None:
+    guest = Guest(flavor(1, memory_mb))
+    before = guest.config
+    reason = f"it has started with {memory_mb} MB of memory, and can have 1024"
+    with pytest.raises(exceptions.GuestSizeRefused, match=reason):
         guest.resize(flavor(1, 512))
-    assert guest.sizes() == ((1, 1024), (1, 512))
+    assert guest.sizes() == ((1, memory_mb), (1, 512))
+    guest.resize(flavor(1, memory_mb))
+    assert hotplug_xml.size(guest.config)[:4] == hotplug_xml.size(before)[:4]
 
 
 def test_guest_that_is_off_is_defined_again() -> None:
@@ -186,9 +191,10 @@ def test_guest_that_is_off_is_defined_again() -> None:
 
 
 def test_definition_never_has_more_than_the_maximum() -> None:
-    config = hotplug_xml.resized(domain(flavor(2, 768)), flavor(2, 512))
+    (base_kb,) = kib(768)
+    config = hotplug_xml.resized(domain(flavor(2, 768)), flavor(2, 512), base_kb)
     assert hotplug_xml.size(config)[1:4] == kib(512, 1024, 0)
-    assert hotplug_xml.size(hotplug_xml.resized(config, flavor(2, 1024)))[1:4] == kib(512, 1024, 512)
+    assert hotplug_xml.size(hotplug_xml.resized(config, flavor(2, 1024), base_kb))[1:4] == kib(768, 1024, 256)
 
 
 def test_first_vcpu_stays_and_the_others_can_be_unplugged() -> None:

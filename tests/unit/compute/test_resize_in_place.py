@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nova_lite.base import exceptions
 from nova_lite.objects import Flavor
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
@@ -83,6 +84,16 @@ def test_guest_that_refuses_to_shrink_keeps_its_size(host: Host) -> None:
     host.control(refuses_unplug=True)
     execute(host, "resize_in_place", LARGE, SMALL, action_id=LATER + 1)
     assert "keeps its size" in str(error(host))
+    execute(host, "rollback_resize_in_place", LARGE, SMALL, sequence=1, action_id=LATER + 1)
+    assert (size(host), host.conductor.answers[-1]) == ("large", {"done": False})
+
+
+def test_guest_that_takes_its_old_size_later_counts_as_returned(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(spec: SpawnSpec) -> None:
+        raise exceptions.GuestSizeRefused(instance_uuid=UUID, reason="it is slow")
+
+    grow(host)
+    monkeypatch.setattr(host.driver.hotplug, "resize", refuse)
     execute(host, "rollback_resize_in_place", LARGE, SMALL, sequence=1, action_id=LATER + 1)
     assert (size(host), host.conductor.answers[-1]) == ("large", {"done": False})
 

@@ -88,9 +88,10 @@ def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
     guest_lines(driver, spec.instance.uuid, 2)
     has(driver, spec, 2, 400, starts=2)
     driver.power.off(spec.instance.uuid, 60)
-    spec = resize(driver, spec, 1, 128)
+    spec = resize(driver, spec, 1, 224)
     assert driver.guests.get(spec.instance.uuid).power_state == PowerState.SHUTDOWN
     driver.power.on(spec.instance.uuid)
     guest_lines(driver, spec.instance.uuid, 3)
+    has(driver, spec, 1, 80, starts=3)
     driver.guests.destroy(spec.instance.uuid)
     driver.networks.unplug(spec.instance.uuid)

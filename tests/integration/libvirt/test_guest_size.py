@@ -65,7 +65,7 @@ def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
 ) -> None:
     driver = make_driver("one", libvirt__device_detach_timeout=int(PATIENCE))
     image: Image = msgspec.structs.replace(images.ami, properties=images.ami.properties | {"hw_machine_type": machine})
-    spec = guest_spec(images, [new_vif()], image, memory_mb=256, config_drive=True, user_data=user_data(SHOW_SIZE))
+    spec = guest_spec(images, [new_vif()], image, memory_mb=320, config_drive=True, user_data=user_data(SHOW_SIZE))
     spec.instance.flavor = msgspec.structs.replace(spec.instance.flavor, extra_specs=MAXIMA)
     boot(driver, spec)
     guest_lines(driver, spec.instance.uuid)
@@ -80,7 +80,7 @@ def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
     with contextlib.suppress(exceptions.GuestSizeRefused):
         spec = resize(driver, spec, 2, 512)
     has(driver, spec, 2, 400)
-    with pytest.raises(exceptions.GuestSizeRefused, match="it has started with 256 MB of memory"):
+    with pytest.raises(exceptions.GuestSizeRefused, match="it has started with 320 MB of memory"):
         resize(driver, spec, 2, 128)
     with contextlib.suppress(exceptions.GuestSizeRefused):
         resize(driver, spec, 2, 512)
@@ -88,7 +88,7 @@ def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
     guest_lines(driver, spec.instance.uuid, 2)
     has(driver, spec, 2, 400, starts=2)
     driver.power.off(spec.instance.uuid, 60)
-    spec = resize(driver, spec, 1, 224)
+    spec = resize(driver, spec, 1, 256)
     assert driver.guests.get(spec.instance.uuid).power_state == PowerState.SHUTDOWN
     driver.power.on(spec.instance.uuid)
     guest_lines(driver, spec.instance.uuid, 3)

@@ -43,6 +43,7 @@ modules="
     drivers/cdrom/cdrom drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sr_mod
     drivers/scsi/virtio_scsi drivers/scsi/sd_mod drivers/net/vmxnet3/vmxnet3
     drivers/ata/libata drivers/ata/ata_piix fs/isofs/isofs
+    fs/fuse/fuse fs/fuse/virtiofs
 "
 cmdline="console=ttyS0 quiet panic=5 no_timer_check mitigations=off"
 

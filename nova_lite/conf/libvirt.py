@@ -208,6 +208,14 @@ OPTS = [
             "swtpm-tools. The conductors need [volume] encryption_key_file."
         ),
     ),
+    cfg.StrOpt(
+        "shares_path",
+        regex=r"^(/[A-Za-z0-9._-]+)+$",
+        help=(
+            "Directory with the shares that guests of this host may have, as directory/NAME, nfs/NAME or cephfs/NAME. "
+            "The operator makes or mounts them. Default: guests get no shares."
+        ),
+    ),
     *MIGRATION_OPTS,
 ]
 

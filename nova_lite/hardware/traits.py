@@ -29,6 +29,9 @@ DISABLED = "COMPUTE_STATUS_DISABLED"
 #: Trait of a host whose guests can share a volume with others.
 MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
 
+#: Trait of a host whose guests can mount directories of it.
+VIRTIOFS = "COMPUTE_STORAGE_VIRTIO_FS"
+
 #: Trait of a host whose cores have several threads.
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 
@@ -115,6 +118,7 @@ DERIVED = (
 KNOWN = (
     *ALWAYS,
     MULTIATTACH,
+    VIRTIOFS,
     HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),

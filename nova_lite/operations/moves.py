@@ -39,7 +39,7 @@ EVACUATE = Operation(
         states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.REBUILDING,
         states.REBUILD_SPAWNING, states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING,
         states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME,
-        states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME,
+        states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME, states.ATTACHING_SHARE, states.DETACHING_SHARE,
     ),
     needs_host=False,
     failed=states.ERROR,
@@ -199,6 +199,7 @@ _FIND = dataclasses.replace(
 LIVE_MIGRATE = Operation(
     "live-migration",
     rollback=Notification("live_migration_rollback", phases=OF_STEP),
+    without_shares=True,
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
         ScheduleStep(

@@ -38,6 +38,7 @@ from nova_lite.objects import (
     MigrationControl,
     MigrationProgress,
     PortFilters,
+    ShareMapping,
     StorageView,
     VolumeKey,
     VolumeSource,
@@ -524,6 +525,21 @@ class Health(Protocol):
     @abc.abstractmethod
     def check(self) -> list[HostProblem]:
         """Return the problems of the machine. Takes some seconds at most, whatever state its disks are in."""
+
+
+class Shares(Protocol):
+    """Directories of hosts that guests mount. The machine of such a driver reports `traits.VIRTIOFS`."""
+
+    @abc.abstractmethod
+    def attach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        """Give the guest, which is off, this share at its next start. Do nothing if it has it already.
+
+        Raises `DomainNotFound`, and `VirtDriverError` if this host does not have the share.
+        """
+
+    @abc.abstractmethod
+    def detach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        """Take this share from the guest, which is off. Do nothing if it does not have it. Raises `DomainNotFound`."""
 
 
 class Volumes(Protocol):

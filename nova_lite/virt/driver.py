@@ -100,6 +100,7 @@ class ComputeDriver:
     volumes: abilities.Volumes = _lacking("attaching volumes")
     volume_copies: abilities.VolumeCopies = _lacking("copying volumes in use")
     volume_files: abilities.VolumeFiles = _lacking("work on the files of volumes")
+    shares: abilities.Shares = _lacking("shares")
     shared_disks: abilities.SharedDisks = _lacking("shared disks")
     disk_checks: abilities.DiskChecks = _lacking("disk checks")
     images: abilities.Images = _lacking("image cache")

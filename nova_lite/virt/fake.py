@@ -26,6 +26,7 @@ from nova_lite.objects import (
     NicDiagnostics,
     NUMACell,
     PortFilters,
+    ShareMapping,
 )
 from nova_lite.objects.pci import TYPE_PF, TYPE_VF, PCIDevice
 from nova_lite.operations.states import PowerState
@@ -99,7 +100,9 @@ class FakeMachine(Ability, abilities.Machine):
 
     def _traits(self) -> list[str]:
         """Return all traits: fake guests have no hardware, so every requested trait is available."""
-        return sorted({*traits.ALWAYS, traits.MULTIATTACH, *traits.DERIVED, *self._fake.conf.custom_traits})
+        return sorted(
+            {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, *traits.DERIVED, *self._fake.conf.custom_traits}
+        )
 
 
 class FakeGuests(Ability, abilities.Guests):
@@ -395,6 +398,20 @@ class FakeStatistics(Ability, abilities.Statistics):
         )
 
 
+class FakeShares(Ability, abilities.Shares):
+    def attach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        domain = self._fake.read(instance_uuid)
+        self._fake.step("attach_share")
+        domain.shares[mapping.tag] = mapping.location
+        self._fake.write(domain)
+
+    def detach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        domain = self._fake.read(instance_uuid)
+        self._fake.step("detach_share")
+        domain.shares.pop(mapping.tag, None)
+        self._fake.write(domain)
+
+
 class FakeHealth(Ability, abilities.Health):
     def check(self) -> list[HostProblem]:
         problems = self._fake.step("check_health").problems
@@ -420,6 +437,7 @@ class FakeDriver(driver.ComputeDriver):
         self.consoles, self.passwords, self.crash_dumps = FakeConsoles(fake), FakePasswords(fake), FakeCrashDumps(fake)
         self.diagnostics, self.statistics = FakeDiagnostics(fake), FakeStatistics(fake)
         self.health, self.images = FakeHealth(fake), FakeImages(fake)
+        self.shares = FakeShares(fake)
         self.moves = fake_disks.FakeMoves(fake, self.power)
         self.live_moves = fake_disks.FakeLiveMoves(fake)
         self.snapshots, self.backups = fake_disks.FakeSnapshots(fake), fake_disks.FakeBackups(fake)

@@ -51,6 +51,7 @@ from nova_lite.virt.libvirt.domain.launch import Launcher
 from nova_lite.virt.libvirt.domain.live_moves import LiveMoves
 from nova_lite.virt.libvirt.domain.power import GuestPower, GuestRescue, GuestStandby
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
+from nova_lite.virt.libvirt.domain.shares import GuestShares
 from nova_lite.virt.libvirt.domain.statistics import AllStatistics
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
@@ -153,7 +154,7 @@ class LibvirtDriver(ComputeDriver):
         self.live_moves = LiveMoves(
             context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets
         )
-        self.images = CachedImages(context, self._cache)
+        self.images, self.shares = CachedImages(context, self._cache), GuestShares(context)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

@@ -15,11 +15,11 @@ import msgspec
 from nova_lite import hardware as requested
 from nova_lite.base.version import VERSION
 from nova_lite.hardware import DEFAULT, Hardware
-from nova_lite.objects import VIF, NetworkDisk
+from nova_lite.objects import VIF, NetworkDisk, usable
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOTS, DirectBoot, Disk, DiskSet
-from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml
+from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml, shares
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -44,13 +44,15 @@ class Host(msgspec.Struct, frozen=True):
     """Properties of the host that guests depend on.
 
     ``cpu``: the CPU model; None: libvirt's default of the virtualization type. ``machine``: used if the image names
-    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shared_cpus``: see
+    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shares_path``: directory of
+    shares. ``shared_cpus``: see
     `nova_lite.virt.topology.shared_cpus`. ``spare_ports``: places for later devices on machines with PCI Express.
     """
 
     cpu: CpuModel | None = None
     machine: str = "pc"
     secure_boot: bool = False
+    shares_path: str | None = None
     shared_cpus: dict[str, str] = {}
     spare_ports: int = 0
 
@@ -115,6 +117,7 @@ def guest_xml(
     _more_devices(devices, hardware)
     pci_xml.add(devices, instance.pci or ())
     hardware_xml.tpm(devices, hardware, instance.uuid)
+    shares.add(domain, usable(instance.shares), given.shares_path)
     if hardware_xml.is_q35(machine):
         hardware_xml.root_ports(devices, given.spare_ports)
     if instance.protected:

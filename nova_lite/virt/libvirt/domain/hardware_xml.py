@@ -221,7 +221,7 @@ def root_ports(devices: ET.Element, spare: int) -> None:
     """
     if not spare:
         return
-    others = ("interface", "hostdev", "memballoon", "rng", "controller[@type='scsi']")
+    others = ("interface", "hostdev", "filesystem", "memballoon", "rng", "controller[@type='scsi']")
     places = ("disk/target[@bus='virtio']", "input[@bus='virtio']", *others)
     needed = sum(len(devices.findall(path)) for path in places)
     needed += any(controller.get("model") != "none" for controller in devices.findall("controller[@type='usb']"))

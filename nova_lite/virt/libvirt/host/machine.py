@@ -58,7 +58,9 @@ class HostMachine(abilities.Machine):
         self._offer = pci_devices.Offer(self._conf, reports)
         options = self._conf.libvirt
         self.virt_type: str = options.virt_type
-        self.properties = guest_xml.Host(machine=options.hw_machine_type, spare_ports=options.num_pcie_ports)
+        self.properties = guest_xml.Host(
+            machine=options.hw_machine_type, spare_ports=options.num_pcie_ports, shares_path=options.shares_path
+        )
 
     def prepare(self) -> None:
         """Find out which hardware guests can have here."""
@@ -91,7 +93,7 @@ class HostMachine(abilities.Machine):
         self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
         self._largest_cpu = self.cpus.host
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
-        self._fixed_traits |= self._tpm_traits(capabilities)
+        self._fixed_traits |= self._tpm_traits(capabilities) | self._share_traits(capabilities)
         self._fixed_traits |= host_traits.core_traits(host_topology.parse(self.capabilities()))
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
@@ -132,6 +134,17 @@ class HostMachine(abilities.Machine):
         raise exceptions.ConfigurationError(
             reason=f"[libvirt] swtpm_enabled is set, but libvirt emulates no TPM on host {self._context.host}: install "
             "swtpm and swtpm-tools."
+        )
+
+    def _share_traits(self, capabilities: list[str]) -> set[str]:
+        """Return the trait of shares. Raises `ConfigurationError` if they are enabled, and virtiofs is missing."""
+        if self._conf.libvirt.shares_path is None:
+            return set()
+        if host_traits.has_virtiofs(capabilities):
+            return {traits.VIRTIOFS}
+        raise exceptions.ConfigurationError(
+            reason=f"[libvirt] shares_path is set, but host {self._context.host} has no virtiofsd: install "
+            "qemu-system-common on Debian 12, and virtiofsd elsewhere."
         )
 
     def _find_topology(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
@@ -46,7 +47,8 @@ class AttachShareHandler(OperationHandler):
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
-        shares.settle(instance, ShareState.ATTACHING, ShareState.ATTACHED)
+        if step.name == operations.PERFORM:
+            shares.settle(instance, ShareState.ATTACHING, ShareState.ATTACHED)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         shares.settle(instance, ShareState.ATTACHING, ShareState.ERROR)

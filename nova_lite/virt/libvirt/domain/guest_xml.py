@@ -19,7 +19,7 @@ from nova_lite.objects import VIF, NetworkDisk, usable
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOTS, DirectBoot, Disk, DiskSet
-from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml, shares
+from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml, shares_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -117,7 +117,7 @@ def guest_xml(
     _more_devices(devices, hardware)
     pci_xml.add(devices, instance.pci or ())
     hardware_xml.tpm(devices, hardware, instance.uuid)
-    shares.add(domain, usable(instance.shares), given.shares_path)
+    shares_xml.add(domain, usable(instance.shares), given.shares_path)
     if hardware_xml.is_q35(machine):
         hardware_xml.root_ports(devices, given.spare_ports)
     if instance.protected:

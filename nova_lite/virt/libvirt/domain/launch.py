@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in
-from nova_lite.virt.libvirt.domain import guest_xml, shares
+from nova_lite.virt.libvirt.domain import guest_xml, shares_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.networks import HostNetworks
@@ -59,7 +60,7 @@ class Launcher(HostPart):
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
             xml = self._domains.description(domain)
-            shares.require(xml, self._host)
+            shares_xml.require(ET.fromstring(xml), self._host)  # noqa: S314 libvirt's own
             rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._context.timing)
             self._consoles.ensure_free_port(domain, xml)
             encrypted = encrypted_in(xml)

@@ -5,6 +5,8 @@ TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test_$$
 TEST_PACKAGES=(btrfs-progs chromium dbus gnupg haproxy iputils-ping ldap-utils mariadb-server openssl openssh-client
     openssh-server postgresql prometheus restic rsync shellcheck slapd systemd-container systemd-sysv xfsprogs)
+# The daemon of virtiofs has a package of its own after Debian 12.
+[[ $(source /etc/os-release && echo "${VERSION_ID-}") == 12 ]] || TEST_PACKAGES+=(virtiofsd)
 # What controllers of a cloud with several have besides. Its containers have this machine's packages.
 CONTROLLER_PACKAGES=(galera-4 haproxy keepalived mariadb-backup socat)
 # Files whose failed tests are tried again, in one run of pytest. All tests of a file fail with a server that they share.

@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import automatic, images, pinned, points, services, shared_volumes, tpms, volumes
+from tests.faults import automatic, images, pinned, points, services, shared_volumes, shares, tpms, volumes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -1274,6 +1274,21 @@ def _stories() -> Iterator[Scenario]:
         rows=("detach_volume",),
     )
     yield from _of_shared_volumes()
+    yield Scenario(
+        "attach share",
+        shares.one_stopped,
+        shares.attach,
+        points.of(operations.ATTACH_SHARE),
+        rows=("attach_share",),
+    )
+    yield Scenario(
+        "detach share",
+        shares.one_with_share,
+        shares.detach,
+        points.of(operations.DETACH_SHARE),
+        rows=("detach_share",),
+        long=True,
+    )
     yield Scenario(
         "swap volume",
         volumes.one_attached_and_another,

@@ -5,8 +5,8 @@
 - `cold_moves`, `live_moves`: moves of guests to other hosts
 - `agents`: passwords and interrupts
 - `guest_consoles`: consoles by instance
-- `guest_xml`, `hardware_xml`, `numa_xml`, `pci_xml`, `shares_xml`: the XML of a guest: devices, requested hardware, CPUs
-  and memory, devices and directories of the host
+- `guest_xml`, `hardware_xml`, `numa_xml`, `pci_xml`, `shares_xml`: the XML of a guest: devices, requested hardware,
+  CPUs and memory, devices and directories of the host
 - `consoles`, `console_log`: VNC, SPICE and serial ports, and the output of the serial console
 - `diagnostics`, `statistics`: counters of running guests
 - `domains`: defines, starts, stops and removes the domains of this host

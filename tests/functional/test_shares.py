@@ -9,16 +9,17 @@ import pytest
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud
 from tests.functional.hosts import come_back, lose, tidy_up
+from tests.functional.sdk import connect
 from tests.functional.server_requests import act, ask, domain, migrate, place
 from tests.support.waiting import wait_for
 
 VERSION = "2.97"
-OWNER = "alice:demo"
+PROJECT = "admin"
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with clouds.running(tmp_path_factory.mktemp("shares"), computes=2) as made:
+    with clouds.running(tmp_path_factory.mktemp("shares"), computes=2, standalone=True) as made:
         yield made
 
 
@@ -37,7 +38,7 @@ def stopped(running: Cloud) -> str:
     return server
 
 
-def make(running: Cloud, name: str, project: str = "demo") -> str:
+def make(running: Cloud, name: str, project: str = PROJECT) -> str:
     return running.manage("share", "create", name, "--project", project, "--protocol", "nfs").strip()
 
 
@@ -79,6 +80,18 @@ def test_server_has_its_shares_until_they_are_detached(tidy: Cloud) -> None:
     assert "is attached to servers" in tidy.try_manage("share", "delete", "more").stderr
     tidy.delete_all()
     tidy.manage("share", "delete", "more")
+
+
+def test_openstacksdk_attaches_lists_and_detaches_a_share(tidy: Cloud) -> None:
+    server, data = stopped(tidy), make(tidy, "data")
+    compute = connect(tidy, PROJECT).compute
+    made = compute.create_share_attachment(server, data, tag="data")
+    assert (made.share_id, made.tag, made.export_location) == (data, "data", "nfs/data")
+    wait_for("it is attached", lambda: shares(tidy, server) == {"data": "inactive"})
+    assert [(share.tag, share.status) for share in compute.share_attachments(server)] == [("data", "inactive")]
+    assert compute.get_share_attachment(server, data).status == "inactive"
+    compute.delete_share_attachment(server, data)
+    wait_for("it is detached", lambda: shares(tidy, server) == {})
 
 
 def test_share_of_another_project_is_not_found(tidy: Cloud) -> None:

@@ -7,10 +7,10 @@ from nova_lite.operations.notifications import Notification, Payload
 from nova_lite.operations.steps import DETACH, PERFORM
 from nova_lite.operations.types import HostStep, Operation
 
-#: As in Nova.
+#: States in which Nova attaches and detaches shares.
 _ALLOWED = (states.STOPPED, states.ERROR)
 
-#: After a failure the server has a share in error, once its host has confirmed that the guest does not have it.
+#: A failed attach leaves a share in error, once its host has confirmed that the guest does not have it.
 ATTACH_SHARE = Operation(
     "attach_share",
     notification=Notification("share_attach", Payload.SHARE),

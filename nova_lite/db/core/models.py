@@ -437,7 +437,7 @@ class Instance(Numbered, Changed, Base):
     ``network_call_until``: a call to the network service may take effect until then. ``generation``: of the guest at
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
-    (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``shares``: those that it has
+    (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``shares``: its shares
     (`nova_lite.objects.ShareMapping`). ``guest_devices``: places of its devices (`nova_lite.objects.GuestReport`).
     ``network_info``: interfaces (`nova_lite.objects.VIF`) that another service owns; None: they are ports.
     ``disks_at``: where the disks of an evacuated server may be (`nova_lite.db.hosts.host_storage`). ``site_role``: of a

@@ -1,4 +1,4 @@
-"""Shares: those that the operator has given to projects, and those that servers have."""
+"""Shares that the operator has given to projects, and shares of servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.objects import Share, ShareMapping, ShareProtocol, ShareState, is
 
 
 def create(uow: UnitOfWork, name: str, project_id: str, protocol: ShareProtocol) -> Share:
-    """Create a share. Raises `InvalidInput` for a wrong name, and `Conflict` for one that is taken."""
+    """Create a share. Raises `InvalidInput` for a wrong name, and `Conflict` if another share has it."""
     if not is_share_name(name):
         raise exceptions.InvalidInput(
             reason=f"{name!r} is no name of a share: it has up to 64 letters, digits, - and _, a letter or digit first"

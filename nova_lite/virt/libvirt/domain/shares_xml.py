@@ -82,7 +82,7 @@ def require(domain: ET.Element, host: str) -> None:
 
 
 def _mounted() -> dict[str, set[str]]:
-    """Return the types of mounted file systems by their directories. No file system is asked, which might hang."""
+    """Return the types of mounted file systems by their directories. The file systems, which may hang, are not read."""
     found: dict[str, set[str]] = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:

@@ -7,6 +7,9 @@
 #                                            command line for the image property os_command_line
 #   disk.qcow2                               the same kernel and initramfs on a disk that a BIOS boots
 #
+# With ARCHITECTURE=aarch64 the guest is for that architecture, whose kernel is in $KERNEL_ROOT and whose busybox is $BUSYBOX;
+# its disk is booted by UEFI.
+#
 # The kernel is the newest one in $KERNEL_ROOT, where a kernel's packages were unpacked; without KERNEL_ROOT it is
 # the linux-image-cloud-amd64 of this machine. Besides it needs busybox-static, cpio, qemu-utils, syslinux and mtools (and
 # zstd or xz if modules are compressed), but neither root's rights nor loop devices.
@@ -25,7 +28,8 @@ die() {
 for tool in busybox cpio qemu-img syslinux mformat mcopy mmd; do
     command -v "$tool" >/dev/null || die "$tool is not installed (packages: busybox-static cpio qemu-utils syslinux mtools)"
 done
-busybox=$(command -v busybox)
+architecture=${ARCHITECTURE:-x86_64}
+busybox=${BUSYBOX:-$(command -v busybox)}
 flavour=${KERNEL_ROOT:+*}
 kernel=$(ls -1v "$kernel_root"/boot/vmlinuz-*${flavour:-cloud-amd64} 2>/dev/null | tail -n 1 || true)
 [ -n "$kernel" ] || die "no kernel for guests in $kernel_root/boot (package: linux-image-cloud-amd64)"
@@ -38,17 +42,20 @@ mbr=$(ls /usr/lib/SYSLINUX/mbr.bin /usr/lib/syslinux/mbr/mbr.bin 2>/dev/null | h
 modules="
     drivers/virtio/virtio_ring drivers/virtio/virtio net/core/failover drivers/net/net_failover drivers/net/virtio_net
     drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci
-    drivers/block/virtio_blk drivers/virtio/virtio_balloon drivers/char/hw_random/virtio-rng
+    drivers/block/virtio_blk drivers/virtio/virtio_balloon drivers/virtio/virtio_mem drivers/char/hw_random/virtio-rng
     drivers/acpi/button drivers/input/evdev drivers/misc/pvpanic/pvpanic drivers/misc/pvpanic/pvpanic-mmio
     drivers/cdrom/cdrom drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sr_mod
     drivers/scsi/virtio_scsi drivers/scsi/sd_mod drivers/net/vmxnet3/vmxnet3
     drivers/ata/libata drivers/ata/ata_piix fs/isofs/isofs
+    fs/fuse/fuse fs/fuse/virtiofs
 "
-cmdline="console=ttyS0 quiet panic=5 no_timer_check mitigations=off"
+console=ttyS0
+[ "$architecture" = x86_64 ] || console=ttyAMA0
+cmdline="console=$console quiet panic=5 no_timer_check mitigations=off"
 
 fingerprint=$({
     cat "$here/build.sh" "$here/init" "$here/dhcp" "$busybox"
-    echo "$release"
+    echo "$release $architecture"
     sha256sum "$kernel"
 } | sha256sum | cut -d' ' -f1)
 if [ "$(cat "$out/.fingerprint" 2>/dev/null)" = "$fingerprint" ]; then
@@ -62,7 +69,7 @@ root=$work/root
 mkdir -p "$root"/{bin,lib,dev,proc,sys,run,config,etc,tmp}
 ln -s ../run/resolv.conf "$root/etc/resolv.conf"
 cp "$busybox" "$root/bin/busybox"
-for applet in $("$busybox" --list); do
+for applet in $(busybox --list); do
     [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
 done
 for module in $modules; do
@@ -96,7 +103,8 @@ printf "\\x80\\xfe\\xff\\xff\\x0e\\xfe\\xff\\xff$(le32 $start)$(le32 $sectors)" 
     dd of="$work/disk.raw" conv=notrunc bs=1 seek=446 status=none
 printf '\x55\xaa' | dd of="$work/disk.raw" conv=notrunc bs=1 seek=510 status=none
 mformat -i "$partition" -T $sectors -h 255 -s 63 -H $start -c 8 -v NOVALITE ::
-cat >"$work/syslinux.cfg" <<CONFIG
+if [ "$architecture" = x86_64 ]; then
+    cat >"$work/syslinux.cfg" <<CONFIG
 DEFAULT guest
 PROMPT 0
 TIMEOUT 0
@@ -105,8 +113,13 @@ LABEL guest
   INITRD /initrd.img
   APPEND $cmdline
 CONFIG
-mcopy -i "$partition" "$work/vmlinuz" "$work/initrd.img" "$work/syslinux.cfg" ::/
-syslinux --install --offset $((start * 512)) "$work/disk.raw"
+    mcopy -i "$partition" "$work/vmlinuz" "$work/initrd.img" "$work/syslinux.cfg" ::/
+    syslinux --install --offset $((start * 512)) "$work/disk.raw"
+else
+    # UEFI's shell starts the kernel, which is a program of UEFI.
+    echo "vmlinuz initrd=\\initrd.img $cmdline" >"$work/startup.nsh"
+    mcopy -i "$partition" "$work/vmlinuz" "$work/initrd.img" "$work/startup.nsh" ::/
+fi
 qemu-img convert -q -f raw -O qcow2 "$work/disk.raw" "$work/disk.qcow2"
 
 mkdir -p "$out"

@@ -39,6 +39,26 @@ kernel_image_package() {
     done
 }
 
+# The kernel and the busybox of another architecture (arm64) in $GUEST/$1. apt has lists of its own for it, so this machine
+# gets no foreign packages.
+fetch_parts_of() {
+    local architecture=$1 lists=$GUEST/lists-$1 options image deb
+    ! compgen -G "$GUEST/$architecture/boot/vmlinuz-*" >/dev/null || return 0
+    options=(-o APT::Sandbox::User=root -o Dir::State::Lists="$lists" -o Dir::State::status=/dev/null
+        -o Dir::Cache="$lists/cache" -o APT::Architecture="$architecture" -o APT::Architectures="$architecture")
+    remove_tree "$lists" "$GUEST/$architecture.new"
+    install -d "$lists/partial" "$lists/cache/archives/partial"
+    apt_get "${options[@]}" update
+    image=$(apt-cache "${options[@]}" depends --important "linux-image-cloud-$architecture" | sed -n 's/^  Depends: \(linux-image-.*\)/\1/p')
+    [[ -n $image ]] || die "there is no package of a kernel for guests of $architecture here."
+    (cd "$lists" && apt_get "${options[@]}" download "$image" busybox-static)
+    for deb in "$lists"/*.deb; do
+        dpkg-deb --extract "$deb" "$GUEST/$architecture.new"
+    done
+    mv "$GUEST/$architecture.new" "$GUEST/$architecture"
+    remove_tree "$lists"
+}
+
 build_guest() {
     fetch_kernel
     if compgen -G "$GUEST/kernel/boot/vmlinuz-*" >/dev/null; then

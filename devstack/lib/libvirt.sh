@@ -58,8 +58,9 @@ start_libvirt() {
     elif has_systemd; then
         systemctl enable --now virtlogd.socket libvirtd
     else
-        pgrep --exact virtlogd >/dev/null || virtlogd -d
-        pgrep --exact libvirtd >/dev/null || libvirtd -d
+        # Further hosts have daemons of the same names.
+        pgrep --pidfile /run/virtlogd.pid --exact virtlogd >/dev/null 2>&1 || virtlogd -d
+        pgrep --pidfile /run/libvirtd.pid --exact libvirtd >/dev/null 2>&1 || libvirtd -d
     fi
     wait_for 30 libvirt_answers
 }

@@ -4,7 +4,10 @@ TEST_VENV=$TOP/.venv
 # Database and user of this run: another run has others, and keeps its password.
 TEST_DATABASE=nova_lite_test_$$
 TEST_PACKAGES=(btrfs-progs chromium dbus gnupg haproxy iputils-ping ldap-utils mariadb-server openssl openssh-client
-    openssh-server postgresql prometheus restic rsync shellcheck slapd systemd-container systemd-sysv xfsprogs)
+    openssh-server postgresql prometheus qemu-efi-aarch64 qemu-system-arm restic rsync shellcheck slapd systemd-container
+    systemd-sysv xfsprogs)
+# The daemon of virtiofs has a package of its own after Debian 12.
+[[ $(source /etc/os-release && echo "${VERSION_ID-}") == 12 ]] || TEST_PACKAGES+=(virtiofsd)
 # What controllers of a cloud with several have besides. Its containers have this machine's packages.
 CONTROLLER_PACKAGES=(galera-4 haproxy keepalived mariadb-backup socat)
 # Files whose failed tests are tried again, in one run of pytest. All tests of a file fail with a server that they share.
@@ -192,15 +195,17 @@ stage_long() {
     return $status
 }
 
-# The cloud's tests, and after them those of networks, units and clients; beside them those of the driver. All of them have
-# hosts and networks of their own, and most of the time each waits for guests. What the driver's tests say comes last.
+# The cloud's tests, and after them those of networks, units, clients and qemu without libvirt; beside them those of the
+# driver. All of them have hosts and networks of their own, and most of the time each waits for guests. What the driver's
+# tests say comes last.
 integration_tests() {
     local status=0 said driver
     said=$(mktemp)
     run_tests tests/integration/libvirt --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
     driver=$!
     run_tests tests/integration/cloud || status=$?
-    run_tests tests/integration/network tests/integration/systemd tests/integration/cloud_init tests/integration/clients || status=$?
+    run_tests tests/integration/network tests/integration/systemd tests/integration/cloud_init tests/integration/clients \
+        tests/integration/qemu || status=$?
     wait "$driver" || status=$?
     cat "$said"
     rm "$said"

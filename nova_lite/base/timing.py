@@ -190,6 +190,22 @@ class LibvirtTiming:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class QemuTiming:
+    """Times of the driver of qemu without libvirt, in seconds."""
+
+    #: Time limits of a reply of qemu, of its first reply, and of its end; and the interval between two looks at it.
+    reply: float = 10.0
+    start: float = 60.0
+    end: float = 15.0
+    poll: float = 0.2
+    #: Time in which a guest's memory has to be restored.
+    memory: float = 600.0
+    #: Intervals between two requests to a guest to shut down, and to release a device. It ignores them while it boots.
+    press_again: float = 10.0
+    ask_again: float = 5.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientTiming:
     """Times of the clients of other services, in seconds."""
 
@@ -276,6 +292,7 @@ class Timing:
     conductor: ConductorTiming = ConductorTiming()
     compute: ComputeTiming = ComputeTiming()
     libvirt: LibvirtTiming = LibvirtTiming()
+    qemu: QemuTiming = QemuTiming()
     clients: ClientTiming = ClientTiming()
     volumes: VolumeTiming = VolumeTiming()
     daemon: DaemonTiming = DaemonTiming()

@@ -270,10 +270,22 @@ class API:
         """Request the detachment of an interface. Raises `PortNotFound`."""
         self._accept_device_change(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
 
+    def attach_share(self, context: RequestContext, instance_uuid: str, share_id: str, tag: str) -> Instance:
+        """Request the attachment of a share to a server that is off.
+
+        Raises `ShareNotFound`, `ShareMappingAlreadyExists` or `SharesNotSupported`.
+        """
+        payload = {"share_id": share_id, "tag": tag}
+        return self._accept_device_change(context, instance_uuid, operations.ATTACH_SHARE.kind, payload).instance
+
+    def detach_share(self, context: RequestContext, instance_uuid: str, share_id: str) -> None:
+        """Request the detachment of a share. Raises `ShareNotFound`."""
+        self._accept_device_change(context, instance_uuid, operations.DETACH_SHARE.kind, {"share_id": share_id})
+
     def _accept_device_change(
         self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
     ) -> ActionCommand:
-        """Request a change of an interface or a volume, after earlier ones of the same server have finished.
+        """Request a change of an interface, volume or share, after earlier ones of the same server have finished.
 
         Clients send several such requests at a time. Raises the 409 if the earlier changes take too long.
         """

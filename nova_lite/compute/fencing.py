@@ -251,6 +251,11 @@ class FencingTokenStore:
                 resources=resources,
             )
 
+    def mark_resized(self, instance_uuid: str, resources: Resources) -> None:
+        """Record what a guest holds that was resized in place."""
+        with self._lock(instance_uuid):
+            self._write(self.get(instance_uuid), resources=resources)
+
     def hold(self, instance_uuid: str, generation: int) -> None:
         """Prevent the start of a guest of ``generation`` or a lower one. On return that is on disk."""
         with self._lock(instance_uuid):

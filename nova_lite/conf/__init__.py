@@ -9,7 +9,8 @@ user (docs/adr/0050-an-option-is-something-that-an-operator-decides.md).
 - `service_client`: options of a section for another OpenStack service
 - `api`, `conductor`, `scheduler`, `compute`, `base`, `database`, `rpc`, `upgrade_levels`: daemons, database, and
   messages
-- `libvirt`, `fake`, `pci`, `vxlan`, `consoles`, `metadata`: hypervisors, devices, tunnels, consoles, and metadata
+- `libvirt`, `qemu`, `fake`, `pci`, `vxlan`, `consoles`, `metadata`: hypervisors, devices, tunnels, consoles, and
+  metadata
 - `identity`, `ldap`, `oidc`, `join`, `quota`: users and hosts of the cloud
 - `image`, `glance`, `network`, `neutron`, `volume`, `cinder`: services and their backends
 - `server_backups`, `replication`, `balance`, `host_health`: backups, second site, and care for hosts
@@ -50,6 +51,7 @@ from nova_lite.conf import (
     oidc,
     otel,
     pci,
+    qemu,
     quota,
     replication,
     rpc,
@@ -83,6 +85,7 @@ GROUPS = (
     oidc,
     otel,
     pci,
+    qemu,
     quota,
     replication,
     rpc,

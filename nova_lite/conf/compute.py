@@ -10,7 +10,9 @@ from nova_lite.base.cpu_sets import CpuSet
 
 DEFAULT_OPTS = [
     cfg.StrOpt(
-        "compute_driver", default="libvirt", help="Entry point in nova_lite.virt.drivers: libvirt, or fake for tests."
+        "compute_driver",
+        default="libvirt",
+        help="Entry point in nova_lite.virt.drivers: libvirt, qemu (without libvirt), or fake for tests.",
     ),
     cfg.BoolOpt(
         "resume_guests_state_on_host_boot",

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 from oslo_config import cfg, iniparser
 
+from nova_lite.conf import pci
+
 #: Entry points that list options, of this project, its libraries and its plug-ins.
 _NAMESPACE = "oslo.config.opts"
 
@@ -198,6 +200,9 @@ def _choices(group: str, option: cfg.Opt) -> str:
 def unknown(path: str, sections: Sections, known: Known) -> Iterator[str]:
     """Return a sentence for each group and option that no daemon has."""
     _add_plugins(sections, known)
+    for group in sections:
+        if group.startswith(pci.MDEV_GROUP):
+            known.add(group, pci.MDEV_OPTS)
     for group, values in sections.items():
         if not known.names(group):
             yield f"{path}: there is no group [{group}]{_did_you_mean(group, known.groups())}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 DEFAULT_OPTS = [
     cfg.BoolOpt(
@@ -121,7 +121,10 @@ MIGRATION_OPTS = [
         "device_detach_timeout",
         default=60,
         min=1,
-        help="Seconds in which a running guest has to release a detached device.",
+        help=(
+            "Seconds in which a running guest has to release a detached device. Seconds without progress after which a "
+            "guest counts as refusing to take or release vCPUs and memory."
+        ),
     ),
 ]
 
@@ -164,15 +167,24 @@ OPTS = [
             "are recreated (hard reboot, resize, rebuild)."
         ),
     ),
+    cfg.ListOpt(
+        "emulated_architectures",
+        default=[],
+        item_type=types.String(choices=["aarch64"]),
+        help=(
+            "Further architectures of guests, which this host emulates for images with hw_emulation_architecture. "
+            "aarch64 needs qemu-system-arm and qemu-efi-aarch64. Emulation is slow, so choose hosts for it."
+        ),
+    ),
     cfg.IntOpt(
         "num_pcie_ports",
         default=12,
         min=0,
         max=28,
         help=(
-            "Further disks and interfaces that a running guest of a q35 machine can take. Nova counts all ports. 0: "
-            "libvirt decides, which leaves one. Existing guests get the ports when they are recreated (hard reboot, "
-            "resize, rebuild)."
+            "Further disks and interfaces that a running guest of a q35 or virt machine can take. Nova counts all "
+            "ports. 0: libvirt decides, which leaves one. Existing guests get the ports when they are recreated (hard "
+            "reboot, resize, rebuild)."
         ),
     ),
     cfg.IntOpt(
@@ -206,6 +218,14 @@ OPTS = [
         help=(
             "Give guests the emulated TPM that their flavor or image requests. Set it on hosts with swtpm and "
             "swtpm-tools. The conductors need [volume] encryption_key_file."
+        ),
+    ),
+    cfg.StrOpt(
+        "shares_path",
+        regex=r"^(/[A-Za-z0-9._-]+)+$",
+        help=(
+            "Directory with the shares that guests of this host may have, as directory/NAME, nfs/NAME or cephfs/NAME. "
+            "The operator makes or mounts them. Default: guests get no shares."
         ),
     ),
     *MIGRATION_OPTS,

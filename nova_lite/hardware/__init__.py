@@ -11,12 +11,14 @@ without effect.
     hardware/table.py        the definitions
     hardware/request.py      values of a flavor and an image
     hardware/topology.py     CPU topology
+    hardware/aarch64.py      settings of guests of another architecture
     hardware/numa.py         request for CPUs and memory of the host
+    hardware/hotplug.py      vCPUs and memory that a running guest can get
     hardware/guest.py        Hardware of a guest
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts
     hardware/fitting.py      placement in the NUMA cells of a host
-    hardware/pci.py          aliases, and the choice of PCI devices
+    hardware/pci.py          aliases, and the choice of PCI devices and vGPUs
     hardware/continuing.py   obstacles of a running guest on another host
     hardware/baseline.py     largest processor that several hosts have
 """
@@ -25,4 +27,4 @@ from __future__ import annotations
 
 from nova_lite.hardware.guest import DEFAULT, OPTIONAL, REQUIRED, Hardware, RescueDisk
 from nova_lite.hardware.request import check_extra_spec
-from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, numa_of, resolve, root_device
+from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, is_arm, numa_of, resolve, root_device

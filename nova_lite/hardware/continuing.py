@@ -59,7 +59,7 @@ def of_processor(guest: GuestCpu, host: HostCpu) -> list[str]:
 def of_machine(guest: GuestCpu, host: HostCpu, hypervisor: int) -> list[str]:
     """Return the obstacles besides the processor."""
     found, machines = [], names(host.machines)
-    if guest.virt_type != host.virt_type:
+    if guest.virt_type and guest.virt_type != host.virt_type:
         found.append(f"its guests are of type {host.virt_type}, and this one is of type {guest.virt_type}")
     if guest.machine and machines and guest.machine not in machines:
         found.append(f"it has no machine type {guest.machine}")

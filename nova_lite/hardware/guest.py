@@ -7,6 +7,12 @@ import msgspec
 from nova_lite.hardware.numa import NUMARequest
 from nova_lite.hardware.topology import Topology
 
+#: Architectures of guests. Hosts have the first, and can emulate the second.
+X86_64, AARCH64 = "x86_64", "aarch64"
+
+#: Machine of guests of the architecture aarch64.
+VIRT = "virt"
+
 VIRTIO, SCSI, SATA, IDE, USB = "virtio", "scsi", "sata", "ide", "usb"
 OPTIONAL, REQUIRED, DISABLED = "optional", "required", "disabled"
 
@@ -31,15 +37,17 @@ class Tpm(msgspec.Struct, frozen=True):
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     """Hardware of a guest. None or an empty value leaves the choice to the driver.
 
-    ``topology``: of the vCPUs. ``serial_ports``: at least one. ``cpu_tune``: shares, period, quota. ``disk_tune``: by
-    libvirt's names in ``iotune``. ``inbound``, ``outbound``: average, peak and burst of each interface in KiB (per
-    second). ``queues``: of each interface. ``rng_bytes``: 0 is no limit. ``cdrom``: the root disk is an ISO image.
-    ``traits``: traits that the host must have (``required``) or must not have (``forbidden``), including the
-    traits that follow from the other fields. ``numa``: the request for CPUs and memory of the host. ``tpm`` None: the
-    guest has no TPM.
+    ``topology``: of the vCPUs. ``architecture`` None: that of the host. ``serial_ports``: at least one. ``cpu_tune``:
+    shares, period, quota. ``disk_tune``: by libvirt's names in ``iotune``. ``inbound``, ``outbound``: average, peak and
+    burst of each interface in KiB (per second). ``queues``: of each interface. ``rng_bytes``: 0 is no limit. ``cdrom``:
+    the root disk is an ISO image. ``traits``: traits that the host must have (``required``) or must not have
+    (``forbidden``), including the traits that follow from the other fields. ``numa``: the request for CPUs and memory
+    of the host. ``tpm`` None: the guest has no TPM. ``max_vcpus``, ``max_memory_mb``: the size that the guest can get
+    while it runs; None: its own.
     """
 
     topology: Topology
+    architecture: str | None = None
     machine_type: str | None = None
     uefi: bool = False
     secure_boot: str = DISABLED
@@ -77,6 +85,12 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     traits: dict[str, str] = {}
     numa: NUMARequest | None = None
     tpm: Tpm | None = None
+    max_vcpus: int | None = None
+    max_memory_mb: int | None = None
+
+    @property
+    def is_arm(self) -> bool:
+        return self.architecture == AARCH64
 
     @property
     def needs_usb(self) -> bool:

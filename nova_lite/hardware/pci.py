@@ -1,4 +1,4 @@
-"""Requests for PCI devices: aliases of ``[pci] alias``, and the choice of devices for the filter and for the claim."""
+"""Requests for devices: aliases of ``[pci] alias``, classes of vGPUs, and the choice for the filter and the claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_utils import strutils
 
 from nova_lite.base import exceptions
-from nova_lite.hardware import fitting
+from nova_lite.hardware import fitting, table
 from nova_lite.hardware.fitting import FitError, Ratios
 from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import Flavor, HostState, Image, InstanceNUMATopology, NUMACell, NUMAUsage
@@ -30,6 +30,8 @@ from nova_lite.objects.pci import (
 
 #: Extra spec that requests devices, and the settings of the NUMA policy in flavors and images.
 ALIAS = "pci_passthrough:alias"
+#: Beginning of the extra specs that request vGPUs by their resource class.
+RESOURCES = "resources:"
 _POLICIES = ("hw:pci_numa_affinity_policy", "hw_pci_numa_affinity_policy")
 
 _KEYS = {
@@ -58,12 +60,39 @@ def requests(conf: cfg.ConfigOpts, flavor: Flavor, image: Image | None, strict: 
 
     If not ``strict``, such a request fits no host: an operator has removed the alias since the server was created.
     """
+    values = (flavor.extra_specs.get(_POLICIES[0]), None if image is None else image.properties.get(_POLICIES[1]))
+    policy = next((value for value in values if value is not None), None)
+    return [*_of_aliases(conf, flavor, policy, strict), *_of_vgpus(flavor, policy)]
+
+
+def wants_devices(flavor: Flavor) -> bool:
+    """Return whether servers of a flavor have devices of their hosts."""
+    return ALIAS in flavor.extra_specs or bool(_of_vgpus(flavor, None))
+
+
+def _of_vgpus(flavor: Flavor, policy: str | None) -> list[PCIRequest]:
+    """Return the requests for vGPUs. They are near to the guest's NUMA cells only if possible."""
+    return [
+        PCIRequest(
+            alias=key,
+            count=int(count),
+            kinds=[PCIKind(vendor_id="", product_id="", resource_class=key.removeprefix(RESOURCES))],
+            numa_policy=policy or NUMA_PREFERRED,
+        )
+        for key, count in flavor.extra_specs.items()
+        if key.startswith(RESOURCES)
+        and (definition := table.find_extra_spec(key)) is not None
+        and definition.name in table.VGPU_CLASSES
+        and definition.values.accepts(count)
+        and int(count)
+    ]
+
+
+def _of_aliases(conf: cfg.ConfigOpts, flavor: Flavor, policy: str | None, strict: bool) -> list[PCIRequest]:
     text = flavor.extra_specs.get(ALIAS)
     if text is None:
         return []
     aliases = _aliases(tuple(conf.pci.alias))
-    values = (flavor.extra_specs.get(_POLICIES[0]), None if image is None else image.properties.get(_POLICIES[1]))
-    policy = next((value for value in values if value is not None), None)
     found = []
     for part in text.split(","):
         name, _, count = part.strip().partition(":")
@@ -86,6 +115,11 @@ def requests(conf: cfg.ConfigOpts, flavor: Flavor, image: Image | None, strict: 
 def check_live_migration(wanted: Iterable[PCIRequest]) -> None:
     """Raise `HardwareRefused` unless the devices of a guest can be migrated while it runs."""
     for request in wanted:
+        if request.alias.startswith(RESOURCES):
+            raise exceptions.HardwareRefused(
+                reason="Migration pre-check error: the server has vGPUs, which cannot be migrated while it runs. "
+                "Migrate it while it is off."
+            )
         if not request.may_migrate_live:
             raise exceptions.HardwareRefused(
                 reason=f"Migration pre-check error: the server has PCI devices {request.alias}, which cannot be "
@@ -113,7 +147,7 @@ def _aliases(entries: tuple[str, ...]) -> dict[str, _Alias]:
 
 def _alias_of(values: dict[str, Any], entry: str) -> tuple[str, _Alias]:
     if beyond := sorted(values.keys() & _PLACEMENT_KEYS):
-        raise mistake("alias", entry, f"{beyond[0]} is not supported, because devices are not in Placement")
+        raise mistake("alias", entry, f"{beyond[0]} is not supported: ids name the kinds of devices")
     if unknown := sorted(values.keys() - _KEYS):
         raise mistake("alias", entry, f"{unknown[0]} is unknown; known are {', '.join(sorted(_KEYS))}")
     name = str(values.get("name", "")).strip()
@@ -299,4 +333,7 @@ def _miss(request: PCIRequest, options: Sequence[PCIDevice], near: Collection[in
     if not request.kinds:
         return FitError(f"PCI alias {request.alias} is not configured any more")
     where = "" if near is None or request.numa_policy == NUMA_PREFERRED else " in the guest's NUMA cells"
-    return FitError(f"{request.count} PCI devices {request.alias} requested, {len(options)} free{where}")
+    what = f"PCI devices {request.alias}"
+    if request.alias.startswith(RESOURCES):
+        what = request.alias.removeprefix(RESOURCES)
+    return FitError(f"{request.count} {what} requested, {len(options)} free{where}")

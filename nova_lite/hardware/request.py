@@ -112,7 +112,7 @@ def _add_trait(request: HardwareRequest, trait: str, value: str, strict: bool) -
 def _combine(request: HardwareRequest, strict: bool) -> None:
     """Apply the precedence of settings that both flavor and image have. Raises `HardwareRefused` if ``strict``."""
     for name in request.flavor.keys() & request.image.keys():
-        definition = _BY_NAME[name.partition(".")[0]]
+        definition = BY_NAME[name.partition(".")[0]]
         precedence, spec, image_property = definition.precedence, definition.flavor, definition.image
         of_flavor, of_image = request.flavor[name], request.image[name]
         if precedence is Precedence.SAME and strict and _normalized(of_flavor) != _normalized(of_image):
@@ -134,7 +134,7 @@ def _combine(request: HardwareRequest, strict: bool) -> None:
             request.image[name] = of_flavor
 
 
-_BY_NAME = {definition.name: definition for definition in table.DEFINITIONS}
+BY_NAME = {definition.name: definition for definition in table.DEFINITIONS}
 
 
 def _normalized(value: str) -> str:

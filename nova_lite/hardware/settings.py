@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.hardware import numa, traits
+from nova_lite.hardware import aarch64, hotplug, numa, traits
 from nova_lite.hardware.guest import (
+    AARCH64,
     DEFAULT,
     DEVICE_PREFIX,
     DISABLED,
@@ -18,10 +19,12 @@ from nova_lite.hardware.guest import (
     REQUIRED,
     RNG_PERIOD,
     SATA,
+    SCSI,
     TPM_2,
     TPM_CRB,
     TPM_TIS,
     USB,
+    VIRT,
     VIRTIO,
     Hardware,
     RescueDisk,
@@ -33,6 +36,10 @@ from nova_lite.hardware.topology import Topology, choose
 from nova_lite.objects import BlockDevice, Flavor, Image, block_device
 
 MAX_QUEUES = 256
+
+_Q35 = "q35"
+#: Buses of disks that machines lack. The firmware of aarch64 does not know SATA.
+_LACKING = {_Q35: (IDE,), VIRT: (IDE, SATA)}
 
 _ISO = "iso"
 
@@ -49,16 +56,18 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
     try:
         _check_combinations(request)
         numa_request = numa.choose(request, flavor.vcpus, flavor.memory_mb)
+        hotplug.check(request, flavor, numa_request)
     except exceptions.HardwareRefused:
         if strict:
             raise
         return msgspec.structs.replace(DEFAULT, topology=Topology(flavor.vcpus), cdrom=cdrom, traits=request.traits)
-    machine = request.value("machine_type")
-    firmware = request.value("firmware_type")
+    on_arm = aarch64.is_requested(request)
+    firmware = "uefi" if on_arm else request.value("firmware_type")
     tablet, keyboard = _inputs(request)
     guest = Hardware(
-        topology=choose(request, flavor.vcpus, strict),
-        machine_type=machine,
+        topology=choose(request, request.number(hotplug.VCPUS) or flavor.vcpus, strict),
+        architecture=request.value("emulation_architecture"),
+        machine_type=request.value("machine_type") or (VIRT if on_arm else None),
         uefi=firmware == "uefi",
         secure_boot=(request.value("secure_boot") or DISABLED) if firmware == "uefi" else DISABLED,
         boot_menu=bool(request.flag("boot_menu")),
@@ -71,7 +80,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
         disk_bus=request.value("disk_bus") or VIRTIO,
         scsi_model=request.value("scsi_model") or "virtio-scsi",
         cdrom=cdrom,
-        cdrom_bus=request.value("cdrom_bus") if cdrom else None,
+        cdrom_bus=request.value("cdrom_bus") or (SCSI if on_arm else None) if cdrom else None,
         packed_ring=bool(request.flag("virtio_packed_ring")),
         vif_model=request.value("vif_model") or VIRTIO,
         queues=min(flavor.vcpus, MAX_QUEUES) if request.flag("vif_multiqueue_enabled") else 1,
@@ -95,6 +104,8 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
         traits=request.traits,
         numa=numa_request,
         tpm=_tpm(request),
+        max_vcpus=request.number(hotplug.VCPUS),
+        max_memory_mb=request.number(hotplug.MEMORY),
     )
     if required := traits.required_by(guest):
         guest = msgspec.structs.replace(guest, traits=_with_required(request.traits, required, strict))
@@ -120,12 +131,17 @@ def has_tpm(flavor: Mapping[str, Any], image: Mapping[str, Any] | None) -> bool:
     return "hw:tpm_version" in flavor.get("extra_specs", {}) or "hw_tpm_version" in (image or {}).get("properties", {})
 
 
+def is_arm(image: Image | None) -> bool:
+    """Check whether guests of this image have the architecture aarch64."""
+    return image is not None and image.properties.get("hw_emulation_architecture") == AARCH64
+
+
 def root_device(image: Image | None) -> str:
     """Return the name that a guest of this image has for its root disk."""
     properties = {} if image is None else image.properties
     bus = properties.get("hw_disk_bus", VIRTIO)
     if image is not None and image.disk_format == _ISO:
-        bus = properties.get("hw_cdrom_bus", SATA if "q35" in properties.get("hw_machine_type", "") else IDE)
+        bus = properties.get("hw_cdrom_bus") or _drive_bus(read({}, properties, strict=False))
     return f"/dev/{DEVICE_PREFIX.get(bus, DEVICE_PREFIX[VIRTIO])}a"
 
 
@@ -138,11 +154,9 @@ def check_disks(flavor: Flavor, image: Image | None, devices: Collection[BlockDe
     on_ide = request.value("disk_bus") == IDE
     needed = block_device.local_count(flavor, devices) if on_ide else 0
     if image is not None and image.disk_format == _ISO and block_device.root_volume(devices) is None:
-        cdrom_bus = request.value("cdrom_bus") or (SATA if _has_no_ide(request) else IDE)
-        needed += (cdrom_bus == IDE) - on_ide
+        needed += ((request.value("cdrom_bus") or _drive_bus(request)) == IDE) - on_ide
     needed += sum(device.is_volume and device.disk_bus == IDE for device in devices)
-    if needed and _has_no_ide(request):
-        raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus, and a disk_bus of a volume is ide.")
+    _check_buses(request, "disk_bus of a volume", *(device.disk_bus for device in devices if device.is_volume))
     if needed > IDE_PLACES:
         raise exceptions.HardwareRefused(
             reason=f"The server needs {needed} disks on its IDE bus (with a config drive), which has {IDE_PLACES} "
@@ -153,7 +167,7 @@ def check_disks(flavor: Flavor, image: Image | None, devices: Collection[BlockDe
 def check_rescue(image: Image | None, server_image: Image | None = None, strict: bool = True) -> RescueDisk:
     """Return the disk of a rescued server with this image. Raises `HardwareRefused`.
 
-    ``server_image``: the image of the server. ``strict``: see `resolve`.
+    ``server_image``: the image of the server. ``strict``: see `resolve`. The server keeps its architecture.
     """
     properties: Mapping[str, str] = {} if image is None else image.properties
     request = read({}, properties, strict)
@@ -165,8 +179,12 @@ def check_rescue(image: Image | None, server_image: Image | None = None, strict:
                 reason="A CD-ROM drive (hw_rescue_device) cannot be on the bus virtio (hw_rescue_bus)."
             )
         bus = None
-    if strict and bus == IDE and server_image is not None and _has_no_ide(read({}, server_image.properties, False)):
-        raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_rescue_bus is ide.")
+    if strict and is_arm(image) != is_arm(server_image):
+        raise exceptions.HardwareRefused(
+            reason="The rescue image has another hw_emulation_architecture than the server's image."
+        )
+    if strict and server_image is not None:
+        _check_buses(read({}, server_image.properties, strict=False), "hw_rescue_bus", bus)
     stable = bus is not None or device is not None
     return RescueDisk(stable=stable, bus=bus if cdrom else bus or request.value("disk_bus") or VIRTIO, cdrom=cdrom)
 
@@ -186,6 +204,8 @@ def _none_if(value: str | None, nothing: str) -> str | None:
 def _inputs(request: HardwareRequest) -> tuple[str | None, str | None]:
     """Return the buses of the tablet and of the keyboard, None for a device that the guest does not have."""
     bus = request.value("input_bus")
+    if bus is None and aarch64.is_requested(request):
+        bus = USB  # it has no keyboard of its own
     if bus is not None:
         return bus, bus
     return (USB if request.value("pointer_model") else None), None
@@ -215,6 +235,7 @@ def _with_required(chosen: dict[str, str], required: set[str], strict: bool) -> 
 
 def _check_combinations(request: HardwareRequest) -> None:
     """Check settings that exclude or need each other. Raises `HardwareRefused`."""
+    aarch64.check(request)
     _check_firmware(request)
     _check_tpm(request)
     _check_devices(request)
@@ -231,8 +252,7 @@ def _check_firmware(request: HardwareRequest) -> None:
     mode, bits = request.value("maxphysaddr_mode"), request.value("maxphysaddr_bits")
     if (mode == "emulate") != (bits is not None):
         raise exceptions.HardwareRefused(reason="maxphysaddr_bits and maxphysaddr_mode=emulate need each other.")
-    if _has_no_ide(request) and IDE in (request.value("disk_bus"), request.value("cdrom_bus")):
-        raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_disk_bus or hw_cdrom_bus is ide.")
+    _check_buses(request, "hw_disk_bus or hw_cdrom_bus", request.value("disk_bus"), request.value("cdrom_bus"))
 
 
 def _check_tpm(request: HardwareRequest) -> None:
@@ -243,9 +263,26 @@ def _check_tpm(request: HardwareRequest) -> None:
         raise exceptions.HardwareRefused(reason=f"TPM model CRB is only valid with TPM version {TPM_2}.")
 
 
-def _has_no_ide(request: HardwareRequest) -> bool:
-    """Check whether the machine is a q35, which secure boot needs."""
-    return "q35" in (request.value("machine_type") or "") or request.value("secure_boot") == REQUIRED
+def _machine(request: HardwareRequest) -> str:
+    """Return the kind of the machine. Secure boot needs a q35."""
+    if aarch64.is_requested(request):
+        return VIRT
+    is_q35 = _Q35 in (request.value("machine_type") or "") or request.value("secure_boot") == REQUIRED
+    return _Q35 if is_q35 else "pc"
+
+
+def _drive_bus(request: HardwareRequest) -> str:
+    """Return the bus of an ISO image's drive whose image names none."""
+    return {VIRT: SCSI, _Q35: SATA}.get(_machine(request), IDE)
+
+
+def _check_buses(request: HardwareRequest, what: str, *buses: str | None) -> None:
+    """Raise `HardwareRefused` for a bus that the machine does not have. ``what``: the names of their settings."""
+    for bus in buses:
+        if bus in _LACKING.get(_machine(request), ()):
+            raise exceptions.HardwareRefused(
+                reason=f"A {_machine(request)} machine has no {str(bus).upper()} bus: {what} is {bus}."
+            )
 
 
 def _check_devices(request: HardwareRequest) -> None:

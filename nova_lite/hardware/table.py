@@ -158,9 +158,24 @@ CPU = (
             "hw:cpu_realtime_mask": "2-3",
         },
     ),
+    honoured(
+        "max_vcpus",
+        number(1, 255),
+        "vCPUs that the running guest can get by a resize; not for guests with a place in the host's CPUs or memory",
+        flavor="hw:max_vcpus",
+        specs={"hw:max_vcpus": "8"},
+    ),
 )
 
 MEMORY = (
+    honoured(
+        "max_memory",
+        number(1),
+        "memory in MB that the running guest can get by a resize; not for guests with a place in the host's CPUs or "
+        "memory",
+        flavor="hw:max_memory",
+        specs={"hw:max_memory": "2048"},
+    ),
     honoured(
         "mem_page_size",
         matching(
@@ -247,8 +262,12 @@ MEMORY = (
 FIRMWARE = (
     honoured(
         "machine_type",
-        matching("`pc`, `q35`, or one of their versions", r"pc|q35|pc-(i440fx|q35)-[A-Za-z0-9.+-]+"),
-        "emulated machine; default: `[libvirt] hw_machine_type`",
+        matching(
+            "`pc`, `q35`, `virt`, one of their versions, or `microvm`",
+            r"pc|q35|virt|microvm|(pc-i440fx|pc-q35|virt)-[A-Za-z0-9.+-]+",
+        ),
+        "emulated machine; default: `[libvirt] hw_machine_type`; guests of the architecture aarch64 have `virt`; "
+        "`microvm`: on hosts without libvirt, with KVM",
         image="hw_machine_type",
         properties={"hw_machine_type": "q35"},
     ),
@@ -636,6 +655,10 @@ QUOTA = (
 
 _SCHEDULER = "the choice of hosts"
 
+#: Maximum number of vGPUs of one class that a server may have, and the definitions that request them.
+MOST_VGPUS = 64
+VGPU_CLASSES = ("vgpus", "custom_vgpus")
+
 PLACEMENT = (
     honoured(
         "traits",
@@ -650,28 +673,42 @@ PLACEMENT = (
     refused(
         "granular_traits",
         one_of("required", "forbidden"),
-        "a host is one resource provider, so groups of them have no meaning",
+        "only hosts have traits, so groups of them have no meaning",
         flavor="trait{group}:{trait}",
         specs={"trait1:HW_CPU_X86_AVX2": "required"},
+    ),
+    honoured(
+        "vgpus",
+        number(0, MOST_VGPUS),
+        "vGPUs of the host; they may be of several physical GPUs",
+        flavor="resources:VGPU",
+        specs={"resources:VGPU": "1"},
+    ),
+    honoured(
+        "custom_vgpus",
+        number(0, MOST_VGPUS),
+        "vGPUs of a type whose `[mdev_TYPE] mdev_class` is this class",
+        flavor="resources:CUSTOM_{class}",
+        specs={"resources:CUSTOM_BIG_VGPU": "1"},
     ),
     refused(
         "resources",
         number(0),
-        "servers use the vCPUs, memory and disks of their flavor; this cloud has no placement service",
+        "servers use the vCPUs, memory and disks of their flavor; only vGPUs are requested by their class",
         flavor="resources:{class}",
-        specs={"resources:CUSTOM_LICENCE": "1"},
+        specs={"resources:VCPU": "2"},
     ),
     refused(
         "granular_resources",
         number(0),
-        "servers use the vCPUs, memory and disks of their flavor; this cloud has no placement service",
+        "the vGPUs of a server are one group, which resources:VGPU requests",
         flavor="resources{group}:{class}",
         specs={"resources1:VGPU": "1"},
     ),
     refused(
         "group_policy",
         one_of("isolate", "none"),
-        "a host is one resource provider, so groups of them have no meaning",
+        "a server has no groups of resources",
         flavor="group_policy",
         harmless=("none",),
         specs={"group_policy": "isolate"},
@@ -709,10 +746,10 @@ PLACEMENT = (
             ("img_hv_requested_version", "hypervisor_version_requires", "hypervisor version", "<1.0"),
         )
     ),
-    refused(
+    honoured(
         "emulation_architecture",
-        one_of("x86_64", "aarch64", "ppc64le", "mips64el", "s390x", "i686"),
-        "guests have their host's architecture",
+        one_of("x86_64", "aarch64"),
+        "architecture of the guest, on hosts that have or emulate it (`TraitsFilter`); `hw_architecture` is the host's",
         image="hw_emulation_architecture",
         properties={"hw_emulation_architecture": "aarch64"},
     ),

@@ -23,17 +23,28 @@ TPM_MODELS = {guest.TPM_TIS: "COMPUTE_SECURITY_TPM_TIS", guest.TPM_CRB: "COMPUTE
 #: Trait of a host that gets the keys of TPMs from the cloud.
 TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 
+#: Trait of a host whose guests can have the machine microvm.
+MICROVM = "CUSTOM_MACHINE_MICROVM"
+
 #: Trait of a host whose service is disabled.
 DISABLED = "COMPUTE_STATUS_DISABLED"
+#: Trait of the Placement API's providers of PCI devices.
+MANAGED_PCI_DEVICE = "COMPUTE_MANAGED_PCI_DEVICE"
 
 #: Trait of a host whose guests can share a volume with others.
 MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
 
+#: Trait of a host whose guests can mount directories of it.
+VIRTIOFS = "COMPUTE_STORAGE_VIRTIO_FS"
+
 #: Trait of a host whose cores have several threads.
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 
+#: Traits of a host by the architectures that its guests can have.
+ARCHITECTURES = {name: f"COMPUTE_ARCH_{name.upper()}" for name in (guest.X86_64, guest.AARCH64)}
+
 #: Traits that every driver's host has.
-ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
+ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"], ARCHITECTURES[guest.X86_64])
 
 VIDEO_MODELS = ("vga", "cirrus", "qxl", "virtio", "bochs", "vmvga", "none")
 
@@ -86,8 +97,12 @@ def of_bus(bus: str) -> str:
 def required_by(hardware: Hardware) -> set[str]:
     """Return the traits that a host must have for this hardware, besides the traits that flavor and image name."""
     traits = set()
-    if hardware.uefi:
+    if hardware.architecture is not None:
+        traits.add(ARCHITECTURES[hardware.architecture])
+    if hardware.uefi and not hardware.is_arm:  # an emulated machine has a firmware of its own
         traits.add(UEFI)
+    if hardware.machine_type == "microvm":
+        traits.add(MICROVM)
     if hardware.secure_boot == guest.REQUIRED:
         traits.add(SECURE_BOOT)
     if hardware.maxphysaddr_mode:
@@ -101,6 +116,7 @@ def required_by(hardware: Hardware) -> set[str]:
 
 #: All traits that `required_by` can return. Drivers that emulate no hardware report all of them.
 DERIVED = (
+    MICROVM,
     UEFI,
     SECURE_BOOT,
     *ADDRESSES.values(),
@@ -115,11 +131,14 @@ DERIVED = (
 KNOWN = (
     *ALWAYS,
     MULTIATTACH,
+    VIRTIOFS,
     HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
+    *ARCHITECTURES.values(),
     *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),
     DISABLED,
+    MANAGED_PCI_DEVICE,
 )
 
 

@@ -3,7 +3,7 @@
 The package has the names of all its modules, so callers write ``from nova_lite.objects import Instance``. The structs
 have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
 
-- `instance`, `flavor`, `image`, `metadef`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`,
+- `instance`, `flavor`, `image`, `metadef`, `keypair`, `block_device`, `share`, `server_group`, `usage`, `diagnostics`,
   `console`, `guest_device`: servers
 - `backup`, `replication`: backups of servers, and servers with a replica at another site
 - `build`, `action`, `migration`, `live_migration`, `incident`: operations: requests, builds, actions, moves, and
@@ -64,6 +64,7 @@ from nova_lite.objects.request_spec import *
 from nova_lite.objects.router import *
 from nova_lite.objects.security_group import *
 from nova_lite.objects.server_group import *
+from nova_lite.objects.share import *
 from nova_lite.objects.storage import *
 from nova_lite.objects.usage import *
 from nova_lite.objects.volume import *

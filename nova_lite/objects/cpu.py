@@ -28,8 +28,9 @@ class HostCpu(msgspec.Struct, kw_only=True, frozen=True):
 class GuestCpu(msgspec.Struct, kw_only=True, frozen=True):
     """Processor and machine of a running guest. A host that is to continue the guest needs all of it.
 
-    The fields are those of `HostCpu`. ``machine``: its only type of machine. ``hypervisor``: version of the hypervisor
-    (qemu), as libvirt numbers it.
+    The fields are those of `HostCpu`. ``virt_type`` is empty if the guest is of another architecture than its host:
+    qemu emulates the same processor everywhere. ``machine``: its only type of machine. ``hypervisor``: version of the
+    hypervisor (qemu), as libvirt numbers it.
     """
 
     virt_type: str

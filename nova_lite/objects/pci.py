@@ -1,4 +1,4 @@
-"""PCI devices of hosts, and requests of servers for them. Names and values are Nova's."""
+"""PCI devices and vGPUs of hosts, and requests of servers for them. Names and values are Nova's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ NUMA_REQUIRED, NUMA_PREFERRED, NUMA_LEGACY = "required", "preferred", "legacy"
 
 
 class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """PCI device that a host offers to guests. Ids are four hexadecimal digits.
+    """PCI device that a host offers to guests, or a place for a vGPU. Ids are four hexadecimal digits.
 
     ``address``: as ``0000:81:00.0``. ``numa_cell``: None if the machine does not say. ``parent``: address of the
     physical function of a virtual one. ``managed``: libvirt binds the device to its driver for guests. ``alias``: of a
     claimed device, the alias that requested it.
+
+    A vGPU has a ``resource_class`` and no ids. Its address is that of its ``parent`` with a number: ``0000:84:00.0#2``.
     """
 
     address: str
@@ -29,18 +31,25 @@ class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     managed: bool = True
     live_migratable: bool = False
     alias: str = ""
+    resource_class: str = ""
 
 
 class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Kind of devices that an alias stands for. None matches any value, but a physical function has to be named."""
+    """Kind of devices that an alias stands for. None matches any value, but a physical function has to be named.
+
+    vGPUs have their ``resource_class`` only.
+    """
 
     vendor_id: str
     product_id: str
     dev_type: str | None = None
     live_migratable: bool | None = None
+    resource_class: str = ""
 
     def matches(self, device: PCIDevice) -> bool:
         if (device.vendor_id, device.product_id) != (self.vendor_id, self.product_id):
+            return False
+        if device.resource_class != self.resource_class:
             return False
         if self.live_migratable not in (None, device.live_migratable):
             return False
@@ -48,7 +57,10 @@ class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PCIRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Request for ``count`` devices, each of any of the ``kinds``. No kinds: the alias is not configured any more."""
+    """Request for ``count`` devices, each of any of the ``kinds``. No kinds: the alias is not configured any more.
+
+    ``alias``: of vGPUs, the extra spec that requests them.
+    """
 
     alias: str
     count: int

@@ -1,4 +1,4 @@
-"""Compute nodes and allocations in the terms of the Placement API."""
+"""Compute nodes, their devices and allocations in the terms of the Placement API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class ResourceInventory(msgspec.Struct, kw_only=True):
 
 
 class ResourceProvider(msgspec.Struct, kw_only=True):
-    """Compute node. ``aggregates``: uuids of its host's aggregates. ``up``: claims of its resources are accepted."""
+    """Compute node, or a device of one. ``up``: claims of its resources are accepted.
+
+    ``aggregates``: uuids of aggregates of a node's host. ``devices``: of a node. ``parent``: uuid of a device's node.
+    """
 
     uuid: str
     name: str
@@ -30,10 +33,20 @@ class ResourceProvider(msgspec.Struct, kw_only=True):
     traits: list[str]
     aggregates: list[str]
     changed_at: datetime.datetime | None = None
+    parent: str | None = None
+    devices: list[ResourceProvider] = msgspec.field(default_factory=list)
+
+    @property
+    def tree(self) -> list[ResourceProvider]:
+        """Return a node and its devices."""
+        return [self, *self.devices]
 
 
 class ResourceAllocation(msgspec.Struct, kw_only=True):
-    """Resources of a provider that the server ``consumer`` uses. Its generation grows with each placement."""
+    """Resources of a provider that the server ``consumer`` uses. Its generation grows with each placement.
+
+    ``devices``: resources of the provider's devices, by uuid.
+    """
 
     id: int
     provider: str
@@ -44,3 +57,4 @@ class ResourceAllocation(msgspec.Struct, kw_only=True):
     user_id: str
     resources: dict[str, int]
     created_at: datetime.datetime | None = None
+    devices: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)

@@ -39,7 +39,7 @@ EVACUATE = Operation(
         states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.REBUILDING,
         states.REBUILD_SPAWNING, states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING,
         states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME,
-        states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME,
+        states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME, states.ATTACHING_SHARE, states.DETACHING_SHARE,
     ),
     needs_host=False,
     failed=states.ERROR,
@@ -118,12 +118,50 @@ RESIZE_SAME_HOST = Operation(
     ),
 )
 
+
+def _plug(task: str, event: str, becomes: str, **fields: Any) -> Operation:
+    """Return an operation by which a guest gets the vCPUs and memory of another flavor where it is.
+
+    The guest may refuse that. Then it returns to its old size, or the step counts as done after all.
+    """
+    back = HostStep(
+        ROLL_BACK,
+        "rollback_resize_in_place",
+        task=states.RESIZE_REVERTING,
+        retry_forever=True,
+        may_complete_late=True,
+    )
+    step = HostStep(PERFORM, "resize_in_place", task=task, event=event, becomes=becomes, undo=(back,))
+    return Operation(steps=(step,), **fields)
+
+
+#: A running guest gets more vCPUs and memory, or less, up to the maximum of its flavors.
+RESIZE_IN_PLACE = _plug(
+    states.RESIZE_MIGRATING,
+    "compute_resize_instance",
+    states.RESIZED,
+    kind="resize",
+    allowed=(states.ACTIVE,),
+    notification=Notification("resize"),
+)
+
+#: Confirms a resize in place: only the claim changes.
+CONFIRM_IN_PLACE = Operation("confirmResize", allowed=(states.RESIZED,))
+
+REVERT_IN_PLACE = _plug(
+    states.RESIZE_REVERTING,
+    "compute_revert_resize",
+    states.ACTIVE,
+    kind="revertResize",
+    allowed=(states.RESIZED,),
+)
+
 RESIZE = Operation(
     "resize",
     allowed=(states.ACTIVE, states.STOPPED),
     steps=_MOVE,
     notification=_MOVE_FAILS,
-    variants=(("same_host", True, RESIZE_SAME_HOST),),
+    variants=(("same_host", True, RESIZE_SAME_HOST), ("in_place", True, RESIZE_IN_PLACE)),
     action="resize",
     rule="os_compute_api:servers:resize",
     summary="Resize a server: give it another flavor, on another host",
@@ -157,6 +195,7 @@ CONFIRM_RESIZE = Operation(
         ),
         ReleaseStep(RELEASE, at=HostRole.SOURCE),
     ),
+    variants=(("in_place", True, CONFIRM_IN_PLACE),),
     action="confirmResize",
     rule="os_compute_api:servers:confirm_resize",
     summary="Confirm a resize or a migration",
@@ -177,6 +216,7 @@ REVERT_RESIZE = Operation(
         ReleaseStep(RELEASE, at=HostRole.DESTINATION),
         dataclasses.replace(_RETURN, event="compute_finish_revert_resize", becomes=states.ACTIVE),
     ),
+    variants=(("in_place", True, REVERT_IN_PLACE),),
     action="revertResize",
     rule="os_compute_api:servers:revert_resize",
     summary="Revert a resize or a migration",
@@ -199,6 +239,7 @@ _FIND = dataclasses.replace(
 LIVE_MIGRATE = Operation(
     "live-migration",
     rollback=Notification("live_migration_rollback", phases=OF_STEP),
+    without_shares=True,
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
         ScheduleStep(

@@ -36,6 +36,7 @@ class Payload(enum.StrEnum):
     RESIZE_PREP = "InstanceActionResizePrepPayload"
     SNAPSHOT = "InstanceActionSnapshotPayload"
     VOLUME = "InstanceActionVolumePayload"
+    SHARE = "InstanceActionSharePayload"
     VOLUME_SWAP = "InstanceActionVolumeSwapPayload"
 
 

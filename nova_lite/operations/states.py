@@ -62,9 +62,13 @@ SNAPSHOTTING_VOLUME = "snapshotting_volume"
 MERGING_VOLUME = "merging_volume"
 ATTACHING_INTERFACE = "attaching_interface"
 DETACHING_INTERFACE = "detaching_interface"
+ATTACHING_SHARE = "attaching_share"
+DETACHING_SHARE = "detaching_share"
 
-#: Task states in which a server gets or loses a volume or an interface: the next such request waits.
-CHANGING_DEVICES = (ATTACHING_VOLUME, DETACHING_VOLUME, ATTACHING_INTERFACE, DETACHING_INTERFACE)
+#: Task states in which a server gets or loses a volume, an interface or a share: the next such request waits.
+CHANGING_DEVICES = (
+    ATTACHING_VOLUME, DETACHING_VOLUME, ATTACHING_INTERFACE, DETACHING_INTERFACE, ATTACHING_SHARE, DETACHING_SHARE,
+)  # fmt: skip
 
 
 class PowerState(enum.IntEnum):
@@ -77,6 +81,9 @@ class PowerState(enum.IntEnum):
     CRASHED = 6
     SUSPENDED = 7
 
+
+#: Power states of a guest that is on.
+GUEST_ON = (PowerState.RUNNING, PowerState.PAUSED)
 
 #: Power states of a guest that is off, and has no memory of its own.
 GUEST_OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)

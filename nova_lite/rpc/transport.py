@@ -32,17 +32,20 @@ from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, REQUIRED, SENDER, Signa
 LOG = logging.getLogger(__name__)
 
 _RABBIT = "oslo_messaging_rabbit"
-_BROKER_ERRORS = (
-    messaging.MessageUndeliverable,
-    messaging.MessagingTimeout,
+#: Errors of a message that its broker did not take.
+_NOT_TAKEN = (
     messaging.MessageDeliveryFailure,
     kombu.exceptions.OperationalError,
     amqp.exceptions.AMQPError,
     OSError,
 )
+_BROKER_ERRORS = (messaging.MessageUndeliverable, messaging.MessagingTimeout, *_NOT_TAKEN)
 
 #: A context with a signature, and the id that the reply is signed for.
 _Signed: TypeAlias = tuple[dict[str, Any], str | None]
+
+#: Seconds before a read that no broker has taken is sent again.
+_RESEND_AFTER = (0.1, 0.4, 1.0)
 
 #: Longest wait in seconds of a transport that is closed for messages that are being sent.
 _CLOSE_SECONDS = 1.0
@@ -142,7 +145,23 @@ class Transport:
         return self._call(message, None if message.is_read else signed)
 
     def _call(self, message: Message, signed: _Signed | None = None) -> Any:
-        """Call by the broker. ``signed``: of a call that was sent before, and must not run twice."""
+        """Call by the broker. ``signed``: of a call that was sent before, and must not run twice.
+
+        A read that was not taken, as after the loss of one of several brokers, is sent again if there is a broker.
+        """
+        waits = iter(_RESEND_AFTER if message.is_read else ())
+        while True:
+            try:
+                return self._call_once(message, signed)
+            except _NOT_TAKEN as error:
+                seconds = next(waits, None)
+                if seconds is None:
+                    raise
+                LOG.info("The read %s is sent again in %.1f s: %s", message.method, seconds, _one_line(error))
+            time.sleep(seconds)
+            require_broker(self)
+
+    def _call_once(self, message: Message, signed: _Signed | None) -> Any:
         with self._connected() as (transport, client):
             if self._replied_on is not transport:
                 # The first call opens the connection for replies, and would wait for an absent broker without end.

@@ -38,6 +38,7 @@ from nova_lite.objects import (
     MigrationControl,
     MigrationProgress,
     PortFilters,
+    ShareMapping,
     StorageView,
     VolumeKey,
     VolumeSource,
@@ -219,6 +220,19 @@ class Definitions(Protocol):
         """Cut the power, and redefine the domain from ``spec`` and its existing disks. It stays off.
 
         A driver whose domains cannot be outdated does nothing.
+        """
+
+
+class Hotplug(Protocol):
+    """vCPUs and memory of running guests, up to the maximum of their flavors."""
+
+    @abc.abstractmethod
+    def resize(self, spec: SpawnSpec) -> None:
+        """Give the guest the vCPUs and memory of the flavor of ``spec``, now and for the next start.
+
+        A guest that is off gets them for its next start. ``spec.still_wanted`` is called while a running guest is
+        waited for. Raises `GuestSizeRefused` if it neither takes nor releases them in time. Then it has any number
+        between both sizes until its next start.
         """
 
 
@@ -524,6 +538,21 @@ class Health(Protocol):
     @abc.abstractmethod
     def check(self) -> list[HostProblem]:
         """Return the problems of the machine. Takes some seconds at most, whatever state its disks are in."""
+
+
+class Shares(Protocol):
+    """Directories of hosts that guests mount. The machine of such a driver reports `traits.VIRTIOFS`."""
+
+    @abc.abstractmethod
+    def attach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        """Give the guest, which is off, this share at its next start. Do nothing if it has it already.
+
+        Raises `DomainNotFound`, and `VirtDriverError` if this host does not have the share.
+        """
+
+    @abc.abstractmethod
+    def detach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        """Take this share from the guest, which is off. Do nothing if it does not have it. Raises `DomainNotFound`."""
 
 
 class Volumes(Protocol):

@@ -26,8 +26,8 @@ _KEYS = {
 
 #: Keys that are not supported, and the reason.
 _UNSUPPORTED = {
-    "resource_class": "devices are not in Placement",
-    "traits": "devices are not in Placement",
+    "resource_class": "ids name the kinds of devices",
+    "traits": "ids name the kinds of devices",
 }
 _UNSUPPORTED_FLAGS = {
     "trusted": "ports have no virtual functions",

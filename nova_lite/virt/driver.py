@@ -83,6 +83,7 @@ class ComputeDriver:
     interfaces: abilities.Interfaces = _lacking("attaching interfaces")
     filters: abilities.Filters = _lacking("security groups")
     definitions: abilities.Definitions = _lacking("defining a domain again")
+    hotplug: abilities.Hotplug = _lacking("changing vCPUs and memory of a running guest")
     standby: abilities.Standby = _lacking()
     rescue: abilities.Rescue = _lacking("rescue")
     consoles: abilities.Consoles = _lacking(
@@ -100,6 +101,7 @@ class ComputeDriver:
     volumes: abilities.Volumes = _lacking("attaching volumes")
     volume_copies: abilities.VolumeCopies = _lacking("copying volumes in use")
     volume_files: abilities.VolumeFiles = _lacking("work on the files of volumes")
+    shares: abilities.Shares = _lacking("shares")
     shared_disks: abilities.SharedDisks = _lacking("shared disks")
     disk_checks: abilities.DiskChecks = _lacking("disk checks")
     images: abilities.Images = _lacking("image cache")

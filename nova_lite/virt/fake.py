@@ -26,10 +26,11 @@ from nova_lite.objects import (
     NicDiagnostics,
     NUMACell,
     PortFilters,
+    ShareMapping,
 )
 from nova_lite.objects.pci import TYPE_PF, TYPE_VF, PCIDevice
 from nova_lite.operations.states import PowerState
-from nova_lite.virt import abilities, device_specs, driver, fake_disks, topology
+from nova_lite.virt import abilities, device_specs, driver, fake_disks, topology, vgpus
 from nova_lite.virt.abilities import (
     ConsoleAddress,
     DomainInfo,
@@ -40,6 +41,7 @@ from nova_lite.virt.abilities import (
 )
 from nova_lite.virt.device_specs import FoundDevice
 from nova_lite.virt.fake_hypervisor import Ability, Control, Domain, FakeHypervisor, domain_of, images_of
+from nova_lite.virt.vgpus import GPU
 
 _MIB = 1024 * 1024
 
@@ -70,6 +72,7 @@ class FakeMachine(Ability, abilities.Machine):
     def __init__(self, hypervisor: FakeHypervisor) -> None:
         super().__init__(hypervisor)
         self._specs = device_specs.parse(hypervisor.conf)
+        self._mdev_types = vgpus.parse(hypervisor.conf)
 
     def inventory(self) -> Inventory:
         control = self._fake.step("inventory")
@@ -79,7 +82,10 @@ class FakeMachine(Ability, abilities.Machine):
             node=self._fake.host,
             vcpus=len(shared) if cells else control.vcpus,
             numa=topology.available_cells(self._fake.conf, cells),
-            pci=device_specs.offered(self._specs, _devices(control)),
+            pci=[
+                *device_specs.offered(self._specs, _devices(control)),
+                *vgpus.places(self._mdev_types, _gpus(control)),
+            ],
             memory_mb=control.memory_mb,
             disk_gb=control.disk_gb,
             hypervisor_type="fake",
@@ -98,8 +104,13 @@ class FakeMachine(Ability, abilities.Machine):
         )
 
     def _traits(self) -> list[str]:
-        """Return all traits: fake guests have no hardware, so every requested trait is available."""
-        return sorted({*traits.ALWAYS, traits.MULTIATTACH, *traits.DERIVED, *self._fake.conf.custom_traits})
+        """Return all traits: fake guests have no hardware, so every requested trait is available.
+
+        Architectures are those of a real host with these options.
+        """
+        emulated = [traits.ARCHITECTURES[name] for name in self._fake.conf.libvirt.emulated_architectures]
+        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, *traits.DERIVED, *self._fake.conf.custom_traits}
+        return sorted(found.union(emulated))
 
 
 class FakeGuests(Ability, abilities.Guests):
@@ -220,6 +231,18 @@ class FakeDefinitions(Ability, abilities.Definitions):
 
     def renew(self, spec: SpawnSpec) -> None:
         """Do nothing: a fake domain has no hardware that could be outdated."""
+
+
+class FakeHotplug(Ability, abilities.Hotplug):
+    def resize(self, spec: SpawnSpec) -> None:
+        domain, flavor = self._fake.read(spec.instance.uuid), spec.instance.flavor
+        control = self._fake.step("hotplug")
+        shrinks = flavor.vcpus < domain.vcpus or flavor.memory_mb < domain.memory_mb
+        if shrinks and control.refuses_unplug and domain.power_state == PowerState.RUNNING:
+            raise exceptions.GuestSizeRefused(instance_uuid=domain.uuid, reason="it is configured to refuse")
+        domain.vcpus, domain.memory_mb = flavor.vcpus, flavor.memory_mb
+        self._fake.write(domain)
+        self._fake.step("hotplug_after")
 
 
 class FakeNetworks(Ability, abilities.Networks):
@@ -395,6 +418,20 @@ class FakeStatistics(Ability, abilities.Statistics):
         )
 
 
+class FakeShares(Ability, abilities.Shares):
+    def attach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        domain = self._fake.read(instance_uuid)
+        self._fake.step("attach_share")
+        domain.shares[mapping.tag] = mapping.location
+        self._fake.write(domain)
+
+    def detach(self, instance_uuid: str, mapping: ShareMapping) -> None:
+        domain = self._fake.read(instance_uuid)
+        self._fake.step("detach_share")
+        domain.shares.pop(mapping.tag, None)
+        self._fake.write(domain)
+
+
 class FakeHealth(Ability, abilities.Health):
     def check(self) -> list[HostProblem]:
         problems = self._fake.step("check_health").problems
@@ -415,11 +452,13 @@ class FakeDriver(driver.ComputeDriver):
         self.hypervisor = fake = FakeHypervisor(self)
         self.guests, self.power, self.machine = FakeGuests(fake), FakePower(fake), FakeMachine(fake)
         self.standby, self.rescue, self.definitions = FakeStandby(fake), FakeRescue(fake), FakeDefinitions(fake)
+        self.hotplug = FakeHotplug(fake)
         self.networks, self.interfaces = FakeNetworks(fake), FakeInterfaces(fake)
         self.filters = FakeFilters(fake)
         self.consoles, self.passwords, self.crash_dumps = FakeConsoles(fake), FakePasswords(fake), FakeCrashDumps(fake)
         self.diagnostics, self.statistics = FakeDiagnostics(fake), FakeStatistics(fake)
         self.health, self.images = FakeHealth(fake), FakeImages(fake)
+        self.shares = FakeShares(fake)
         self.moves = fake_disks.FakeMoves(fake, self.power)
         self.live_moves = fake_disks.FakeLiveMoves(fake)
         self.snapshots, self.backups = fake_disks.FakeSnapshots(fake), fake_disks.FakeBackups(fake)
@@ -466,6 +505,13 @@ def _devices(control: Control) -> list[FoundDevice]:
         for device in devices
         if device.address not in control.unplugged
     ]
+
+
+def _gpus(control: Control) -> list[GPU]:
+    """Return the GPUs of the machine: its second accelerator, which can have vGPUs of two sizes."""
+    address = "0000:81:00.0"
+    gpus = [GPU(address=address, available={"nvidia-35": 4, "nvidia-36": 2}, numa_cell=1)]
+    return [] if address in control.unplugged else gpus
 
 
 def _machine(control: Control) -> list[NUMACell]:

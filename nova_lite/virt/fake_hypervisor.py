@@ -30,7 +30,7 @@ from oslo_config import cfg
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, files, trees
-from nova_lite.objects import VIF, EncryptedDisk, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource
+from nova_lite.objects import VIF, EncryptedDisk, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource, usable
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.operations.states import PowerState
@@ -50,6 +50,7 @@ class Domain(msgspec.Struct, kw_only=True):
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
     of a volume, by its id, that in use first. ``cpu``: that of the host which has started it; None: it reports none.
     ``shared``: volumes that other domains may have, too. ``read_only``: volumes to which the domain does not write.
+    ``shares``: their locations by tag.
     """
 
     uuid: str
@@ -76,6 +77,7 @@ class Domain(msgspec.Struct, kw_only=True):
     cpu: GuestCpu | None = None
     shared: list[str] = msgspec.field(default_factory=list)
     read_only: list[str] = msgspec.field(default_factory=list)
+    shares: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -86,7 +88,8 @@ class Control(msgspec.Struct, kw_only=True):
     of the host. ``metrics``: measured values by name, for the scheduler. ``guest_use``: share of its vCPUs and
     memory that each running guest uses. ``console_ports``: ports of each guest's consoles, by type. ``problems``: of
     the machine, text by key, such as ``disk/smart/a``. ``unplugged``: addresses of PCI devices that the machine lacks.
-    ``cpu``: processor of the host, which its guests get; None: it reports none.
+    ``cpu``: processor of the host, which its guests get; None: it reports none. ``refuses_unplug``: running guests
+    release no vCPUs and no memory.
     """
 
     spawn_delay: float
@@ -106,6 +109,7 @@ class Control(msgspec.Struct, kw_only=True):
     problems: dict[str, str] = msgspec.field(default_factory=dict)
     unplugged: list[str] = msgspec.field(default_factory=list)
     cpu: HostCpu | None = None
+    refuses_unplug: bool = False
     console_ports: dict[str, int] = msgspec.field(
         default_factory=lambda: {"novnc": 5900, "serial": 10000, "spice": 5910}
     )
@@ -327,6 +331,7 @@ def domain_of(spec: SpawnSpec) -> Domain:
         volume_files=files_of(spec.volumes),
         shared=[str(device.volume_id) for device in instance.block_devices if device.multiattach],
         read_only=[str(device.volume_id) for device in instance.block_devices if device.read_only],
+        shares={mapping.tag: mapping.location for mapping in usable(instance.shares)},
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
         pci=[device.address for device in instance.pci or ()],

@@ -399,6 +399,12 @@ class Arena:
             found[server_id] = row
         return found
 
+    def size(self, server_id: str) -> tuple[int, int]:
+        """Return the vCPUs and the MB of memory of the guest."""
+        host, _ = self.guests()[server_id]
+        domain = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())
+        return domain["vcpus"], domain["memory_mb"]
+
     def boots(self, server_id: str) -> int:
         """Return a number that grows whenever the guest boots."""
         return self.console(server_id).count("guest is booting")

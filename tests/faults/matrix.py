@@ -210,7 +210,7 @@ def keep_logs(directory: Path, logs: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parallel", type=int, default=3, help="clouds at the same time")
+    parser.add_argument("--parallel", type=int, default=8, help="clouds at the same time")
     parser.add_argument("--every", type=int, default=1, help="run only every Nth of the single faults")
     parser.add_argument("--pairs", type=int, default=0, help="instead: so many pairs of faults at random")
     parser.add_argument("--seed", type=int, help="of the pairs; chosen and printed if not given")

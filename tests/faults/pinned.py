@@ -10,14 +10,18 @@ from nova_lite.db.hosts import compute_nodes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.support.waiting import wait_for
 
-#: Address of the device of each host.
-DEVICE = "0000:41:00.0"
+#: Addresses of the device and of the vGPU of each host.
+DEVICE, VGPU = "0000:41:00.0", "0000:81:00.0#0"
 DEVICES = f"""[pci]
 alias = {{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}}
 device_spec = {{"address": "{DEVICE}"}}
+[devices]
+enabled_mdev_types = nvidia-35
+[mdev_nvidia-35]
+max_instances = 1
 """
 
-#: Each of two hosts has two CPUs and one device for that, which is one server's.
+#: Each of two hosts has two CPUs, one device and one vGPU for that, which are one server's.
 SITE = Site(dedicated_cpus="0-1", config=DEVICES)
 
 PINNED = "pinned"
@@ -25,18 +29,20 @@ FLAVOR = {"id": PINNED, "name": PINNED, "ram": 64, "disk": 1, "vcpus": 3}
 
 
 def flavor(arena: Arena) -> None:
-    """Make a flavor with two dedicated CPUs, a shared one, and a device."""
+    """Make a flavor with two dedicated CPUs, a shared one, a device and a vGPU."""
     arena.insist("POST", "/flavors", {"flavor": FLAVOR}, (200, 409))
-    specs = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0", "pci_passthrough:alias": "gpu:1"}
+    specs = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0"}
+    specs |= {"pci_passthrough:alias": "gpu:1", "resources:VGPU": "1"}
     arena.insist("POST", f"/flavors/{PINNED}/os-extra_specs", {"extra_specs": specs}, (200,))
 
 
 def create(arena: Arena) -> None:
-    """Create as many servers as fit. Each guest has the CPUs and the device of its row."""
+    """Create as many servers as fit. Each guest has the CPUs, the device and the vGPU of its row."""
     arena.create(2, PINNED)
     arena.settle("ACTIVE", 2)
     arena.nothing_open()
-    assert sorted(arena.own_parts().values()) == [(host, [0, 1], [DEVICE]) for host in sorted(arena.cloud.computes)]
+    parts = sorted(arena.own_parts().values())
+    assert parts == [(host, [0, 1], [DEVICE, VGPU]) for host in sorted(arena.cloud.computes)]
 
 
 def delete_while_building(arena: Arena) -> None:

@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import automatic, images, pinned, points, services, shared_volumes, tpms, volumes
+from tests.faults import automatic, images, pinned, points, services, shared_volumes, shares, sizes, tpms, volumes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -529,6 +529,12 @@ STAYS: Points = {
 }
 
 
+SIZE_REFUSED: Points = {
+    CONDUCTOR: around("send/rollback_resize_in_place"),
+    COMPUTE: around("handle/rollback_resize_in_place"),
+}
+
+
 def arrive_and_die(arena: Arena) -> None:
     one_to_be_moved(arena)
     arena.dies_at("handle/finish_resize/after")
@@ -644,6 +650,11 @@ def delete_amid(kind: str) -> Callable[[Arena], None]:
     return run
 
 
+def delete_while_growing(arena: Arena) -> None:
+    ask(arena, {"resize": {"flavorRef": sizes.LARGE}})
+    delete(arena)
+
+
 #: The delete may come before or after each step of the move.
 DELETE_AMID: Points = {
     "api": around("send/accept_action"),
@@ -724,6 +735,12 @@ def _moves() -> Iterator[Scenario]:
         ONE_HOST,
         rows=("resize",),
     )
+    in_place, back = operations.RESIZE_IN_PLACE, operations.REVERT_IN_PLACE
+    yield Scenario("resize in place", sizes.one_to_grow, sizes.grow, points.of(in_place), rows=("resize",))
+    yield Scenario("confirm in place", sizes.grown, sizes.confirm, points.of(operations.CONFIRM_IN_PLACE))
+    yield Scenario("revert in place", sizes.grown, sizes.revert, points.of(back))
+    yield Scenario("revert in place, guest refuses", sizes.grown, sizes.refuse, SIZE_REFUSED)
+    yield Scenario("delete while resizing in place", sizes.one_to_grow, delete_while_growing, DELETE_AMID)
     yield Scenario("delete while resizing", one_to_be_moved, delete_amid("resize"), DELETE_AMID)
     yield Scenario("delete while confirming", moved("resize"), delete_amid("confirmResize"), DELETE_AMID)
     yield Scenario("delete while reverting", moved("resize"), delete_amid("revertResize"), DELETE_AMID)
@@ -1274,6 +1291,21 @@ def _stories() -> Iterator[Scenario]:
         rows=("detach_volume",),
     )
     yield from _of_shared_volumes()
+    yield Scenario(
+        "attach share",
+        shares.one_stopped,
+        shares.attach,
+        points.of(operations.ATTACH_SHARE),
+        rows=("attach_share",),
+    )
+    yield Scenario(
+        "detach share",
+        shares.one_with_share,
+        shares.detach,
+        points.of(operations.DETACH_SHARE),
+        rows=("detach_share",),
+        long=True,
+    )
     yield Scenario(
         "swap volume",
         volumes.one_attached_and_another,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path, broker_proxy: Pr
         running.delete_all()
         wait_for("nothing is left", lambda: running.domains() == {})
         running.audit()
+
+
+def test_reads_are_answered_while_their_connections_to_the_broker_are_lost(tmp_path: Path, broker_proxy: Proxy) -> None:
+    """The loss of one of several brokers behind a load balancer looks like this."""
+    with cloud.running(tmp_path, broker_port=broker_proxy.port) as running, futures.ThreadPoolExecutor(4) as readers:
+        statuses = []
+        for _ in range(5):
+            asked = [readers.submit(api_status, running) for _ in range(8)]
+            broker_proxy.cut()
+            broker_proxy.restore()
+            statuses += [found.result() for found in asked]
+        assert statuses == [200] * 40
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgresql"])

@@ -11,11 +11,12 @@ import pytest
 DEVSTACK = Path(__file__).parents[2] / "devstack"
 BUILD = DEVSTACK / "guest" / "build.sh"
 #: Fetches the kernel as stack.sh does, into a directory of the tests.
-FETCH_KERNEL = """
+_SOURCE = """
 for component in common packages guest; do source {devstack}/lib/$component.sh; done
 GUEST={directory}
-fetch_kernel
 """
+FETCH_KERNEL = _SOURCE + "fetch_kernel"
+FETCH_ARM = _SOURCE + "fetch_parts_of arm64"
 STACK_KERNEL = Path("/opt/nova-lite/guest/kernel")
 
 
@@ -30,6 +31,16 @@ def build(directory: Path) -> Path:
         environment["KERNEL_ROOT"] = str(directory / "fetched" / "kernel")
     _must_succeed([str(BUILD), str(directory / "guest")], environment)
     return directory / "guest"
+
+
+def build_arm(directory: Path) -> Path:
+    """Return the files of the guest of the architecture aarch64, whose parts are downloaded."""
+    environment = dict(os.environ)
+    _must_succeed(["bash", "-c", FETCH_ARM.format(devstack=DEVSTACK, directory=directory)], environment)
+    environment |= {"ARCHITECTURE": "aarch64", "KERNEL_ROOT": str(directory / "arm64")}
+    environment["BUSYBOX"] = str(directory / "arm64/bin/busybox")
+    _must_succeed([str(BUILD), str(directory / "arm-guest")], environment)
+    return directory / "arm-guest"
 
 
 def _must_succeed(command: list[str], environment: dict[str, str]) -> None:

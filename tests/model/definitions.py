@@ -126,6 +126,7 @@ NOT_MODELLED = (
     "swap_volume",
     "attach_interface",
     "detach_interface",
+    "attach_share",
     "volume_snapshot_create",
     "volume_snapshot_delete",
 )

@@ -36,6 +36,7 @@ PLACES = {
         "measure": "a machine is lost",
     },
     # A slow party.
+    "unit/virt/qemu/fake_qemu.py": {"main": "a process ends later than its monitor"},
     "unit/api/image/test_imports.py": {
         "test_host_that_sends_its_response_byte_by_byte_is_given_up_at_the_deadline.respond": "a server sends slowly",
     },

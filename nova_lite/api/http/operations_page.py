@@ -29,6 +29,8 @@ _REQUESTS = {
     "swap_volume": ("PUT /servers/{server_id}/os-volume_attachments/{id}", None),
     "attach_interface": ("POST /servers/{server_id}/os-interface", None),
     "detach_interface": ("DELETE /servers/{server_id}/os-interface/{port_id}", None),
+    "attach_share": ("POST /servers/{server_id}/shares", None),
+    "detach_share": ("DELETE /servers/{server_id}/shares/{id}", None),
     "volume_snapshot_create": ("POST /os-assisted-volume-snapshots", None),
     "volume_snapshot_delete": ("DELETE /os-assisted-volume-snapshots/{id}", None),
     "reset_state": ("POST /servers/{id}/action", "os-resetState"),
@@ -104,6 +106,8 @@ def _refusals(definition: Operation) -> Iterator[str]:
         yield "no host"
     if definition.loses_tpm:
         yield "TPM"
+    if definition.without_shares:
+        yield "shares"
 
 
 def _line(definition: Operation, step: Step) -> str:

@@ -13,7 +13,7 @@ from nova_lite.api.placement.matching import Needs
 from nova_lite.api.placement.versions import Change
 from nova_lite.base import exceptions
 
-#: Resource classes of all clouds. This one has inventories of the first four.
+#: Resource classes of all clouds. The classes of PCI devices begin with CUSTOM_PCI_.
 STANDARD_CLASSES = (
     "VCPU", "MEMORY_MB", "DISK_GB", "PCPU", "PCI_DEVICE", "SRIOV_NET_VF", "NUMA_SOCKET", "NUMA_CORE", "NUMA_THREAD",
     "NUMA_MEMORY_MB", "IPV4_ADDRESS", "VGPU", "VGPU_DISPLAY_HEAD", "NET_BW_EGR_KILOBIT_PER_SEC",
@@ -191,10 +191,6 @@ def resources(text: str) -> dict[str, int]:
             raise exceptions.ValidationError(
                 detail=f"Requested resource {name[:64]} requires amount >= 1. Got: {amount}."
             )
-        if name not in STANDARD_CLASSES:
-            raise exceptions.ValidationError(
-                detail=f"Invalid resource class in resources parameter: No such resource class {name[:64]}."
-            )
         found[name] = int(amount)
     return found
 
@@ -235,6 +231,16 @@ def named(text: str | None) -> Callable[[str], bool]:
         detail="Badly formatted name parameter. Expected name query string parameter in form: "
         f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{text[:64]}"'
     )
+
+
+def check_classes(groups: Iterable[Needs], known: Collection[str]) -> None:
+    """Refuse resource classes that do not exist."""
+    for needs in groups:
+        for name in needs.resources:
+            if name not in known:
+                raise exceptions.ValidationError(
+                    detail=f"Invalid resource class in resources parameter: No such resource class {name[:64]}."
+                )
 
 
 def check_traits(groups: Iterable[Needs], known: Collection[str]) -> None:

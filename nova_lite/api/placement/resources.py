@@ -1,14 +1,18 @@
-"""Resources of the Placement API: providers, which are the hosts, allocations, and names of classes and traits."""
+"""Resources of the Placement API: providers (hosts and devices), allocations, and names of classes and traits."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
+
+import msgspec
 
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.placement import matching, queries, versions, views
+from nova_lite.api.placement.matching import Needs
 from nova_lite.api.placement.versions import Change
 from nova_lite.base import exceptions
 from nova_lite.hardware import traits
@@ -26,15 +30,32 @@ class PlacementResource(ServiceResource):
     """Resource of the Placement API."""
 
     def provider(self, req: ServiceRequest, uuid: str) -> ResourceProvider:
-        for found in self.providers(req, {"uuid": [uuid.lower()]}):
-            return found
+        for found in self.tree(req, "uuid", uuid.lower()):
+            if found.uuid == uuid.lower():
+                return found
         raise exceptions.NotFound(f"No resource provider with uuid {uuid[:64]} found")
 
-    def providers(self, req: ServiceRequest, filters: Filters) -> Iterator[ResourceProvider]:
+    def tree(self, req: ServiceRequest, key: str, value: str) -> list[ResourceProvider]:
+        """Return the node that has a uuid or name, or whose device has it, and its devices. Empty: there is none."""
+        for node in self.nodes(req, {key: [value]}):
+            return node.tree
+        return next(
+            (node.tree for node in self.nodes(req, {}) if any(getattr(item, key) == value for item in node.devices)), []
+        )
+
+    def providers(self, req: ServiceRequest) -> Iterator[ResourceProvider]:
+        for node in self.nodes(req, {}):
+            yield from node.tree
+
+    def nodes(self, req: ServiceRequest, filters: Filters) -> Iterator[ResourceProvider]:
         return self._read(req, self.conductor.resource_provider_list, filters, "uuid")
 
     def allocations_of(self, req: ServiceRequest, filters: Filters) -> Iterator[ResourceAllocation]:
-        return self._read(req, self.conductor.resource_allocation_list, filters, "id")
+        """Yield the allocations, those of devices separately."""
+        for found in self._read(req, self.conductor.resource_allocation_list, filters, "id"):
+            yield found
+            for provider, resources in found.devices.items():
+                yield msgspec.structs.replace(found, provider=provider, resources=resources)
 
     def _read(self, req: ServiceRequest, fetch: Callable[..., list[T]], filters: Filters, key: str) -> Iterator[T]:
         """Yield all records, page by page. ``key``: the attribute by which a page continues."""
@@ -50,7 +71,17 @@ class PlacementResource(ServiceResource):
         return self.traits_of_providers(req).union(traits.KNOWN)
 
     def traits_of_providers(self, req: ServiceRequest) -> set[str]:
-        return {trait for provider in self.providers(req, {}) for trait in provider.traits}
+        return {trait for provider in self.providers(req) for trait in provider.traits}
+
+    def check_names(self, req: ServiceRequest, groups: Collection[Needs]) -> None:
+        """Refuse unknown resource classes and traits."""
+        if not all(name in queries.STANDARD_CLASSES for needs in groups for name in needs.resources):
+            queries.check_classes(groups, self.known_classes(req))
+        queries.check_traits(groups, self.known_traits(req))
+
+    def known_classes(self, req: ServiceRequest) -> list[str]:
+        found = {name for provider in self.providers(req) for name in provider.inventories}
+        return [*queries.STANDARD_CLASSES, *sorted(found.difference(queries.STANDARD_CLASSES))]
 
 
 def respond(req: ServiceRequest, body: views.View, changed_at: datetime.datetime | None = None) -> Response:
@@ -66,13 +97,17 @@ class Providers(PlacementResource):
     def index(self, req: ServiceRequest) -> Response:
         minor = versions.minor_of(req)
         needs = queries.of_providers(req.GET, minor)
-        uuid = queries.uuid(req.GET, "uuid") or needs.in_tree
-        filters = {} if uuid is None else {"uuid": [uuid]}
-        if "name" in req.GET:
-            filters["name"] = [req.GET["name"]]
-        found = list(self.providers(req, filters))
-        queries.check_traits([needs], self.known_traits(req))
-        shown = [item for item in found if matching.matches(item, needs)]
+        self.check_names(req, [needs])
+        uuid, name = queries.uuid(req.GET, "uuid"), req.GET.get("name")
+        if one := needs.in_tree or uuid:
+            found: Iterable[ResourceProvider] = self.tree(req, "uuid", one)
+        else:
+            found = self.providers(req) if name is None else self.tree(req, "name", name)
+        shown = [
+            item
+            for item in found
+            if uuid in (None, item.uuid) and name in (None, item.name) and matching.matches(item, needs)
+        ]
         views_ = [views.provider(item, req.script_name, minor) for item in shown]
         changed_at = max((item.changed_at for item in shown if item.changed_at is not None), default=None)
         return respond(req, {"resource_providers": views_}, changed_at)
@@ -104,7 +139,8 @@ class Providers(PlacementResource):
     @route("GET", f"{_ONE}/allocations", policies.PROVIDER_ALLOCATIONS, response="allocations")
     def allocations(self, req: ServiceRequest, id: str) -> Response:
         found = self.provider(req, id)
-        allocations = self.allocations_of(req, {"provider": [found.uuid]})
+        of_node = self.allocations_of(req, {"provider": [found.parent or found.uuid]})
+        allocations = [item for item in of_node if item.provider == found.uuid]
         minor = versions.minor_of(req)
         return respond(req, views.allocations_of_provider(found, allocations, minor))
 
@@ -154,11 +190,11 @@ class Allocations(PlacementResource):
     def candidates(self, req: ServiceRequest) -> Response:
         minor = versions.require(req, Change.CANDIDATES)
         query = queries.of_candidates(req.GET, minor)
-        queries.check_traits([query.root, *query.groups.values()], self.known_traits(req))
-        found: list[ResourceProvider] = []
-        if not query.separate:
-            found = matching.candidates(self.providers(req, {}), query.groups.values(), query.root)
-        return respond(req, views.candidates(found[: query.limit], query.groups, minor))
+        self.check_names(req, [query.root, *query.groups.values()])
+        trees = ([node] if minor < Change.CANDIDATES_TREES else node.tree for node in self.nodes(req, {}))
+        found = (matching.candidate(tree, query.groups, query.root, query.separate) for tree in trees)
+        shown = list(itertools.islice((item for item in found if item is not None), query.limit))
+        return respond(req, views.candidates(shown, minor))
 
 
 class ResourceClasses(PlacementResource):
@@ -167,13 +203,13 @@ class ResourceClasses(PlacementResource):
     @route("GET", "/resource_classes", policies.CLASSES, response="resource_classes")
     def index(self, req: ServiceRequest) -> Response:
         versions.require(req, Change.RESOURCE_CLASSES)
-        shown = [views.resource_class(name, req.script_name) for name in queries.STANDARD_CLASSES]
+        shown = [views.resource_class(name, req.script_name) for name in self.known_classes(req)]
         return respond(req, {"resource_classes": shown})
 
     @route("GET", "/resource_classes/{name}", policies.CLASS)
     def show(self, req: ServiceRequest, name: str) -> Response:
         versions.require(req, Change.RESOURCE_CLASSES)
-        if name not in queries.STANDARD_CLASSES:
+        if name not in self.known_classes(req):
             raise exceptions.NotFound(f"No such resource class {name[:64]}.")
         return respond(req, views.resource_class(name, req.script_name))
 

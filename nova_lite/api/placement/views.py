@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from nova_lite.api.placement.matching import Needs
+from nova_lite.api.placement.matching import Candidate
 from nova_lite.api.placement.versions import Change
 from nova_lite.objects import ResourceAllocation, ResourceInventory, ResourceProvider
 
@@ -35,7 +35,7 @@ def provider(shown: ResourceProvider, mount: str, minor: int) -> View:
 
 
 def _tree(shown: ResourceProvider) -> View:
-    return {"parent_provider_uuid": None, "root_provider_uuid": shown.uuid}
+    return {"parent_provider_uuid": shown.parent, "root_provider_uuid": shown.parent or shown.uuid}
 
 
 def inventory(shown: ResourceInventory) -> View:
@@ -104,28 +104,31 @@ def total_usages(allocations: Iterable[ResourceAllocation], minor: int, consumer
     return {"usages": {consumer_type or CONSUMER_TYPE: {**total, "consumer_count": len(consumers)}}}
 
 
-def candidates(found: Collection[ResourceProvider], groups: dict[str, Needs], minor: int) -> View:
-    amounts: Counter[str] = Counter()
-    for needs in groups.values():
-        amounts.update(needs.resources)
+def candidates(found: Collection[Candidate], minor: int) -> View:
+    requested = {name for item in found for amounts in item.amounts.values() for name in amounts}
     return {
-        "allocation_requests": [_allocation_request(item, groups, amounts, minor) for item in found],
-        "provider_summaries": {item.uuid: _summary(item, amounts, minor) for item in found},
+        "allocation_requests": [_allocation_request(item, minor) for item in found],
+        "provider_summaries": {
+            shown.uuid: _summary(shown, requested, minor) for item in found for shown in item.providers
+        },
     }
 
 
-def _allocation_request(
-    shown: ResourceProvider, groups: Iterable[str], amounts: dict[str, int], minor: int
-) -> dict[str, Any]:
+def _allocation_request(shown: Candidate, minor: int) -> View:
     if minor < Change.CONSUMERS:
-        return {"allocations": [{"resource_provider": {"uuid": shown.uuid}, "resources": dict(amounts)}]}
-    view: View = {"allocations": {shown.uuid: {"resources": dict(amounts)}}}
+        return {
+            "allocations": [
+                {"resource_provider": {"uuid": uuid}, "resources": dict(amounts)}
+                for uuid, amounts in shown.amounts.items()
+            ]
+        }
+    view: View = {"allocations": {uuid: {"resources": dict(amounts)} for uuid, amounts in shown.amounts.items()}}
     if minor >= Change.MAPPINGS:
-        view["mappings"] = {suffix: [shown.uuid] for suffix in groups}
+        view["mappings"] = shown.mappings
     return view
 
 
-def _summary(shown: ResourceProvider, amounts: dict[str, int], minor: int) -> View:
+def _summary(shown: ResourceProvider, amounts: Collection[str], minor: int) -> View:
     every = minor >= Change.ALL_RESOURCES
     resources = {
         name: {"capacity": item.capacity, "used": item.used}

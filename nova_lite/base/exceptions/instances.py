@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.base.exceptions.base import Conflict, Invalid, NotFound
+from nova_lite.base.exceptions.base import Conflict, Forbidden, Invalid, NotFound
 
 
 class PreserveEphemeralNotSupported(Invalid):
@@ -75,6 +75,24 @@ class OperationNotSupportedForVTPM(Conflict):
     """An operation that would lose the state of the server's TPM. The text is Nova's."""
 
     msg_fmt = "Operation '%(operation)s' not supported for vTPM-enabled instance (%(instance_uuid)s)."
+
+
+class OperationNotSupportedWithShares(Conflict):
+    """An operation that virtiofs does not survive, as in Nova."""
+
+    msg_fmt = "Operation '%(operation)s' is not supported for server %(instance_uuid)s, which has shares. Detach them."
+
+
+class ShareNotFound(NotFound):
+    msg_fmt = "Share %(share_id)s could not be found."
+
+
+class ShareMappingAlreadyExists(Conflict):
+    msg_fmt = "Share '%(share_id)s' or tag '%(tag)s' already associated to this server."
+
+
+class SharesNotSupported(Forbidden):
+    msg_fmt = "Shares are not supported by the host of this server: its operator has not set [libvirt] shares_path."
 
 
 class TPMKeyUnavailable(Conflict):

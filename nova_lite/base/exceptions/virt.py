@@ -24,6 +24,10 @@ class DeviceDetachFailed(VirtDriverError):
     msg_fmt = "Device detach failed for %(device)s: %(reason)s"
 
 
+class GuestSizeRefused(VirtDriverError):
+    msg_fmt = "The guest of instance %(instance_uuid)s keeps its size: %(reason)s"
+
+
 class VolumeFileMissing(VirtDriverError):
     msg_fmt = "The data of volume %(volume_id)s is not there."
 

@@ -38,6 +38,7 @@ Commands, and what they share:
 - `scheduler`: ``scheduler``: explains why a server is on its host or on none, and whether a new one would fit
 - `server_groups`: command ``server-group``: groups with affinity or anti-affinity policies
 - `servers`: command ``server``: servers whose guest is newer than their row, after a restore of the database
+- `shares`: command ``share``: directories of hosts that servers of a project may mount
 - `top`: command ``top``: a table of the cloud's work that is refreshed
 - `trace`: command ``trace``: the way of one request through the machines of the cloud
 - `upgrades`: command ``upgrade``: the upgrade of a cloud, host by host
@@ -100,6 +101,7 @@ NOUNS = (
         "aggregate": "aggregates",
         "server": "servers",
         "server-group": "server_groups",
+        "share": "shares",
         "scheduler": "scheduler",
         "backup-policy": "backup_policies",
         "replication": "replication",

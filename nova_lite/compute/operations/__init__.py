@@ -14,6 +14,7 @@ handler: builds have RPC methods of their own.
 - `power`: stop, start and reboot on the host
 - `rescue`: rescue and unrescue on the host
 - `resize`: resize and cold migration, at the source and at the destination
+- `shares`: attaching and detaching of shares
 - `shelve`: shelve, offload and unshelve on the host
 - `snapshot`: snapshots on the host: makes an image file of the guest's disk, uploads it, and removes it
 - `volumes`: attaching, detaching, swapping and copying of volumes on the host, and work on their files
@@ -33,6 +34,7 @@ from nova_lite.compute.operations import (
     power,
     rescue,
     resize,
+    shares,
     shelve,
     snapshot,
     volumes,
@@ -73,6 +75,8 @@ HANDLERS: dict[str, Handler] = {
     "post_live_migration": live_migration.post_live_migration,
     "resize_instance": resize.resize_instance,
     "resize_instance_same_host": resize.resize_instance_same_host,
+    "resize_in_place": resize.resize_in_place,
+    "rollback_resize_in_place": resize.rollback_resize_in_place,
     "finish_resize": resize.finish_resize,
     "drop_resize": resize.drop_resize,
     "confirm_resize": resize.confirm_resize,
@@ -97,4 +101,7 @@ HANDLERS: dict[str, Handler] = {
     "rollback_attach_interface": interfaces.rollback_attach_interface,
     "detach_interface": interfaces.detach_interface,
     "rollback_detach_interface": interfaces.rollback_detach_interface,
+    "attach_share": shares.attach_share,
+    "rollback_attach_share": shares.detach_share,
+    "detach_share": shares.detach_share,
 }

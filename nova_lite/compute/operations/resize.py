@@ -3,10 +3,13 @@
 At the source the guest is off and held, with its disks untouched. It is removed when the move is confirmed, or released
 when the move is reverted. At the destination it is created like a build: checked against revocations, claimed, and
 removed after a failure. If both are one host, the original guest is set aside there.
+
+A guest that is resized in place keeps running, and its generation.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -15,8 +18,10 @@ from nova_lite.base import exceptions
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces, moves
-from nova_lite.objects import ActionCommand, DiskSource, Flavor
+from nova_lite.objects import ActionCommand, DiskSource, Flavor, Instance
 from nova_lite.operations import HostRole
+
+LOG = logging.getLogger(__name__)
 
 
 def resize_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
@@ -41,6 +46,63 @@ def resize_instance_same_host(host: LocalHost, command: ActionCommand) -> dict[s
     host.fencing.hold(uuid, command.generation)
     source = set_aside(uuid, host.conf.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
+
+
+def resize_in_place(host: LocalHost, command: ActionCommand) -> None:
+    """Give the guest vCPUs and memory of the payload's flavor, without a restart."""
+    flavor = msgspec.convert(command.payload["flavor"], Flavor)
+    host.require_domain(command)
+    host.claims.instance_claim(command.instance.uuid, Resources.of(_with(command, flavor)), {})
+    _plug(host, command, flavor)
+    _record_size(host, command, flavor)
+
+
+def rollback_resize_in_place(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
+    """Return the guest to the vCPUs and memory of its own flavor.
+
+    A guest that refuses to release the new ones gets all of the new flavor. Then ``done`` is True, because no row may
+    name less than its guest has. A guest that takes its old ones later counts as returned.
+    """
+    uuid, old, new = command.instance.uuid, command.instance.flavor, msgspec.convert(command.payload["flavor"], Flavor)
+    if host.domain(uuid) is None:
+        return {"done": False}
+    host.require_domain(command)
+    done = False
+    try:
+        _plug(host, command, old)
+    except exceptions.GuestSizeRefused as error:
+        LOG.warning("%s", error.message)
+        done = (new.vcpus, new.memory_mb) > (old.vcpus, old.memory_mb)
+    if done:
+        try:
+            _plug(host, command, new)
+        except exceptions.GuestSizeRefused as error:
+            LOG.warning("%s", error.message)
+    _record_size(host, command, new if done else old)
+    return {"done": done}
+
+
+def _plug(host: LocalHost, command: ActionCommand, flavor: Flavor) -> None:
+    spec = moves.spawn_spec(host, command, _with(command, flavor))
+    spec.still_wanted = lambda: _require_last(host, command)
+    host.driver.hotplug.resize(spec)
+
+
+def _require_last(host: LocalHost, command: ActionCommand) -> None:
+    """Raise `StaleReport` if a later command has come: a delete does not wait for the guest's answer."""
+    uuid = command.instance.uuid
+    if host.fencing.get(uuid).last_command != (command.action_id, command.sequence):
+        raise exceptions.StaleReport(instance_id=uuid, generation=command.generation, host=host.name)
+
+
+def _record_size(host: LocalHost, command: ActionCommand, flavor: Flavor) -> None:
+    uuid, resources = command.instance.uuid, Resources.of(_with(command, flavor))
+    host.claims.restore({uuid: resources})
+    host.fencing.mark_resized(uuid, resources)
+
+
+def _with(command: ActionCommand, flavor: Flavor) -> Instance:
+    return msgspec.structs.replace(command.instance, flavor=flavor)
 
 
 def finish_resize(host: LocalHost, command: ActionCommand) -> None:

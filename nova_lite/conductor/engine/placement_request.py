@@ -12,7 +12,7 @@ from nova_lite import operations
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
-from nova_lite.db.servers import instances, server_groups
+from nova_lite.db.servers import instances, server_groups, shares
 from nova_lite.db.volume import sharing
 from nova_lite.hardware import pci
 from nova_lite.objects import Flavor, GuestReport, Image, RequestedDestination, RequestSpec
@@ -115,7 +115,7 @@ def request_spec(
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=_hints(uow, instance) if instance.scheduler_hints else {},
         guest_cpu=None if guest is None else guest.cpu,
-        traits=sharing.needed_traits(instance),
+        traits=[*sharing.needed_traits(instance), *shares.needed_traits(instance)],
     )
 
 

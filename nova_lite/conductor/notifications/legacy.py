@@ -30,8 +30,11 @@ NAMES = {
 
 #: Events that Nova has in the versioned format only.
 VERSIONED_ONLY = frozenset(
-    {"evacuate", "interface_attach", "interface_detach", "lock", "trigger_crash_dump", "unlock", "volume_swap"}
-)
+    {
+        "evacuate", "interface_attach", "interface_detach", "lock", "share_attach", "share_detach",
+        "trigger_crash_dump", "unlock", "volume_swap",
+    }
+)  # fmt: skip
 
 #: Events with one older event, after success, whose type has no phase.
 AT_END = {"volume_attach": "volume.attach", "volume_detach": "volume.detach"}

@@ -47,6 +47,7 @@ _MORE = {
     Payload.RESCUE: "`rescue_image_ref`",
     Payload.RESIZE_PREP: "`new_flavor`",
     Payload.SNAPSHOT: "`snapshot_image_id`",
+    Payload.SHARE: "`share_id`",
     Payload.VOLUME: "`volume_id`",
     Payload.VOLUME_SWAP: "`old_volume_id`, `new_volume_id`",
 }
@@ -57,7 +58,6 @@ _TAIL = """
 | `fault` | in errors an `ExceptionPayload`: `exception` is `NoValidHost` or `OperationFailed` |
 | `fault.exception_message`, `.traceback` | the cause; empty, because details are for admins |
 | `block_devices` | the volumes, always; Nova needs `bdms_in_notifications` for them |
-| `shares` | empty |
 | `state`, `task_state`, `host` and all others | as the transaction of the event has left them |
 
 Passwords, user data and injected files are in no payload. Metadata of servers is, as in Nova.

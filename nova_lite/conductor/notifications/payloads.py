@@ -14,9 +14,9 @@ import msgspec
 
 from nova_lite.conductor.notifications import periods, states
 from nova_lite.conductor.notifications.events import Event
-from nova_lite.objects import VIF, BlockDevice, Flavor, Instance, KeyPair
+from nova_lite.objects import VIF, BlockDevice, Flavor, Instance, KeyPair, ShareMapping
 from nova_lite.operations import Payload, Phase
-from nova_lite.operations.states import PowerState
+from nova_lite.operations.states import GUEST_ON, PowerState
 
 #: Version of each class of a payload, as in Nova 2026.1.
 VERSIONS = {
@@ -26,6 +26,7 @@ VERSIONS = {
     Payload.RESCUE: "1.4",
     Payload.RESIZE_PREP: "1.4",
     Payload.SNAPSHOT: "1.10",
+    Payload.SHARE: "1.0",
     Payload.VOLUME: "1.7",
     Payload.VOLUME_SWAP: "1.9",
 }
@@ -121,7 +122,7 @@ def _instance(instance: Instance, caller: Caller) -> dict[str, Any]:
         "request_id": caller.request_id if caller.user_id and caller.project_id else None,
         "action_initiator_user": caller.user_id,
         "action_initiator_project": caller.project_id,
-        "shares": [],
+        "shares": [_share(mapping, instance) for mapping in instance.shares],
     }
 
 
@@ -152,6 +153,7 @@ _MORE: Mapping[Payload, Callable[[Event, Instance, KeyPair | None], dict[str, An
     },
     Payload.RESIZE_PREP: _resize_prep,
     Payload.SNAPSHOT: lambda event, instance, keypair: {"snapshot_image_id": event.change.action.payload["image_id"]},
+    Payload.SHARE: lambda event, instance, keypair: {"share_id": event.change.action.payload["share_id"]},
     Payload.VOLUME: lambda event, instance, keypair: {"volume_id": event.change.action.payload["volume_id"]},
     Payload.VOLUME_SWAP: lambda event, instance, keypair: {
         "old_volume_id": event.change.action.payload["volume_id"],
@@ -210,6 +212,12 @@ def _ips(vif: VIF) -> list[dict[str, Any]]:
 def _block_device(device: BlockDevice) -> dict[str, Any]:
     names = ("device_name", "boot_index", "delete_on_termination", "volume_id", "tag")
     return payload_object("BlockDevicePayload", "1.0", {name: getattr(device, name) for name in names})
+
+
+def _share(mapping: ShareMapping, instance: Instance) -> dict[str, Any]:
+    status = mapping.status(instance.power_state in GUEST_ON)
+    values = {"share_mapping_uuid": mapping.uuid, "share_id": mapping.share_id, "status": status, "tag": mapping.tag}
+    return payload_object("SharePayload", "1.0", values)
 
 
 def keypair_payload(keypair: KeyPair) -> dict[str, Any]:

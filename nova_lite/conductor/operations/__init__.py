@@ -23,6 +23,7 @@ it makes servers, and each of the other operations changes one.
 - `rebuild`: the instance gets a new disk on its host, made of the same image or of another one
 - `rescue`: accepting a rescue: which image the server is to boot from
 - `resize`: resize and cold migration, and their confirmation or revert
+- `shares`: attach and detach shares
 - `shelve`: shelve, offload, unshelve: what a shelved server keeps, and where an unshelved one goes
 - `snapshot`: images of servers
 - `volumes`: attach, detach and swap volumes, and work on their files

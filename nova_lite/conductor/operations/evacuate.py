@@ -22,7 +22,7 @@ from nova_lite.conductor.engine.context import KEEPS_DISKS
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.engine.placement_request import LOST
 from nova_lite.conductor.operations.rebuild import REIMAGE
-from nova_lite.conductor.operations.resize import give_back_extra
+from nova_lite.conductor.operations.resize import give_back_extra, is_in_place
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction, Migration
@@ -165,14 +165,16 @@ def _end_move(uow: UnitOfWork, instance: Instance, moves: list[Migration]) -> st
     open_actions = actions.all_open(uow, instance.uuid)
     elsewhere = next((action for action in open_actions if _is_at_another_host(action, instance)), None)
     attr, state = ("vm_state", instance.vm_state) if elsewhere is None else ("unfinished action", elsewhere.action)
-    if elsewhere is not None or (instance.vm_state == states.RESIZED and instance.task_state is None):
+    is_here = row is not None and is_in_place(row)
+    if elsewhere is not None or (instance.vm_state == states.RESIZED and instance.task_state is None and not is_here):
         raise exceptions.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
     for move in moves:
         if move is not row:
             server_migrations.set_status(uow, move, migration_states.FAILED)
     if row is None:
         return instance.vm_state
-    server_migrations.set_status(uow, row, migration_states.ERROR)
+    is_done = row.status == migration_states.FINISHED
+    server_migrations.set_status(uow, row, migration_states.CONFIRMED if is_done else migration_states.ERROR)
     give_back_extra(uow, instance)
     return row.vm_state
 

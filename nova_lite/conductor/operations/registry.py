@@ -20,6 +20,7 @@ from nova_lite.conductor.operations.resize import (
     ResizeHandler,
     RevertResizeHandler,
 )
+from nova_lite.conductor.operations.shares import AttachShareHandler, DetachShareHandler
 from nova_lite.conductor.operations.shelve import ShelveHandler, ShelveOffloadHandler, UnshelveHandler
 from nova_lite.conductor.operations.snapshot import CreateImageHandler, SnapshotHandler
 from nova_lite.conductor.operations.volumes import (
@@ -59,6 +60,8 @@ _HANDLERS: dict[str, OperationHandler] = {
     "volume_snapshot_delete": VolumeFilesHandler(),
     "attach_interface": AttachInterfaceHandler(),
     "detach_interface": DetachInterfaceHandler(),
+    "attach_share": AttachShareHandler(),
+    "detach_share": DetachShareHandler(),
 }
 _DEFAULT = OperationHandler()
 

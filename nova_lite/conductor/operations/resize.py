@@ -7,6 +7,9 @@ written at the destination.
 
 Until a move is confirmed or reverted, quota counts the larger of both flavors. The instance's own flavor counts as
 usual. The fields ``extra_*`` of the instance hold the excess of the other flavor.
+
+A running guest is resized in place if it can be, and if its host has room. Then source and destination are one place,
+and its one claim has the larger of both flavors until the owner decides.
 """
 
 from __future__ import annotations
@@ -26,11 +29,14 @@ from nova_lite.db.core.models import Instance, Migration
 from nova_lite.db.hosts import hosts
 from nova_lite.db.servers import claims, flavors, server_migrations
 from nova_lite.db.volume import block_devices
-from nova_lite.hardware import pci
+from nova_lite.hardware import hotplug, pci
 from nova_lite.objects import Flavor, Image
 from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import Step, migration_states, states
 from nova_lite.operations.states import PowerState
+
+#: Key in the payload: the guest stays where it is.
+IN_PLACE = "in_place"
 
 
 class ResizeHandler(OperationHandler):
@@ -47,13 +53,20 @@ class ResizeHandler(OperationHandler):
         source = claims.place_of(instance)
         assert source is not None
         _check_one_allocation(uow, instance, payload)
+        _end_reset_move(uow, instance)
         flavor = self._flavor(uow, context, instance, payload)
         _take_extra(uow, instance, flavor)
         if payload.get("auto_disk_config") is not None:
             instance.auto_disk_config = payload["auto_disk_config"]
         target = payload.get("host")
         instance.request = {} if target is None else {"requested_destination": {"host": target}}
-        server_migrations.begin(uow, context, instance, self.kind, source, flavor)
+        row = server_migrations.begin(uow, context, instance, self.kind, source, flavor)
+        if _claim_in_place(uow, instance, source.host, flavor):
+            # A delete looks for a migration only if the server has had a second generation.
+            claims.next_generation(instance)
+            server_migrations.set_destination(uow, row, source)
+            server_migrations.set_status(uow, row, migration_states.MIGRATING)
+            return _in_place(instance, row.new_flavor)
         return {
             "source": source.described(),
             "flavor": msgspec.to_builtins(flavor),
@@ -102,7 +115,7 @@ class ResizeHandler(OperationHandler):
         row = _open_migration(uow, instance)
         if step.name == operations.LEAVE:
             server_migrations.set_status(uow, row, migration_states.POST_MIGRATING)
-        elif step.name == operations.ARRIVE:
+        elif step.name in (operations.ARRIVE, operations.PERFORM):
             _set_flavor(instance, row.new_flavor)
             _count_larger(instance, row)
             instance.progress = 100
@@ -111,8 +124,11 @@ class ResizeHandler(OperationHandler):
             instance.vm_state, instance.fault = row.vm_state, None
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        give_back_extra(uow, instance)
         row = server_migrations.current(uow, instance.uuid)
+        if row is not None and is_in_place(row):
+            end_in_place(uow, instance, row, migration_states.ERROR)
+            return
+        give_back_extra(uow, instance)
         if row is not None:
             server_migrations.set_status(uow, row, migration_states.ERROR)
 
@@ -141,6 +157,10 @@ class ConfirmResizeHandler(OperationHandler):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         row = _finished(uow, instance)
+        if is_in_place(row):
+            end_in_place(uow, instance, row, migration_states.CONFIRMED)
+            instance.vm_state = states.STOPPED if instance.power_state == PowerState.SHUTDOWN else states.ACTIVE
+            return {IN_PLACE: True}
         server_migrations.set_status(uow, row, migration_states.CONFIRMING)
         return {**server_migrations.ends(row), "source": row.source if _has_source(uow, instance, row) else None}
 
@@ -164,18 +184,69 @@ class RevertResizeHandler(OperationHandler):
         if not hosts.is_up(uow, row.source_host):
             raise exceptions.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
         server_migrations.set_status(uow, row, migration_states.REVERTING)
+        if is_in_place(row):
+            return _in_place(instance, row.old_flavor)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
         row = _open_migration(uow, instance)
-        if step.name == operations.DROP:
+        if step.name == operations.PERFORM:
             _set_flavor(instance, row.old_flavor)
             _count_larger(instance, row)
-        else:
+            end_in_place(uow, instance, row, migration_states.REVERTED)
+            if instance.power_state == PowerState.SHUTDOWN:
+                instance.vm_state = states.STOPPED
+        elif step.name == operations.DROP:
+            _set_flavor(instance, row.old_flavor)
+            _count_larger(instance, row)
+        elif step.name == operations.RETURN:
             instance.vm_state = row.vm_state
             give_back_extra(uow, instance)
             server_migrations.set_status(uow, row, migration_states.REVERTED)
+
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Let the owner decide again: the guest has refused to return to its old size."""
+        row = server_migrations.current(uow, instance.uuid)
+        if row is not None and is_in_place(row):
+            server_migrations.set_status(uow, row, migration_states.FINISHED)
+
+
+def _in_place(instance: Instance, flavor: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload of a change to this flavor in place."""
+    return {IN_PLACE: True, "flavor": flavor, "image": instance.image, "boot_images": instance.boot_images}
+
+
+def _claim_in_place(uow: UnitOfWork, instance: Instance, host: str, flavor: Flavor) -> bool:
+    """Claim the larger of both flavors if the running guest can get the new one on its host. Return whether that is
+    so."""
+    old = msgspec.convert(instance.flavor, Flavor)
+    if instance.vm_state != states.ACTIVE or not hotplug.can_change(old, flavor):
+        return False
+    claims.lock_hosts(uow, [host])
+    if claims.locked_host(uow, host) is None:
+        return False
+    needed = claims.needs(flavor)
+    return claims.resize(uow, instance, {name: max(held, needed[name]) for name, held in claims.needs(old).items()})
+
+
+def is_in_place(row: Migration) -> bool:
+    """Check whether the server is resized where it is. Every move has a new generation at its destination."""
+    return row.destination == row.source
+
+
+def end_in_place(uow: UnitOfWork, instance: Instance, row: Migration, status: str) -> None:
+    """Close the row of a resize in place, and keep no more claims and quota than the server's flavor needs."""
+    give_back_extra(uow, instance)
+    claims.resize(uow, instance, claims.needs(msgspec.convert(instance.flavor, Flavor)))
+    server_migrations.set_status(uow, row, status)
+
+
+def _end_reset_move(uow: UnitOfWork, instance: Instance) -> None:
+    """Confirm a resize in place whose server an admin has reset."""
+    row = server_migrations.current(uow, instance.uuid)
+    if row is not None and is_in_place(row):
+        end_in_place(uow, instance, row, migration_states.CONFIRMED)
 
 
 def _check_root_disk(old: Flavor, new: Flavor) -> None:

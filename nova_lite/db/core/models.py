@@ -437,11 +437,11 @@ class Instance(Numbered, Changed, Base):
     ``network_call_until``: a call to the network service may take effect until then. ``generation``: of the guest at
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
-    (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``guest_devices``: places of its devices
-    (`nova_lite.objects.GuestReport`). ``network_info``: interfaces
-    (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: where the disks of
-    an evacuated server may be (`nova_lite.db.hosts.host_storage`). ``site_role``: of a replicated server
-    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
+    (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``shares``: its shares
+    (`nova_lite.objects.ShareMapping`). ``guest_devices``: places of its devices (`nova_lite.objects.GuestReport`).
+    ``network_info``: interfaces (`nova_lite.objects.VIF`) that another service owns; None: they are ports.
+    ``disks_at``: where the disks of an evacuated server may be (`nova_lite.db.hosts.host_storage`). ``site_role``: of a
+    replicated server (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
     """
 
     __tablename__ = "instances"
@@ -510,6 +510,7 @@ class Instance(Numbered, Changed, Base):
     network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     pci: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    shares: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     guest_devices: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     site_role: Mapped[str | None] = mapped_column(sa.String(16))
     shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
@@ -520,6 +521,17 @@ class Instance(Numbered, Changed, Base):
     deleted: Mapped[bool] = mapped_column(default=False)
 
     tags: Mapped[list[InstanceTag]] = relationship(cascade="all, delete-orphan")
+
+
+class Share(Created, Base):
+    """A directory of hosts that servers of a project may mount. ``protocol``: `nova_lite.objects.ShareProtocol`."""
+
+    __tablename__ = "shares"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(64), unique=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    protocol: Mapped[str] = mapped_column(sa.String(16))
 
 
 class PurgedInstance(Base):

@@ -1,24 +1,28 @@
-"""Compute nodes and allocations as the Placement API shows them."""
+"""Compute nodes, their devices and allocations as the Placement API shows them. Names of devices are Nova's."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
 from nova_lite.base import cpu_sets, exceptions
+from nova_lite.base.ids import derived_id
 from nova_lite.db.core import paging
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance
 from nova_lite.db.hosts import compute_nodes, host_aggregates
-from nova_lite.hardware import traits
+from nova_lite.hardware import pci, traits
 from nova_lite.objects import (
     HostAggregate,
     InstanceNUMATopology,
     ListQuery,
+    PCIDevice,
     ResourceAllocation,
     ResourceInventory,
     ResourceProvider,
@@ -56,12 +60,14 @@ def allocations(uow: UnitOfWork, query: ListQuery) -> list[ResourceAllocation]:
         Allocation.memory_mb,
         Allocation.disk_gb,
         Allocation.numa,
+        Allocation.pci,
         Allocation.created_at,
         Allocation.instance_uuid,
         Instance.generation,
         Instance.project_id,
         Instance.user_id,
         ComputeNode.uuid,
+        ComputeNode.node,
         ComputeNode.generation.label("provider_generation"),
     )
     select = (
@@ -100,7 +106,7 @@ def _provider(row: ComputeNode, aggregates: list[HostAggregate], uuids: list[str
     shown = set(row.inventory.get("capabilities", {}).get(traits.CAPABILITY, ()))
     if service.disabled:
         shown.add(traits.DISABLED)
-    return ResourceProvider(
+    node = ResourceProvider(
         uuid=row.uuid,
         name=row.node,
         generation=row.generation,
@@ -110,6 +116,52 @@ def _provider(row: ComputeNode, aggregates: list[HostAggregate], uuids: list[str
         aggregates=uuids,
         changed_at=row.updated_at or row.created_at,
     )
+    node.devices = _devices(row, node)
+    return node
+
+
+def _devices(row: ComputeNode, node: ResourceProvider) -> list[ResourceProvider]:
+    """Return the providers of a node's devices. Devices that exclude each other are reserved for a claimed one."""
+    if not compute_nodes.is_reported(row):
+        return []
+    offered, used = compute_nodes.pci_devices(row.inventory), set(row.pci_used or ())
+    free = {device.address for device in pci.unused(offered, used)}
+    found: dict[str, ResourceProvider] = {}
+    for device in offered:
+        name, resource_class = _device_name(row.node, device), _device_class(device)
+        provider = found.get(name)
+        if provider is None:
+            provider = found[name] = msgspec.structs.replace(
+                node,
+                uuid=_device_uuid(node.uuid, name),
+                name=name,
+                inventories={},
+                traits=[] if device.resource_class else [traits.MANAGED_PCI_DEVICE],
+                aggregates=[],
+                parent=node.uuid,
+            )
+        inventory = provider.inventories.setdefault(resource_class, ResourceInventory(total=0, used=0, capacity=0))
+        is_used = device.address in used
+        inventory.total += 1
+        inventory.used += is_used
+        inventory.capacity += is_used or device.address in free
+        inventory.reserved = inventory.total - inventory.capacity
+    return list(found.values())
+
+
+def _device_name(node: str, device: PCIDevice) -> str:
+    """Return the name of the provider of a device: its GPU, its physical function, or itself."""
+    if device.resource_class:
+        return f"{node}_pci_{device.parent}".replace(":", "_").replace(".", "_")
+    return f"{node}_{device.parent or device.address}"
+
+
+def _device_class(device: PCIDevice) -> str:
+    return device.resource_class or f"CUSTOM_PCI_{device.vendor_id}_{device.product_id}".upper()
+
+
+def _device_uuid(node_uuid: str, name: str) -> str:
+    return derived_id(UUID(node_uuid), name)
 
 
 def _inventories(row: ComputeNode, aggregates: list[HostAggregate]) -> dict[str, ResourceInventory]:
@@ -146,4 +198,13 @@ def _allocation(row: Any) -> ResourceAllocation:
         user_id=row.user_id,
         resources={name: amount for name, amount in resources.items() if amount},
         created_at=row.created_at,
+        devices=_device_resources(row),
     )
+
+
+def _device_resources(row: Any) -> dict[str, dict[str, int]]:
+    found: dict[str, Counter[str]] = {}
+    for device in msgspec.convert(row.pci or [], list[PCIDevice]):
+        provider = _device_uuid(row.uuid, _device_name(row.node, device))
+        found.setdefault(provider, Counter())[_device_class(device)] += 1
+    return {provider: dict(amounts) for provider, amounts in found.items()}

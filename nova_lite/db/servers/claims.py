@@ -174,6 +174,46 @@ def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
     return None if host is None or node_id is None else (host.zone, node_id)
 
 
+def resize(uow: UnitOfWork, instance: Instance, wanted: Mapping[str, int]) -> bool:
+    """Change the amounts of the instance's allocation on its host; return False if its host lacks room.
+
+    Without an allocation there is nothing to change.
+    """
+    columns = [getattr(Allocation, name) for name in RESOURCES]
+    mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
+    query = (
+        sa.select(Allocation.id, Allocation.compute_node_id, *columns)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(*mine, ComputeNode.host == instance.host)
+    )
+    row = uow.session.connection().execute(query.with_for_update(of=Allocation)).first()
+    if row is None:
+        return True
+    allocation_id, node_id, *held_amounts = row
+    more = {name: wanted[name] - amount for name, amount in zip(RESOURCES, held_amounts, strict=True)}
+    if not any(more.values()):
+        return True
+    grows = any(amount > 0 for amount in more.values())
+    used = {name: getattr(ComputeNode, f"{name}_used") + amount for name, amount in more.items()}
+    changed = uow.change(
+        sa.update(ComputeNode)
+        .where(
+            ComputeNode.id == node_id,
+            *(used[name] <= getattr(ComputeNode, name) for name, amount in more.items() if amount > 0),
+        )
+        .values(
+            generation=ComputeNode.generation + 1,
+            **({} if grows else {"freed_at": utcnow()}),
+            **{f"{name}_used": amount for name, amount in used.items()},
+        )
+    )
+    if changed != 1:
+        return False
+    uow.change(sa.update(Allocation).where(Allocation.id == allocation_id).values(**wanted))
+    uow.publish(HostChanged(node_id) if grows else HostFreed(node_id))
+    return True
+
+
 def needs(flavor: Flavor) -> dict[str, int]:
     """Return the resources of an instance with this flavor."""
     return {name: getattr(flavor, name) for name in RESOURCES}

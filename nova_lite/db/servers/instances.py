@@ -34,6 +34,7 @@ from nova_lite.objects import (
     InstanceNUMATopology,
     InstanceQuery,
     PCIDevice,
+    ShareMapping,
     digest_of_domains,
 )
 from nova_lite.operations import states
@@ -135,6 +136,7 @@ def _bare(values: Sequence[Any]) -> Instance:
     named["block_devices"] = msgspec.convert(named["block_devices"] or [], list[BlockDevice])
     named["numa"] = msgspec.convert(named["numa"], InstanceNUMATopology | None)
     named["pci"] = msgspec.convert(named["pci"], list[PCIDevice] | None)
+    named["shares"] = msgspec.convert(named["shares"] or [], list[ShareMapping])
     named["guest_devices"] = msgspec.convert(named["guest_devices"], GuestDevices | None)
     named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], InstanceFault)
     return Instance(**named)

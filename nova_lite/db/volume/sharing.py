@@ -32,7 +32,7 @@ def give_to(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Vo
     if volume.multiattach and instance.vm_state == states.SHELVED_OFFLOADED:
         raise exceptions.MultiattachToShelved()
     give(device, volume, permitted)
-    if volume.multiattach and traits.MULTIATTACH not in _traits_of(uow, instance):
+    if volume.multiattach and traits.MULTIATTACH not in traits_of(uow, instance):
         raise exceptions.MultiattachNotSupported(volume_id=volume.id)
 
 
@@ -52,6 +52,7 @@ def needed_traits(instance: Instance) -> list[str]:
     return [traits.MULTIATTACH] if is_shared else []
 
 
-def _traits_of(uow: UnitOfWork, instance: Instance) -> list[str]:
+def traits_of(uow: UnitOfWork, instance: Instance) -> list[str]:
+    """Return the traits of the instance's host."""
     query = sa.select(ComputeNode.inventory).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
     return list((uow.session.scalar(query) or {}).get("capabilities", {}).get(traits.CAPABILITY, ()))

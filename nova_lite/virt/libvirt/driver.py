@@ -47,10 +47,12 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
 from nova_lite.virt.libvirt.domain.guest_consoles import GuestConsoles
 from nova_lite.virt.libvirt.domain.guests import GuestDefinitions, HostGuests
+from nova_lite.virt.libvirt.domain.hotplug import GuestHotplug
 from nova_lite.virt.libvirt.domain.launch import Launcher
 from nova_lite.virt.libvirt.domain.live_moves import LiveMoves
 from nova_lite.virt.libvirt.domain.power import GuestPower, GuestRescue, GuestStandby
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
+from nova_lite.virt.libvirt.domain.shares import GuestShares
 from nova_lite.virt.libvirt.domain.statistics import AllStatistics
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
@@ -149,11 +151,12 @@ class LibvirtDriver(ComputeDriver):
         self.standby = GuestStandby(context, power)
         self.rescue = GuestRescue(context, launcher, power, self._rescue_boot)
         self.definitions = GuestDefinitions(context, launcher, moved, self._rescue_boot)
+        self.hotplug = GuestHotplug(context, self.definitions)
         self.moves = ColdMoves(context, launcher, guests, power, moved, self.tpms)
         self.live_moves = LiveMoves(
             context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets
         )
-        self.images = CachedImages(context, self._cache)
+        self.images, self.shares = CachedImages(context, self._cache), GuestShares(context)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

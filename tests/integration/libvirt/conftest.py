@@ -21,6 +21,7 @@ from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.driver import ComputeDriver
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, networks, nft
 from tests.integration import guest_image
@@ -232,6 +233,16 @@ def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
     subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
 
 
+def define(connection: Any, xml: str) -> None:
+    """Define the domain, and let qemu make its devices: a paused start."""
+    domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    try:
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY)
+        domain.destroy()
+    finally:
+        domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+
+
 def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **changes: Any) -> SpawnSpec:
     flavor = make_flavor(memory_mb=changes.pop("memory_mb", 128))
     generation = changes.pop("generation", 1)
@@ -241,18 +252,18 @@ def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **ch
     return make_spec(instance=instance, vifs=vifs, image=root, images=known, generation=generation)
 
 
-def boot(driver: LibvirtDriver, spec: SpawnSpec) -> None:
+def boot(driver: ComputeDriver, spec: SpawnSpec) -> None:
     driver.networks.plug(spec.instance, spec.vifs)
     driver.guests.spawn(spec)
 
 
-def whole_lines(driver: LibvirtDriver, instance_uuid: str) -> str:
+def whole_lines(driver: ComputeDriver, instance_uuid: str) -> str:
     """Return the console without its last line, which may be incomplete."""
     text = driver.consoles.output(instance_uuid, None)
     return text[: text.rfind("\n") + 1]
 
 
-def guest_lines(driver: LibvirtDriver, instance_uuid: str, count: int = 1) -> list[tuple[str, ...]]:
+def guest_lines(driver: ComputeDriver, instance_uuid: str, count: int = 1) -> list[tuple[str, ...]]:
     """Return uuid, host name and address that the guest printed, as soon as it has printed them ``count`` times."""
 
     def printed_lines() -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from nova_lite.objects import (
     SecurityGroupRule,
 )
 from nova_lite.objects.security_group import default_group
-from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.driver import ComputeDriver
 from tests.integration.libvirt.conftest import (
     PATIENCE,
     whole_lines,
@@ -25,7 +25,7 @@ def user_data(script: str) -> str:
     return base64.b64encode(f"#!/bin/sh\n{script}\n".encode()).decode()
 
 
-def console_line(driver: LibvirtDriver, instance_uuid: str, start: str) -> str:
+def console_line(driver: ComputeDriver, instance_uuid: str, start: str) -> str:
     def find() -> str:
         lines = whole_lines(driver, instance_uuid).splitlines()
         return next((line for line in lines if line.startswith(start)), "")

@@ -24,6 +24,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, ROOT, SWAP, Disk, DiskSet, volume_disk
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.rescue import rescue_xml
+from tests.integration.libvirt.conftest import define
 from tests.support.guests import make_flavor, make_instance, make_spec
 
 BUSES = (None, "virtio", "scsi", "sata", "ide", "usb")
@@ -101,16 +102,6 @@ def volume(bus: str, letter: str) -> BlockDevice:
         device_name=f"/dev/{PREFIXES[bus]}{letter}",
         volume_id=str(uuid.uuid4()),
     )
-
-
-def define(connection: Any, xml: str) -> None:
-    """Define the domain, and let qemu make its devices: a paused start."""
-    domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
-    try:
-        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY)
-        domain.destroy()
-    finally:
-        domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
 
 
 def make(files: Files, image: Image, flavor: Flavor, buses: tuple[str, ...], default: str) -> tuple[SpawnSpec, str]:

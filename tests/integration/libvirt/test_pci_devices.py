@@ -1,4 +1,4 @@
-"""PCI devices of this machine by the real libvirtd, compared with the kernel's list."""
+"""PCI devices and vGPUs of this machine by the real libvirtd, compared with the kernel's list."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import libvirt
 import pytest
 
 from nova_lite.objects import PCIDevice
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt import vgpus
+from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import guest_xml
-from nova_lite.virt.libvirt.host import pci_devices
+from nova_lite.virt.libvirt.host import mediated_devices, pci_devices
 from tests.support import make
 from tests.support.guests import make_instance, make_spec
 
+PCI_DEVICES = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
 DEVICES = Path("/sys/bus/pci/devices")
 
 
@@ -66,3 +68,17 @@ def test_guest_with_devices_of_this_machine_is_defined_by_qemus_driver(machine: 
     finally:
         domain.undefine()
     assert len(places) == len(devices) > 0
+
+
+def test_libvirtd_takes_the_description_of_a_mediated_device(connection: Connection) -> None:
+    """The call fails at mdevctl, because no device of this machine can have mediated devices."""
+    (name, *_) = (device.name() for device in connection.connect_call("listAllDevices", PCI_DEVICES))
+    xml = mediated_devices.description(name, "nvidia-35", vgpus.uuid_of("0000:84:00.0#0"))
+    with pytest.raises(LibvirtFailure, match=r"mdevctl|Unable to start mediated device"):
+        connection.connect_call("nodeDeviceCreateXML", xml, 0)
+
+
+def test_machine_without_mediated_devices_has_no_places_for_vgpus(connection: Connection) -> None:
+    conf = make.conf("sqlite://")
+    conf.set_override("enabled_mdev_types", ["nvidia-35"], "devices")
+    assert mediated_devices.MediatedDevices(conf, connection, connection).places() == []

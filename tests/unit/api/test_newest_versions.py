@@ -8,33 +8,75 @@ import pytest
 
 from nova_lite.api.http import inventory
 from nova_lite.base import exceptions
-from nova_lite.operations import states
+from nova_lite.objects import ShareMapping, ShareState
+from nova_lite.operations.states import PowerState
 from tests.support.api_client import ADMIN, STRANGER, Client, fault
 
 SHARE = "3e9b8d9e-4f8a-4a3c-9a7e-0d7a4b6f1c11"
+MAPPING = "7a0f2c1e-90a5-4b9e-8a4e-6e1d0d8c2b22"
 
 
-def test_shares_are_empty(api: Client) -> None:
-    instance = api.conductor.add(vm_state=states.STOPPED)
-    path = f"/servers/{instance.uuid}/shares"
+def with_share(api: Client, **values: Any) -> str:
+    """Return the path of the shares of a server with one."""
+    mapping = ShareMapping(
+        uuid=MAPPING, share_id=SHARE, tag="data", location="nfs/data", state=values.pop("state", ShareState.ATTACHED)
+    )
+    return f"/servers/{api.conductor.add(shares=[mapping], **values).uuid}/shares"
+
+
+def test_shares_are_shown_since_2_97(api: Client) -> None:
+    path = with_share(api, power_state=PowerState.SHUTDOWN)
+    shown = {"share_id": SHARE, "status": "inactive", "tag": "data"}
     fault(api("GET", path, version="2.96"), "itemNotFound", 404)
-    assert api.json("GET", path, version="2.97") == {"shares": []}
-    for method in ("GET", "DELETE"):
-        message = fault(api(method, f"{path}/{SHARE}", version="2.97"), "itemNotFound", 404)
-        assert message == f"Share {SHARE} could not be found."
+    assert api.json("GET", path, version="2.97") == {"shares": [shown]}
+    assert api.json("GET", f"{path}/{SHARE}", version="2.97") == {"share": shown}
+    whole = api.json("GET", f"{path}/{SHARE}", version="2.97", token=ADMIN)["share"]
+    assert whole == shown | {"uuid": MAPPING, "export_location": "nfs/data"}
+    message = fault(api("GET", f"{path}/{MAPPING}", version="2.97"), "itemNotFound", 404)
+    assert message == f"Share {MAPPING} could not be found."
     fault(api("GET", path, version="2.97", token=STRANGER), "itemNotFound", 404)
     fault(api("GET", f"{path}?x=1", version="2.97"), "badRequest", 400)
 
 
-def test_share_is_refused_as_unsupported_by_hosts(api: Client) -> None:
-    stopped, active = api.conductor.add(vm_state=states.STOPPED), api.conductor.add(vm_state=states.ACTIVE)
-    body = {"share": {"share_id": SHARE, "tag": "data"}}
-    message = fault(api("POST", f"/servers/{stopped.uuid}/shares", body, version="2.97"), "forbidden", 403)
-    assert message == "Feature not supported until computes have not been updated."
-    message = fault(api("POST", f"/servers/{active.uuid}/shares", body, version="2.97"), "conflictingRequest", 409)
-    assert message == f"Cannot 'create share' instance {active.uuid} while it is in vm_state active"
-    for wrong in ({}, {"share": {}}, {"share": {"share_id": "x"}}, {"share": {"share_id": SHARE, "tag": "a b"}}):
-        fault(api("POST", f"/servers/{stopped.uuid}/shares", wrong, version="2.97"), "badRequest", 400)
+@pytest.mark.parametrize(
+    ("state", "power_state", "status"),
+    [
+        (ShareState.ATTACHED, PowerState.RUNNING, "active"),
+        (ShareState.ATTACHED, PowerState.PAUSED, "active"),
+        (ShareState.ATTACHED, PowerState.CRASHED, "inactive"),
+        (ShareState.ATTACHING, PowerState.SHUTDOWN, "attaching"),
+        (ShareState.DETACHING, PowerState.RUNNING, "detaching"),
+        (ShareState.ERROR, PowerState.RUNNING, "error"),
+    ],
+)
+def test_status_of_a_share_follows_its_guest(
+    api: Client, state: ShareState, power_state: PowerState, status: str
+) -> None:
+    path = with_share(api, state=state, power_state=power_state)
+    assert [share["status"] for share in api.json("GET", path, version="2.97")["shares"]] == [status]
+
+
+def test_share_is_attached_and_detached_by_operations(api: Client) -> None:
+    path = with_share(api)
+    answer = api("POST", path, {"share": {"share_id": SHARE}}, version="2.97")
+    assert (answer.status_code, answer.json["share"]["share_id"]) == (201, SHARE)
+    assert api.last_call("accept_action")[-2:] == ("attach_share", {"share_id": SHARE, "tag": SHARE})
+    assert api("DELETE", f"{path}/{SHARE}", version="2.97").status_code == 200
+    assert api.last_call("accept_action")[-2:] == ("detach_share", {"share_id": SHARE})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"share": {}},
+        {"share": {"share_id": "x"}},
+        {"share": {"share_id": SHARE, "tag": "a b"}},
+        {"share": {"share_id": SHARE, "tag": "t" * 37}},
+    ],
+)
+def test_share_with_a_wrong_body_is_refused(api: Client, wrong: dict[str, Any]) -> None:
+    fault(api("POST", with_share(api), wrong, version="2.97"), "badRequest", 400)
 
 
 def test_server_shows_known_image_properties_since_2_98(api: Client) -> None:

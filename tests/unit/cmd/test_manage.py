@@ -387,6 +387,20 @@ def test_floating_pools(tool: Tool) -> None:
     assert tool.json("floating-pool", "list") == []
 
 
+def test_shares(tool: Tool) -> None:
+    made = tool("share", "create", "data", "--project", "p1", "--protocol", "nfs")
+    tool("share", "create", "plain", "--project", "p1")
+    (data, plain) = tool.json("share", "list")
+    assert data == {"id": made, "name": "data", "project": "p1", "location": "nfs/data"}
+    assert plain["location"] == "directory/plain"
+    assert "a share data already" in tool.fails("share", "create", "data", "--project", "p1")
+    for wrong in ("../etc", "a/b", "", ".", "x" * 65):
+        assert "is no name of a share" in tool.fails("share", "create", wrong, "--project", "p1")
+    assert "no share more" in tool.fails("share", "delete", "more")
+    tool("share", "delete", "data")
+    assert [share["name"] for share in tool.json("share", "list")] == ["plain"]
+
+
 def test_mtu_of_a_network_has_the_limits_of_the_network_api(tool: Tool) -> None:
     """`tests/unit/api/network` has the same numbers."""
     for mtu in ("67", "9217"):

@@ -63,6 +63,7 @@ def test_unknown_options_and_groups_are_reported_with_the_nearest_name(tool: Too
         "[DEFAULT]\nlogdir = /var/log",  # a former name
         "[oslo_messaging_rabbit]\nheartbeat_timeout_threshold = 30",
         "[keystone_authtoken]\nauth_type = password\nusername = u\nuser_domain_name = d",
+        "[mdev_nvidia-35]\nmax_instances = 2",
         "[neutron]\nauth_section = other\n[other]\nauth_type = v3token\ntoken = t",
     ],
 )

@@ -41,8 +41,8 @@ def test_page_configuration_examples_name_options_that_exist(page: pathlib.Path)
     for block in re.findall(r"^ *```ini\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE):
         group = "DEFAULT"
         for line in map(str.strip, block.splitlines()):
-            if header := re.match(r"\[(\w+)\]", line):
-                group = header[1]
+            if header := re.match(r"\[([\w-]+)\]", line):
+                group = re.sub("^mdev_.*", "mdev_TYPE", header[1])
             elif (option := re.match(r"(\w+) = ", line)) and group not in (*LIBRARIES, "mariadbd"):
                 named.add((group, option[1]))
     foreign = {("DEFAULT", "notify_nova_on_port_status_changes"), ("DEFAULT", "notify_nova_on_port_data_changes")}

@@ -42,6 +42,12 @@ def test_each_obstacle_is_named(changes: dict[str, Any], obstacle: str) -> None:
     assert obstacles(**changes) == [obstacle]
 
 
+def test_guest_of_another_architecture_needs_its_machine_and_emulator_only() -> None:
+    assert obstacles(virt_type="", vendor="", features="") == []
+    assert obstacles(virt_type="", vendor="", features="", machine="virt-7.2") == ["it has no machine type virt-7.2"]
+    assert len(obstacles(virt_type="", vendor="", features="", hypervisor=8_000_000, libvirt=9_001_000)) == 2
+
+
 def test_all_obstacles_are_named_together() -> None:
     assert len(obstacles(here=1, features="vmx", machine="x", virt_type="qemu", libvirt=10_000_000)) == 5
 

@@ -182,6 +182,10 @@ def check_command_line(definition: Definition) -> None:
     direct = maker.direct_boot(image, {})
     assert direct is not None
     assert direct.command_line == "root=/dev/sda console=ttyS0 quiet"
+    image.properties["hw_emulation_architecture"] = "aarch64"
+    on_arm = maker.direct_boot(image, {})
+    assert on_arm is not None
+    assert on_arm.command_line == "root=/dev/sda console=ttyAMA0 quiet"
 
 
 def check_admin_user(definition: Definition) -> None:

@@ -114,7 +114,7 @@ def test_alias_without_a_number_is_refused_for_a_new_server(conf: cfg.ConfigOpts
         ([{**GPU, "device_type": "type-VDPA"}], "device_type has to be one of type-PCI, type-PF, type-VF"),
         ([{**GPU, "numa_policy": "socket"}], "numa_policy has to be one of required, preferred, legacy"),
         ([{**GPU, "live_migratable": "perhaps"}], "live_migratable has to be yes or no"),
-        ([{**GPU, "resource_class": "PGPU"}], "resource_class is not supported, because devices are not in Placement"),
+        ([{**GPU, "resource_class": "PGPU"}], "resource_class is not supported: ids name the kinds of devices"),
         ([{**GPU, "traits": "X"}], "traits is not supported"),
         ([{**GPU, "colour": "red"}], "colour is unknown"),
         ([GPU, {**GPU, "numa_policy": "required"}], "another entry of gpu has numa_policy legacy"),
@@ -128,6 +128,64 @@ def test_mistake_in_an_alias_is_one_clear_line(conf: cfg.ConfigOpts, values: lis
     assert mistake.value.message.startswith("[pci] alias = ")
     assert says in mistake.value.message
     assert "\n" not in mistake.value.message
+
+
+# --- vgpus
+
+
+def place(number: int, resource_class: str = "VGPU", cell: int | None = None) -> PCIDevice:
+    address = f"0000:84:00.0#{number}"
+    return PCIDevice(
+        address=address,
+        vendor_id="",
+        product_id="",
+        numa_cell=cell,
+        parent="0000:84:00.0",
+        resource_class=resource_class,
+    )
+
+
+def test_resource_class_of_a_flavor_becomes_a_request_for_vgpus(conf: cfg.ConfigOpts) -> None:
+    aliases(conf, {**GPU, "name": "VGPU"})
+    specs = {"resources__VGPU": "2", "resources__CUSTOM_BIG": "1", "resources__CUSTOM_NONE": "0"}
+    wanted = pci.requests(conf, flavor("VGPU:1", **specs), None, strict=True)
+    devices = [device("0000:01:00.0"), place(0, "CUSTOM_BIG"), place(1), place(2), place(3, "CUSTOM_BIG")]
+    found = [(item.address, item.alias) for item in pci.choose(wanted, devices, None)]
+    assert found == [
+        ("0000:01:00.0", "VGPU"),
+        ("0000:84:00.0#1", "resources:VGPU"),
+        ("0000:84:00.0#2", "resources:VGPU"),
+        ("0000:84:00.0#0", "resources:CUSTOM_BIG"),
+    ]
+
+
+def test_flavor_with_devices_is_one_with_an_alias_or_vgpus() -> None:
+    found = [
+        pci.wants_devices(flavor(text, **specs)) for text, specs in (("gpu:1", {}), (None, {"resources__VGPU": "1"}))
+    ]
+    assert found == [True, True]
+    others: list[dict[str, str]] = [{}, {"resources__VGPU": "0"}, {"resources__VCPU": "1"}, {"resources__VGPU": "x"}]
+    assert not any(pci.wants_devices(flavor(None, **specs)) for specs in others)
+
+
+def test_vgpus_are_near_to_the_guest_only_if_possible(conf: cfg.ConfigOpts) -> None:
+    wanted = pci.requests(conf, flavor(resources__VGPU="1"), None)
+    assert chosen(wanted, [place(0, cell=0), place(1, cell=1)], {1}) == ["0000:84:00.0#1"]
+    assert chosen(wanted, [place(0, cell=0)], {1}) == ["0000:84:00.0#0"]
+    strict = pci.requests(conf, flavor(resources__VGPU="1", hw__pci_numa_affinity_policy="required"), None)
+    with pytest.raises(FitError, match=r"^1 VGPU requested, 0 free in the guest's NUMA cells$"):
+        chosen(strict, [place(0, cell=0)], {1})
+
+
+def test_gpu_and_its_vgpus_exclude_each_other() -> None:
+    gpu, places = device("0000:84:00.0"), [place(0), place(1)]
+    assert pci.unused([gpu, *places], {gpu.address}) == []
+    assert pci.unused([gpu, *places], {places[0].address}) == [places[1]]
+
+
+def test_server_with_vgpus_is_not_migrated_while_it_runs(conf: cfg.ConfigOpts) -> None:
+    with pytest.raises(exceptions.HardwareRefused, match="has vGPUs, which cannot be migrated while it runs"):
+        pci.check_live_migration(pci.requests(conf, flavor(resources__VGPU="1"), None))
 
 
 # --- choice

@@ -104,7 +104,7 @@ def test_device_spec_that_is_missing_offers_nothing() -> None:
         ({"live_migratable": "maybe"}, "live_migratable has to be yes or no"),
         ({"trusted": "true"}, "trusted is not supported, because ports have no virtual functions"),
         ({"remote_managed": "true"}, "remote_managed is not supported"),
-        ({"resource_class": "PGPU"}, "resource_class is not supported, because devices are not in Placement"),
+        ({"resource_class": "PGPU"}, "resource_class is not supported, because ids name the kinds"),
         ({"traits": "X"}, "traits is not supported"),
         ({"colour": "red"}, "colour is unknown"),
     ],

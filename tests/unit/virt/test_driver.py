@@ -17,6 +17,7 @@ from nova_lite.virt import driver as drivers
 from nova_lite.virt.driver import ComputeDriver, Unsupported
 from nova_lite.virt.fake import FakeDriver
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.qemu.driver import QemuDriver
 from tests.support.compute_host import LATER, UUID, VIFS, Host, command, make_conf, make_instance
 
 PAGE = Path(__file__).parents[3] / "docs/contributing/add-a-driver.md"
@@ -111,7 +112,7 @@ def test_ability_that_lacks_a_method_is_not_made() -> None:
         Half()  # type: ignore[abstract]
 
 
-@pytest.mark.parametrize("kind", [FakeDriver, LibvirtDriver])
+@pytest.mark.parametrize("kind", [FakeDriver, LibvirtDriver, QemuDriver])
 def test_abilities_of_a_driver_have_every_method_with_its_arguments(tmp_path: Path, kind: type[Any]) -> None:
     made = kind(make_conf(tmp_path), "h1", lambda image, path: None)
     there = {name: getattr(made, name) for name in ABILITIES if getattr(made, name)}
@@ -125,6 +126,6 @@ def test_abilities_of_a_driver_have_every_method_with_its_arguments(tmp_path: Pa
                 assert [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters]
 
 
-@pytest.mark.parametrize("kind", [FakeDriver, LibvirtDriver, *ABILITIES.values()])
+@pytest.mark.parametrize("kind", [FakeDriver, LibvirtDriver, QemuDriver, *ABILITIES.values()])
 def test_classes_of_drivers_are_small(kind: type[Any]) -> None:
     assert sum(inspect.isfunction(member) for member in vars(kind).values()) <= 12

@@ -14,7 +14,7 @@ import pytest
 
 from nova_lite.base import exceptions, files
 from nova_lite.hardware import traits
-from nova_lite.objects import BlockDevice, Image, VolumeKey
+from nova_lite.objects import BlockDevice, Image, ShareMapping, ShareState, VolumeKey
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, driver, fake, fake_hypervisor
@@ -210,6 +210,9 @@ def test_metrics_are_taken_from_the_control_file(fake_driver: fake.FakeDriver) -
 
 def test_guests_may_request_any_hardware(fake_driver: fake.FakeDriver) -> None:
     assert set(traits.DERIVED) <= set(fake_driver.machine.inventory().capabilities["traits"])
+    assert "COMPUTE_ARCH_AARCH64" not in fake_driver.machine.inventory().capabilities["traits"]
+    fake_driver.conf.set_override("emulated_architectures", ["aarch64"], "libvirt")
+    assert "COMPUTE_ARCH_AARCH64" in fake_driver.machine.inventory().capabilities["traits"]
 
 
 def test_delays_apply_by_step(fake_driver: fake.FakeDriver) -> None:
@@ -279,6 +282,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "cpu": None,
         "shared": [],
         "read_only": [],
+        "shares": {},
     }
 
 
@@ -389,3 +393,17 @@ def test_volume_has_two_domains_only_if_both_share_it(tmp_path: Path) -> None:
         attach(other, second.uuid)
     attach(other, second.uuid, multiattach=True, read_only=True)
     assert other.hypervisor.read(second.uuid).read_only == [volume_id]
+
+
+def test_guest_has_a_share_until_it_is_detached(fake_driver: fake.FakeDriver) -> None:
+    def mapping(tag: str, state: ShareState) -> ShareMapping:
+        return ShareMapping(uuid=UUID, share_id=UUID, tag=tag, location=f"directory/{tag}", state=state)
+
+    has, has_not = mapping("has", ShareState.ATTACHED), mapping("has-not", ShareState.ERROR)
+    fake_driver.guests.spawn(spec(instance=msgspec.structs.replace(make_instance(), shares=[has, has_not])))
+    assert fake_driver.hypervisor.read(UUID).shares == {"has": "directory/has"}
+    for _ in range(2):
+        fake_driver.shares.attach(UUID, mapping("more", ShareState.ATTACHING))
+    fake_driver.shares.detach(UUID, has)
+    fake_driver.shares.detach(UUID, has)
+    assert fake_driver.hypervisor.read(UUID).shares == {"more": "directory/more"}

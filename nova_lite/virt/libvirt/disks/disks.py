@@ -171,7 +171,9 @@ class DiskMaker:
         if image is None or image.kernel_id is None:
             return None
         ramdisk = self._boot_file(others, image.ramdisk_id) if image.ramdisk_id else None
-        options = [f"root={hardware.root_device(image)}", "console=ttyS0", image.properties.get("os_command_line", "")]
+        console = "ttyAMA0" if hardware.is_arm(image) else "ttyS0"
+        options = [f"root={hardware.root_device(image)}", f"console={console}"]
+        options.append(image.properties.get("os_command_line", ""))
         command_line = " ".join(options).strip()
         if not command_line.isprintable():
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="os_command_line has control characters")

@@ -62,7 +62,7 @@ class ColdMoves(HostPart, abilities.Moves):
         xml = self._connection.call(domain.XMLDesc, flags)
         self._tpms.save(instance_uuid, self._records.directory(instance_uuid))
         files.write_atomically(self._definition(instance_uuid), xml.encode())
-        self._domains.remove(instance_uuid)
+        self._launcher.remove(instance_uuid)
 
     @file_errors()
     def restore(self, instance_uuid: str) -> None:
@@ -100,7 +100,7 @@ class ColdMoves(HostPart, abilities.Moves):
             spec.fence()
             tpm = hardware_of(spec).tpm
             self._tpms.restore(instance_uuid, directory, [tpm.version] if tpm else [])
-            undo("its domain", self._domains.remove)
+            undo("its domain", self._launcher.remove)
             domain = self._domains.define(xml)
             if power_on:
                 self._launcher.start(domain, instance_uuid)

@@ -14,12 +14,12 @@ import msgspec
 
 from nova_lite import hardware as requested
 from nova_lite.base.version import VERSION
-from nova_lite.hardware import DEFAULT, Hardware
-from nova_lite.objects import VIF, NetworkDisk
+from nova_lite.hardware import DEFAULT, Hardware, guest
+from nova_lite.objects import VIF, NetworkDisk, usable
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOTS, DirectBoot, Disk, DiskSet
-from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml, pci_xml
+from nova_lite.virt.libvirt.domain import consoles, hardware_xml, hotplug_xml, numa_xml, pci_xml, shares_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -44,13 +44,15 @@ class Host(msgspec.Struct, frozen=True):
     """Properties of the host that guests depend on.
 
     ``cpu``: the CPU model; None: libvirt's default of the virtualization type. ``machine``: used if the image names
-    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shared_cpus``: see
+    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shares_path``: directory of
+    shares. ``shared_cpus``: see
     `nova_lite.virt.topology.shared_cpus`. ``spare_ports``: places for later devices on machines with PCI Express.
     """
 
     cpu: CpuModel | None = None
     machine: str = "pc"
     secure_boot: bool = False
+    shares_path: str | None = None
     shared_cpus: dict[str, str] = {}
     spare_ports: int = 0
 
@@ -84,6 +86,8 @@ def guest_xml(
     instance = spec.instance
     hardware = hardware or requested.resolve(instance.flavor, spec.image)
     given = given or Host()
+    if hardware.is_arm:
+        virt_type, given = kvm.QEMU, msgspec.structs.replace(given, cpu=cpu_model.AARCH64)
     machine = hardware_xml.machine(hardware, given.machine, hardware_xml.disk_buses(hardware, disks.disks))
     secure = is_secure(hardware, machine, given)
     domain = ET.Element("domain", type=virt_type)
@@ -98,7 +102,8 @@ def guest_xml(
     _boot(domain, disks, hardware, machine, secure, os.path.join(directory, NVRAM))
     features = ET.SubElement(domain, "features")
     ET.SubElement(features, "acpi")
-    ET.SubElement(features, "apic")
+    if not hardware.is_arm:
+        ET.SubElement(features, "apic")
     if virt_type == kvm.QEMU and tb_cache_mb:
         _text(ET.SubElement(features, "tcg"), "tb-cache", str(tb_cache_mb), unit="MiB")
     hardware_xml.features(features, hardware, virt_type, secure)
@@ -108,16 +113,19 @@ def guest_xml(
     _text(domain, "on_reboot", "restart")
     _text(domain, "on_crash", "destroy")
     console_log = os.path.join(directory, CONSOLE_LOG)
-    devices = _devices(domain, spec.vifs, libvirt_networks, disks.disks, hardware, hardware_xml.is_q35(machine))
+    drive_bus = hardware_xml.without_ide(machine) or guest.IDE
+    devices = _devices(domain, spec.vifs, libvirt_networks, disks.disks, hardware, drive_bus)
     consoles.add(devices, listeners, console_log)
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)
     _more_devices(devices, hardware)
     pci_xml.add(devices, instance.pci or ())
     hardware_xml.tpm(devices, hardware, instance.uuid)
-    if hardware_xml.is_q35(machine):
+    hotplug_xml.add(domain, instance.flavor, hardware)
+    shares_xml.add(domain, usable(instance.shares), given.shares_path)
+    if hardware_xml.without_ide(machine):
         hardware_xml.root_ports(devices, given.spare_ports)
-    if instance.protected:
+    if instance.protected and not hardware.is_arm:
         # A guest without protection has none, as with Nova: it may show its panic, or restart on its own.
         hardware_xml.panic_device(devices)
     return ET.tostring(domain, encoding="unicode")
@@ -193,7 +201,7 @@ def _sysinfo(domain: ET.Element, instance_uuid: str) -> None:
 
 def _boot(domain: ET.Element, disks: DiskSet, hardware: Hardware, machine: str, secure: bool, nvram: str) -> None:
     os_element = ET.SubElement(domain, "os")
-    _text(os_element, "type", "hvm", arch="x86_64", machine=machine)
+    _text(os_element, "type", "hvm", arch=hardware.architecture or guest.X86_64, machine=machine)
     hardware_xml.firmware(os_element, hardware, secure, nvram)
     add_boot(os_element, disks.direct_boot, hardware.cdrom)
     hardware_xml.boot_menu(os_element, hardware)
@@ -217,13 +225,13 @@ def _devices(
     libvirt_networks: Collection[str],
     disks: list[Disk],
     hardware: Hardware,
-    q35: bool,
+    drive_bus: str,
 ) -> ET.Element:
     devices = ET.SubElement(domain, "devices")
     for disk in disks:
         element = disk_element(disk)
         if disk.serial is None:
-            hardware_xml.disk(element, hardware, os.path.basename(disk.path) in ROOTS, q35)
+            hardware_xml.disk(element, hardware, os.path.basename(disk.path) in ROOTS, drive_bus)
         devices.append(element)
     hardware_xml.name_ide_disks(devices.findall("disk"))
     hardware_xml.address_scsi_disks(devices.findall("disk"), hardware)

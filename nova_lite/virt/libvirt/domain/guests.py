@@ -72,7 +72,7 @@ class HostGuests(HostPart, abilities.Guests):
             undo("its files", self._records.remove)
             xml = self._launcher.xml(spec, *self._make_or_take(spec))
             spec.fence()
-            undo("its domain", self._domains.remove)
+            undo("its domain", self._launcher.remove)
             started = time.monotonic()
             domain = self._domains.define(xml)
             self._name_devices(spec)
@@ -127,7 +127,7 @@ class HostGuests(HostPart, abilities.Guests):
         return False
 
     def destroy(self, instance_uuid: str) -> None:
-        self._domains.remove(instance_uuid)
+        self._launcher.remove(instance_uuid)
         with file_errors():
             if self._tpms.has(instance_uuid) and not self._domains.has(instance_uuid):
                 self._tpms.remove(instance_uuid)

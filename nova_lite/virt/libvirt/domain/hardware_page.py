@@ -45,8 +45,9 @@ _CELLS = [
     for number, first in ((0, 0), (1, 12))
 ]
 
-#: The device of an example that requests one.
+#: The device and the vGPU of examples that request one.
 _DEVICE = PCIDevice(address="0000:81:00.0", vendor_id="10de", product_id="1eb8")
+_VGPU = PCIDevice(address="0000:84:00.0#0", vendor_id="", product_id="", resource_class="VGPU")
 
 #: Key among an example's properties that sets the image's format.
 _FORMAT = "disk_format"
@@ -149,6 +150,8 @@ def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = 
         instance.numa = fitting.fit(requested.numa, _CELLS, {}, fitting.Ratios())
     if pci.ALIAS in specs:
         instance.pci = [_DEVICE]
+    if any(key.startswith(pci.RESOURCES) for key in specs):
+        instance.pci = [_VGPU]
     disks = DiskSet(disks=[Disk(path="/instances/disk", device="vda", format="qcow2")], direct_boot=None)
     given = guest_xml.Host(shared_cpus={str(cell.id): cell.shared_cpus for cell in _CELLS})
     listeners = Listeners(vnc="127.0.0.1")

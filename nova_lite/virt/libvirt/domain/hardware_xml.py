@@ -51,6 +51,13 @@ def is_q35(machine_type: str) -> bool:
     return "q35" in machine_type
 
 
+def without_ide(machine_type: str) -> str | None:
+    """Return the bus that drives have instead of IDE. None: the machine has an IDE bus."""
+    if machine_type.startswith(guest.VIRT):
+        return guest.SCSI
+    return guest.SATA if is_q35(machine_type) else None
+
+
 def firmware(os_element: ET.Element, hardware: Hardware, secure: bool, nvram: str) -> None:
     """Add the firmware. libvirt selects it by its features. Call it right after the machine type.
 
@@ -114,16 +121,17 @@ def clock(domain: ET.Element, hardware: Hardware, virt_type: str) -> None:
         ET.SubElement(element, "timer", name="rtc", tickpolicy="catchup")
         if hardware.windows:
             ET.SubElement(element, "timer", name="hypervclock", present="yes")
-    ET.SubElement(element, "timer", name="hpet", present=_yes(hardware.hpet))
+    if not hardware.is_arm:
+        ET.SubElement(element, "timer", name="hpet", present=_yes(hardware.hpet))
 
 
-def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> None:
+def disk(element: ET.Element, hardware: Hardware, first: bool, drive_bus: str) -> None:
     """Adapt ``element``, a virtio disk, to the hardware. ``first``: it is the root disk."""
     target, driver = element.find("target"), element.find("driver")
     assert target is not None and driver is not None
     bus = hardware.disk_bus
     if first and hardware.cdrom:
-        bus = hardware.cdrom_bus or (guest.SATA if q35 else guest.IDE)
+        bus = hardware.cdrom_bus or drive_bus
         make_drive(element)
     set_bus(element, bus)
     target.set("dev", device(target.get("dev", ""), bus))
@@ -221,7 +229,7 @@ def root_ports(devices: ET.Element, spare: int) -> None:
     """
     if not spare:
         return
-    others = ("interface", "hostdev", "memballoon", "rng", "controller[@type='scsi']")
+    others = ("interface", "hostdev", "filesystem", "memballoon", "memory", "rng", "controller[@type='scsi']")
     places = ("disk/target[@bus='virtio']", "input[@bus='virtio']", *others)
     needed = sum(len(devices.findall(path)) for path in places)
     needed += any(controller.get("model") != "none" for controller in devices.findall("controller[@type='usb']"))
@@ -248,8 +256,8 @@ def video(devices: ET.Element, hardware: Hardware) -> None:
         if hardware.video_model is None:
             return
         element = ET.SubElement(ET.SubElement(devices, "video"), "model")
-    if hardware.video_model:
-        element.set("type", hardware.video_model)
+    if model := hardware.video_model or ("virtio" if hardware.is_arm else None):
+        element.set("type", model)
     if hardware.video_ram_mb and hardware.video_model != "none":
         element.set("vram", str(hardware.video_ram_mb * 1024))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
 from nova_lite import hardware
+from nova_lite.base import exceptions
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in
-from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain import guest_xml, pci_xml, shares_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.networks import HostNetworks
@@ -21,7 +23,7 @@ from nova_lite.virt.libvirt.net.networks import HostNetworks
 
 @dataclasses.dataclass(eq=False)
 class Launcher(HostPart):
-    """Describes guests, starts them, and drops the memory of suspended ones."""
+    """Describes guests, starts and removes them, and drops the memory of suspended ones."""
 
     _machine: HostMachine
     _networks: HostNetworks
@@ -59,12 +61,24 @@ class Launcher(HostPart):
             transfer.withdraw(directory)
             disk_locks.require_free(instance_uuid, directory)
             xml = self._domains.description(domain)
+            shares_xml.require(ET.fromstring(xml), self._host)  # noqa: S314 libvirt's own
             rbd_watchers.wait_until_free(instance_uuid, disks_of(xml), check, self._context.timing)
             self._consoles.ensure_free_port(domain, xml)
+            self._machine.vgpus.make(pci_xml.vgpus_in(xml))
             encrypted = encrypted_in(xml)
             tpm_of = instance_uuid if guest_xml.has_tpm(xml) else None
         with self._secrets.loaded(encrypted, tpm_of):
             self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused)
+
+    def remove(self, instance_uuid: str) -> None:
+        """Cut a guest's power, and remove its domain and its vGPUs. Do nothing if it is missing or not ours."""
+        try:
+            domain, _ = self._domains.get(instance_uuid)
+        except exceptions.DomainNotFound:
+            return
+        held = pci_xml.vgpus_in(self._domains.description(domain))
+        self._domains.remove(instance_uuid)
+        self._machine.vgpus.remove(held)
 
     def drop_memory(self, domain: Any) -> None:
         """Drop the saved memory of a suspended guest."""

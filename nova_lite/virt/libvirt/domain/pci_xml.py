@@ -1,4 +1,4 @@
-"""XML of the PCI devices of a host that a guest has for itself."""
+"""XML of the PCI devices and vGPUs of a host that a guest has for itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from nova_lite.objects import PCIDevice
+from nova_lite.virt import vgpus
 
 _PARTS = ("domain", "bus", "slot", "function")
 _ASSIGNED = "devices/hostdev[@mode='subsystem'][@type='pci']"
@@ -14,9 +15,19 @@ _ASSIGNED = "devices/hostdev[@mode='subsystem'][@type='pci']"
 def add(devices: ET.Element, assigned: Iterable[PCIDevice]) -> None:
     """Add the devices. libvirt resets each one, and binds it to its driver for guests if it is managed."""
     for device in assigned:
+        if device.resource_class:
+            element = ET.SubElement(devices, "hostdev", mode="subsystem", type="mdev", model="vfio-pci")
+            ET.SubElement(ET.SubElement(element, "source"), "address", uuid=vgpus.uuid_of(device.address))
+            continue
         managed = "yes" if device.managed else "no"
         element = ET.SubElement(devices, "hostdev", mode="subsystem", type="pci", managed=managed)
         ET.SubElement(ET.SubElement(element, "source"), "address", _address(device))
+
+
+def vgpus_in(domain: str) -> list[str]:
+    """Return the uuids of a domain's vGPUs."""
+    found = ET.fromstring(domain).iterfind("devices/hostdev[@type='mdev']/source/address")  # noqa: S314 libvirt's own
+    return [address.get("uuid", "") for address in found]
 
 
 def replace(domain: ET.Element, assigned: Sequence[PCIDevice]) -> None:

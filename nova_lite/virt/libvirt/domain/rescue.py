@@ -93,12 +93,12 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
         devices.remove(disk)
     original = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
     first_bus = _bus(own[0]) if own else guest.VIRTIO
-    bus = how.bus or guest.IDE
-    free_places = 0 if _is_q35(os_element) else guest.IDE_PLACES - sum(_bus(disk) == guest.IDE for disk in original)
+    bus, instead = how.bus or guest.IDE, hardware_xml.without_ide(_machine(os_element))
+    free_places = 0 if instead else guest.IDE_PLACES - sum(_bus(disk) == guest.IDE for disk in original)
     for element in (root, *config_drives):
         wanted = bus if element is root else first_bus
         if wanted == guest.IDE and free_places <= 0:
-            wanted = guest.SATA
+            wanted = instead or guest.SATA
         free_places -= wanted == guest.IDE
         hardware_xml.set_bus(element, wanted)
     every = [*original, *config_drives, root] if how.stable else [root, *original, *config_drives]
@@ -135,9 +135,9 @@ def _boot_first(devices: ET.Element, root: ET.Element) -> None:
     ET.SubElement(root, "boot", order="1")
 
 
-def _is_q35(os_element: ET.Element) -> bool:
+def _machine(os_element: ET.Element) -> str:
     kind = os_element.find("type")
-    return kind is not None and hardware_xml.is_q35(kind.get("machine", ""))
+    return "" if kind is None else kind.get("machine", "")
 
 
 def _target(disk: ET.Element) -> ET.Element:

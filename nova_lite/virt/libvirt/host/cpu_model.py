@@ -51,6 +51,10 @@ class CpuModel(msgspec.Struct, frozen=True):
             ET.SubElement(element, "feature", policy=policy, name=name)
 
 
+#: The model of emulated guests of the architecture aarch64: each qemu has it, and systems for ARMv8 run on it.
+AARCH64 = CpuModel(CUSTOM, "cortex-a57")
+
+
 def default(virt_type: str) -> CpuModel:
     return CpuModel(mode=MODES[virt_type])
 

@@ -10,9 +10,10 @@ import copy
 import logging
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import libvirt
+import msgspec
 
 from nova_lite.hardware import continuing
 from nova_lite.objects import GuestCpu, HostCpu, LiveSource
@@ -35,10 +36,18 @@ _MISSING = re.compile(r"required features: (?P<names>[\w.,+ -]+)$")
 
 class GuestCpus:
     """Processors of this host's guests. ``domain_capabilities`` and ``capabilities``: libvirt's descriptions of the
-    host."""
+    host. ``architectures``: of its guests."""
 
-    def __init__(self, connection: Connection, virt_type: str, domain_capabilities: str, capabilities: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        virt_type: str,
+        domain_capabilities: str,
+        capabilities: str,
+        architectures: Collection[str] = (ARCHITECTURE,),
+    ) -> None:
         self._connection = connection
+        self._architectures = architectures
         self._virt_type = virt_type
         self._expanded: dict[str, frozenset[str]] = {}
         #: Version of qemu. It is read with each inventory, since qemu may be upgraded meanwhile.
@@ -55,7 +64,7 @@ class GuestCpus:
             vendor=self._largest.findtext("vendor", ""),
             definition=definition(self._largest),
             features=self._features(_text(self._largest)),
-            machines=" ".join(sorted(_machines(capabilities))),
+            machines=" ".join(sorted(_machines(capabilities, self._architectures))),
             libvirt=int(self._connection.connect_call("getLibVersion")),
         )
 
@@ -88,16 +97,17 @@ class GuestCpus:
         cpu, system = self._processor(root), root.find("os/type")
         if cpu is None or system is None:
             return None, ""
-        xml = _text(cpu)
         found = GuestCpu(
-            virt_type=root.get("type", ""),
-            vendor=cpu.findtext("vendor", ""),
-            features=self._features(xml),
+            virt_type="",
             machine=system.get("machine", ""),
             hypervisor=self.hypervisor,
             libvirt=0 if self.host is None else self.host.libvirt,
         )
-        return found, xml
+        if system.get("arch", ARCHITECTURE) != ARCHITECTURE:
+            return found, ""
+        xml = _text(cpu)
+        own = {"virt_type": root.get("type", ""), "vendor": cpu.findtext("vendor", ""), "features": self._features(xml)}
+        return msgspec.structs.replace(found, **own), xml
 
     def _processor(self, domain: ET.Element) -> ET.Element | None:
         """Return the guest's processor. If it is the host's own, libvirt does not describe it: it is the
@@ -205,10 +215,13 @@ def of_definition(text: str, vendor: str = "") -> ET.Element:
     return _with_features(custom(model, vendor), ((name[1:], signs[name[0]]) for name in features))
 
 
-def _machines(capabilities: str) -> set[str]:
+def _machines(capabilities: str, architectures: Collection[str]) -> set[str]:
     """Return the types of machines, without the short names that mean one of them."""
-    found = ET.fromstring(capabilities).iterfind(f"guest/arch[@name='{ARCHITECTURE}']//machine")  # noqa: S314
-    return {machine.get("canonical") or machine.text or "" for machine in found}
+    found: set[str] = set()
+    for described in ET.fromstring(capabilities).iterfind("guest/arch"):  # noqa: S314 libvirt's own
+        if described.get("name") in architectures:
+            found |= {machine.get("canonical") or machine.text or "" for machine in described.iterfind(".//machine")}
+    return found
 
 
 def _text(cpu: ET.Element) -> str:

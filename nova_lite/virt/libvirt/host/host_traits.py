@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
@@ -17,6 +18,9 @@ LOG = logging.getLogger(__name__)
 #: Machine types whose capabilities are queried. Each has features that the other lacks.
 MACHINES = ("pc", "q35")
 
+#: Descriptions by which libvirt finds the daemon of virtiofs.
+VIRTIOFSD = "/usr/share/qemu/vhost-user/*virtiofsd*.json"
+
 
 def domain_traits(capabilities: Iterable[str]) -> set[str]:
     """Return the traits of devices and firmware, from libvirt's domain capabilities of each machine type."""
@@ -27,11 +31,15 @@ def domain_traits(capabilities: Iterable[str]) -> set[str]:
         found |= {traits.of_video(model) for model in models if model in traits.VIDEO_MODELS}
         buses = _values(described, "devices/disk/enum[@name='bus']")
         found |= {traits.of_bus(bus) for bus in buses if bus in guest.DEVICE_PREFIX}
-        if "efi" in _values(described, "os/enum[@name='firmware']"):
+        if has_uefi(described):
             found.add(traits.UEFI)
             if "yes" in _values(described, "os/loader/enum[@name='secure']"):
                 found.add(traits.SECURE_BOOT)
     return found
+
+
+def has_uefi(described: ET.Element) -> bool:
+    return "efi" in _values(described, "os/enum[@name='firmware']")
 
 
 def has_spice(capabilities: Iterable[str]) -> bool:
@@ -42,6 +50,13 @@ def has_spice(capabilities: Iterable[str]) -> bool:
         and "qxl" in _values(domain, "devices/video/enum[@name='modelType']")
         for domain in described
     )
+
+
+def has_virtiofs(capabilities: Iterable[str], daemons: str = VIRTIOFSD) -> bool:
+    """Check whether guests can mount directories of this host."""
+    described = [ET.fromstring(text) for text in capabilities]  # noqa: S314 libvirt's own
+    types = [_values(domain, "devices/filesystem/enum[@name='driverType']") for domain in described]
+    return all("virtiofs" in known for known in types) and bool(glob.glob(daemons))
 
 
 def tpm_traits(capabilities: Iterable[str]) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from nova_lite.base import cpu_sets, exceptions, machine_networks
-from nova_lite.hardware import Hardware, traits
+from nova_lite.hardware import Hardware, guest, traits
 from nova_lite.objects import HostCpu, Inventory, NUMACell
 from nova_lite.virt import abilities, topology
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -20,6 +20,7 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm, pci_devices
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus
+from nova_lite.virt.libvirt.host.mediated_devices import MediatedDevices
 
 LOG = logging.getLogger(__name__)
 
@@ -56,9 +57,12 @@ class HostMachine(abilities.Machine):
         self._fixed_traits: set[str] = set()
         self._cells: list[NUMACell] = []
         self._offer = pci_devices.Offer(self._conf, reports)
+        self.vgpus = MediatedDevices(self._conf, context.connection, reports)
         options = self._conf.libvirt
         self.virt_type: str = options.virt_type
-        self.properties = guest_xml.Host(machine=options.hw_machine_type, spare_ports=options.num_pcie_ports)
+        self.properties = guest_xml.Host(
+            machine=options.hw_machine_type, spare_ports=options.num_pcie_ports, shares_path=options.shares_path
+        )
 
     def prepare(self) -> None:
         """Find out which hardware guests can have here."""
@@ -88,10 +92,13 @@ class HostMachine(abilities.Machine):
                 "qemu-system-modules-spice."
             )
         model = cpu_model.choose(self._conf, self.virt_type, capabilities[0])
-        self.cpus = GuestCpus(self._context.connection, self.virt_type, capabilities[0], self.capabilities())
+        architectures = {ARCHITECTURE, *self._conf.libvirt.emulated_architectures}
+        self.cpus = GuestCpus(
+            self._context.connection, self.virt_type, capabilities[0], self.capabilities(), architectures
+        )
         self._largest_cpu = self.cpus.host
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
-        self._fixed_traits |= self._tpm_traits(capabilities)
+        self._fixed_traits |= self._tpm_traits(capabilities) | self._share_traits(capabilities) | self._emulated()
         self._fixed_traits |= host_traits.core_traits(host_topology.parse(self.capabilities()))
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
@@ -132,6 +139,33 @@ class HostMachine(abilities.Machine):
         raise exceptions.ConfigurationError(
             reason=f"[libvirt] swtpm_enabled is set, but libvirt emulates no TPM on host {self._context.host}: install "
             "swtpm and swtpm-tools."
+        )
+
+    def _emulated(self) -> set[str]:
+        """Return the traits of emulated architectures. Raises `ConfigurationError` if this host cannot emulate one."""
+        connection, names = self._context.connection, self._conf.libvirt.emulated_architectures
+        for name in names:
+            try:
+                described = connection.connect_call("getDomainCapabilities", None, name, guest.VIRT, kvm.QEMU, 0)
+                reason = "" if host_traits.has_uefi(ET.fromstring(described)) else "it has no firmware"  # noqa: S314
+            except LibvirtFailure as error:
+                reason = error.kwargs["reason"]
+            if reason:
+                raise exceptions.ConfigurationError(
+                    reason=f"[libvirt] emulated_architectures = {name}: libvirt cannot emulate it on host "
+                    f"{self._context.host} ({reason}): install qemu-system-arm and qemu-efi-aarch64."
+                )
+        return {traits.ARCHITECTURES[name] for name in names}
+
+    def _share_traits(self, capabilities: list[str]) -> set[str]:
+        """Return the trait of shares. Raises `ConfigurationError` if they are enabled, and virtiofs is missing."""
+        if self._conf.libvirt.shares_path is None:
+            return set()
+        if host_traits.has_virtiofs(capabilities):
+            return {traits.VIRTIOFS}
+        raise exceptions.ConfigurationError(
+            reason=f"[libvirt] shares_path is set, but host {self._context.host} has no virtiofsd: install "
+            "qemu-system-common on Debian 12, and virtiofsd elsewhere."
         )
 
     def _find_topology(self) -> None:
@@ -178,7 +212,7 @@ class HostMachine(abilities.Machine):
             traits=self._traits,
             cells=self._cells,
             vcpus=None if shared is None else len(shared),
-            pci=self._offer.devices(),
+            pci=[*self._offer.devices(), *self.vgpus.places()],
         )
 
     def _watch_probes(self) -> None:

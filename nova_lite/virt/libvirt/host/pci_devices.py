@@ -99,13 +99,14 @@ def parse(descriptions: Iterable[str]) -> Machine:
         for element in elements
         if (capability := element.find("capability[@type='pci']")) is not None
     }
-    names = {_address(capability): interfaces[name] for name, capability in pci.items() if interfaces.get(name)}
-    usable = [capability for capability in pci.values() if _is_usable(capability)]
-    isolated = frozenset(_address(item) for item in usable if item.find("iommuGroup") is not None)
+    names = {address(capability): interfaces[name] for name, capability in pci.items() if interfaces.get(name)}
+    usable = [capability for capability in pci.values() if is_usable(capability)]
+    isolated = frozenset(address(item) for item in usable if item.find("iommuGroup") is not None)
     return Machine([_found(capability, names) for capability in usable], isolated)
 
 
-def _is_usable(capability: ET.Element) -> bool:
+def is_usable(capability: ET.Element) -> bool:
+    """Check whether guests can have a device. They cannot have bridges, and devices of domains beyond four digits."""
     is_bridge = int(capability.findtext("class", "0"), 0) >> 16 == _BRIDGE
     return not is_bridge and int(capability.findtext("domain", "0")) <= _MOST_DOMAINS
 
@@ -114,12 +115,12 @@ def _found(capability: ET.Element, names: Mapping[str, str]) -> FoundDevice:
     physical = capability.find("capability[@type='phys_function']/address")
     numa = capability.find("numa")
     device = PCIDevice(
-        address=_address(capability),
+        address=address(capability),
         vendor_id=_id(capability, "vendor"),
         product_id=_id(capability, "product"),
         dev_type=_type(capability),
         numa_cell=None if numa is None else int(numa.get("node", "0")),
-        parent=None if physical is None else _address(physical),
+        parent=None if physical is None else address(physical),
     )
     return FoundDevice(device, tuple(names[item] for item in (device.address, device.parent or "") if item in names))
 
@@ -134,7 +135,7 @@ def _id(capability: ET.Element, kind: str) -> str:
     return "" if element is None else f"{int(element.get('id', '0'), 16):04x}"
 
 
-def _address(element: ET.Element) -> str:
+def address(element: ET.Element) -> str:
     """Return the address that the children or the attributes of an element give."""
     parts = ("domain", "bus", "slot", "function")
     domain, bus, slot, function = (int(element.get(part) or element.findtext(part) or "0", 0) for part in parts)

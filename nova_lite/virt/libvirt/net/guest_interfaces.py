@@ -9,15 +9,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VIF, PortFilters
+from nova_lite.objects import VIF, Network, PortFilters
 from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
-from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.records import Records
 
@@ -26,11 +25,23 @@ LOG = logging.getLogger(__name__)
 _LOCKS = 64
 
 
+class Networks(Protocol):
+    """Networks of a host: `HostNetworks`, or those of a driver without libvirt."""
+
+    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
+        """Return the ids of networks with a DHCP server of this host."""
+        ...
+
+    def follow_name_servers(self) -> None: ...
+
+    def update(self, network: Network) -> None: ...
+
+
 class GuestInterfaces:
     """Records of the interfaces on this host, and how they follow the conductor."""
 
     def __init__(
-        self, records: Records, networks: HostNetworks, anti_spoofing: AntiSpoofing, port_firewall: PortFirewall
+        self, records: Records, networks: Networks, anti_spoofing: AntiSpoofing, port_firewall: PortFirewall
     ) -> None:
         self._records = records
         self._networks = networks

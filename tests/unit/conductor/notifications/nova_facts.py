@@ -55,6 +55,7 @@ CLASSES: dict[str, tuple[str, frozenset[str]]] = {
     "InstanceActionRescuePayload": ("1.4", _ACTION | {"rescue_image_ref"}),
     "InstanceActionResizePrepPayload": ("1.4", _ACTION | {"new_flavor"}),
     "InstanceActionSnapshotPayload": ("1.10", _ACTION | {"snapshot_image_id"}),
+    "InstanceActionSharePayload": ("1.0", _ACTION | {"share_id"}),
     "InstanceActionVolumePayload": ("1.7", _ACTION | {"volume_id"}),
     "InstanceActionVolumeSwapPayload": ("1.9", _ACTION | {"new_volume_id", "old_volume_id"}),
     "FlavorPayload": (
@@ -90,6 +91,7 @@ CLASSES: dict[str, tuple[str, frozenset[str]]] = {
         "1.1",
         frozenset({"exception", "exception_message", "function_name", "module_name", "traceback"}),
     ),
+    "SharePayload": ("1.0", frozenset({"share_id", "share_mapping_uuid", "status", "tag"})),
     "KeypairPayload": ("1.0", frozenset({"fingerprint", "name", "public_key", "type", "user_id"})),
 }
 
@@ -108,6 +110,8 @@ _CLASS_OF = {
     "rescue": "InstanceActionRescuePayload",
     "resize_prep": "InstanceActionResizePrepPayload",
     "snapshot": "InstanceActionSnapshotPayload",
+    "share_attach": "InstanceActionSharePayload",
+    "share_detach": "InstanceActionSharePayload",
     "volume_attach": "InstanceActionVolumePayload",
     "volume_detach": "InstanceActionVolumePayload",
     "volume_swap": "InstanceActionVolumeSwapPayload",
@@ -141,7 +145,10 @@ _PAIRS = (
     "unshelve",
     "volume_detach",
 )
-_WITH_ERROR = ("create", "interface_attach", "reboot", "rebuild", "resize", "volume_attach", "volume_swap")
+_WITH_ERROR = (
+    "create", "interface_attach", "reboot", "rebuild", "resize", "share_attach", "share_detach", "volume_attach",
+    "volume_swap",
+)  # fmt: skip
 _SINGLE = {
     "evacuate": "nova-api",
     "lock": "nova-api",

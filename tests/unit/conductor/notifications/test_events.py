@@ -21,7 +21,7 @@ from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.image import images
 from nova_lite.db.servers import keypairs
-from nova_lite.objects import BuildOutcome
+from nova_lite.objects import BuildOutcome, ShareMapping, ShareState
 from nova_lite.operations import OPERATIONS, SILENT, Notification, Payload, Phase
 from tests.support import server_moves
 from tests.support.server_moves import READY, RUNNING, SHUTDOWN, SOURCE, Live
@@ -395,6 +395,7 @@ SHOWN: dict[Payload, dict[str, Any]] = {
     Payload.RESCUE: {"image": {"id": "i"}},
     Payload.RESIZE_PREP: {"flavor": {"flavorid": "2", "name": "m2", "vcpus": 2, "memory_mb": 512, "root_gb": 2}},
     Payload.SNAPSHOT: {"image_id": "i"},
+    Payload.SHARE: {"share_id": "s"},
     Payload.VOLUME: {"volume_id": "old"},
     Payload.VOLUME_SWAP: {"volume_id": "old", "new_volume_id": "new"},
 }
@@ -408,6 +409,8 @@ def test_payload_has_the_keys_of_novas_class(world: Live, kind: Payload, phase: 
     change = ActionChange(action, Change.OPENED, "host1", None, "a cause")
     instance = world.instance(world.uuid)
     instance.user_data = SECRETS[1]
+    mapping = ShareMapping(uuid="m", share_id="s", tag="t", location="nfs/t", state=ShareState.ATTACHED)
+    instance.shares = [mapping]
     payload = payloads.payload_of(Event(Notification("x", kind), phase, change), instance, None)
     assert checked(payload)["nova_object.name"] == kind.value
     assert not any(secret in json.dumps(payload) for secret in SECRETS)

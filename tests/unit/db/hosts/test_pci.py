@@ -100,6 +100,29 @@ def test_devices_are_claimed_and_given_back(db: Database, host: Selection) -> No
     assert (used(db), rows(db)) == ([], [])
 
 
+def test_places_for_vgpus_are_claimed_and_given_back(db: Database, conf: cfg.ConfigOpts) -> None:
+    """A place's address is as long as the column allows."""
+    places = [f"ffff:ff:1f.7#25{number}" for number in range(2)]
+    report(
+        db,
+        conf,
+        [
+            PCIDevice(address=place, vendor_id="", product_id="", parent="ffff:ff:1f.7", resource_class="VGPU")
+            for place in places
+        ],
+    )
+    kinds = [PCIKind(vendor_id="", product_id="", resource_class="VGPU")]
+    one = PCIRequest(alias="resources:VGPU", count=1, kinds=kinds)
+    servers = [db.write(make.instance) for _ in range(3)]
+    assert [db.write(claim, server, HOST, one) for server in servers] == [places[:1], places[1:], None]
+    assert problems(db) == []
+    db.write(claims.release, servers[0])
+    assert db.write(claim, servers[2], HOST, one) == places[:1]
+    assert rows(db) == [
+        (place, server, "resources:VGPU", "claimed") for place, server in zip(places, servers[:0:-1], strict=True)
+    ]
+
+
 def test_claim_that_lacks_another_resource_takes_no_device(db: Database, host: Selection) -> None:
     uuid = db.write(make.instance, memory_mb=4096)
     assert db.write(claim, uuid, host) is None

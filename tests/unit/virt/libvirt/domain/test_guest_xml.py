@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from nova_lite.objects import Image
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.disks.volume_chains import File
-from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain import consoles, guest_xml
+from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 from nova_lite.virt.libvirt.net import names
 from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
 
@@ -54,6 +56,47 @@ def test_devices_that_only_x86_machines_have_are_of_a_guest_that_is_x86() -> Non
     assert models == {("panic", "isa"), ("watchdog", "i6300esb")}
     kind = domain.find("./os/type")
     assert kind is not None and kind.get("arch") == "x86_64"
+
+
+def arm(virt_type: str = "kvm", machine: str = "pc", disk_format: str = "raw", **changes: Any) -> ET.Element:
+    image = Image(id="i", name="i", disk_format=disk_format, properties={"hw_emulation_architecture": "aarch64"})
+    spec = make_spec(image=image, instance=make_instance(**changes))
+    disks = DiskSet(disks=[ROOT], direct_boot=None)
+    given = guest_xml.Host(CpuModel("host-model", flags={"vmx": "require"}), machine, spare_ports=2)
+    listeners = consoles.Listeners(vnc="::", spice=consoles.SpiceListener("::"))
+    return ET.fromstring(
+        guest_xml.guest_xml(spec, "h", "/instances/u", disks, virt_type, 32, (), listeners, given=given)
+    )
+
+
+@pytest.mark.parametrize("machine", ["pc", "q35"])
+def test_guest_of_another_architecture_is_emulated_with_its_own_processor(machine: str) -> None:
+    domain = arm(machine=machine)
+    kind, cpu = domain.find("os/type"), domain.find("cpu")
+    assert kind is not None and cpu is not None
+    assert (domain.get("type"), kind.attrib) == ("qemu", {"arch": "aarch64", "machine": "virt"})
+    assert (cpu.get("mode"), cpu.findtext("model"), cpu.find("feature")) == ("custom", "cortex-a57", None)
+    assert domain.findtext("features/tcg/tb-cache") == "32"
+
+
+def test_guest_of_another_architecture_has_its_own_devices() -> None:
+    domain = arm(protected=True)
+    assert [feature.tag for feature in domain.iterfind("features/")] == ["acpi", "tcg"]
+    assert domain.find("clock/timer") is None
+    assert domain.find("devices/panic") is None, "it has no ISA bus"
+    assert [model.get("type") for model in domain.iterfind("devices/video/model")] == ["virtio"]
+    inputs = [(device.get("type"), device.get("bus")) for device in domain.iterfind("devices/input")]
+    assert inputs == [("tablet", "usb"), ("keyboard", "usb")]
+    assert len(domain.findall("devices/controller[@model='pcie-root-port']")) > 2
+    assert domain.findtext("os/nvram") == "/instances/u/nvram.fd"
+
+
+def test_drive_of_another_architecture_is_on_a_scsi_bus() -> None:
+    domain = arm(disk_format="iso")
+    target = domain.find("devices/disk[@device='cdrom']/target")
+    assert target is not None
+    assert target.attrib == {"dev": "sda", "bus": "scsi"}
+    assert domain.find("devices/controller[@type='scsi'][@model='virtio-scsi']") is not None
 
 
 def test_metadata_survives_special_characters() -> None:

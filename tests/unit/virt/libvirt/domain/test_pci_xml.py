@@ -8,12 +8,14 @@ import libvirt
 import pytest
 
 from nova_lite.objects import LiveDestination, PCIDevice
+from nova_lite.virt import vgpus
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
-from nova_lite.virt.libvirt.domain import guest_xml, live_migration
+from nova_lite.virt.libvirt.domain import guest_xml, live_migration, pci_xml
 from tests.support.guests import make_instance, make_spec
 
 GPU = PCIDevice(address="0000:81:00.0", vendor_id="10de", product_id="1eb8", alias="gpu")
 FUNCTION = PCIDevice(address="0001:04:0a.7", vendor_id="8086", product_id="154c", managed=False, alias="nic")
+VGPU = PCIDevice(address="0000:84:00.0#2", vendor_id="", product_id="", alias="resources:VGPU", resource_class="VGPU")
 ROOT = DiskSet(disks=[Disk(path="/instances/u/disk", device="vda", format="qcow2")], direct_boot=None)
 
 
@@ -25,9 +27,9 @@ def build(devices: list[PCIDevice] | None, machine: str = "pc", spare_ports: int
 
 def assigned(xml: str) -> list[tuple[str | None, dict[str, str]]]:
     found = []
-    for element in ET.fromstring(xml).iterfind("devices/hostdev"):
+    for element in ET.fromstring(xml).iterfind("devices/hostdev[@type='pci']"):
         address = element.find("source/address")
-        assert (element.get("mode"), element.get("type")) == ("subsystem", "pci")
+        assert element.get("mode") == "subsystem"
         assert address is not None
         found.append((element.get("managed"), address.attrib))
     return found
@@ -48,10 +50,19 @@ def test_guest_has_its_devices() -> None:
 @pytest.mark.parametrize("machine", ["pc", "q35"])
 def test_libvirt_accepts_a_guest_with_devices(machine: str) -> None:
     libvirt.registerErrorHandler(lambda *_: None, None)
-    xml = build([GPU, FUNCTION], machine, spare_ports=4).replace('type="qemu"', 'type="test"', 1)
+    xml = build([GPU, VGPU, FUNCTION], machine, spare_ports=4).replace('type="qemu"', 'type="test"', 1)
     domain = libvirt.open("test:///default").defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     assert assigned(domain.XMLDesc()) == assigned(xml)
+    assert pci_xml.vgpus_in(domain.XMLDesc()) == pci_xml.vgpus_in(xml) == [vgpus.uuid_of(VGPU.address)]
     domain.undefine()
+
+
+def test_guest_has_its_vgpu_as_a_mediated_device() -> None:
+    xml = build([VGPU])
+    (element,) = ET.fromstring(xml).iterfind("devices/hostdev")
+    assert element.attrib == {"mode": "subsystem", "type": "mdev", "model": "vfio-pci"}
+    assert [child.attrib for child in element.iterfind("source/address")] == [{"uuid": vgpus.uuid_of(VGPU.address)}]
+    assert pci_xml.vgpus_in(build([GPU])) == []
 
 
 def test_device_has_a_root_port_besides_the_spare_ones() -> None:
@@ -59,7 +70,7 @@ def test_device_has_a_root_port_besides_the_spare_ones() -> None:
         root = ET.fromstring(build(devices, "q35", spare_ports=2))
         return len(root.findall("devices/controller[@model='pcie-root-port']"))
 
-    assert ports([GPU, FUNCTION]) == ports([]) + 2
+    assert ports([GPU, VGPU]) == ports([]) + 2
 
 
 def test_migrated_guest_has_the_devices_of_its_destination() -> None:

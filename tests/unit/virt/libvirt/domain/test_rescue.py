@@ -56,6 +56,12 @@ def test_rescue_names_disks_by_bus() -> None:
     assert domain.find("devices/controller[@type='scsi'][@model='virtio-scsi']") is not None
 
 
+@pytest.mark.parametrize(("machine", "bus"), [("virt-7.2", "scsi"), ("pc-q35-7.2", "sata"), ("pc", "ide")])
+def test_rescue_drive_is_on_the_bus_of_drives_of_the_machine(machine: str, bus: str) -> None:
+    _, disks = rescued(RescueDisk(True, None, True), machine=machine)
+    assert disks[-1][2] == bus
+
+
 def test_stable_rescue_disk_is_last_and_boots_first() -> None:
     domain, disks = rescued(RescueDisk(True, "usb", False))
     assert disks == [

@@ -108,7 +108,7 @@ def test_inventory_contains_metrics_if_configured(conf: cfg.ConfigOpts, host: Ho
 
     def capabilities() -> dict[str, Any]:
         made = LibvirtDriver(conf, "one", lambda image, target: None)
-        made._connection.connect_call = answer  # type: ignore[method-assign]
+        made._connection.connect_call = made._reports.connect_call = answer  # type: ignore[method-assign]
         made._domains.all = list  # type: ignore[method-assign,assignment]
         return made.machine.inventory().capabilities
 

@@ -109,6 +109,37 @@ def test_host_without_a_model_describes_and_checks_nothing() -> None:
     known.check(source(libvirt=99_000_000))
 
 
+ARM = domain("<cpu mode='custom'><model>cortex-a57</model></cpu>", "qemu").replace(
+    "<type machine='pc-q35-7.2'>", "<type arch='aarch64' machine='virt-7.2'>"
+)
+
+
+def test_guest_of_another_architecture_is_described_by_its_machine() -> None:
+    connection = Libvirt()
+    described = cpus(connection).guest(ARM)
+    assert described == (GuestCpu(virt_type="", machine="virt-7.2", hypervisor=7_002_000, libvirt=9_000_000), "")
+    assert len(connection.named("baselineHypervisorCPU")) == 1, "libvirt expands the host's processor alone"
+
+
+@pytest.mark.parametrize("emulates", [True, False])
+def test_guest_of_another_architecture_continues_where_its_machine_is_emulated(emulates: bool) -> None:
+    connection: Any = Libvirt()
+    architectures = ("x86_64", "aarch64") if emulates else ("x86_64",)
+    capabilities = CAPABILITIES.replace(
+        "</capabilities>",
+        "<guest><arch name='aarch64'><machine canonical='virt-7.2'>virt</machine></arch></guest></capabilities>",
+    )
+    host = GuestCpus(connection, "kvm", DOMAIN_CAPABILITIES, capabilities, architectures)
+    guest, xml = cpus(Libvirt()).guest(ARM)
+    moved = LiveSource(driver="libvirt", disks={}, guest_cpu=guest, cpu_xml=xml)
+    if emulates:
+        host.check(moved)
+    else:
+        with pytest.raises(exceptions.MigrationPreCheckError, match=r"it has no machine type virt-7\.2"):
+            host.check(moved)
+    assert connection.named("compareHypervisorCPU") == []
+
+
 # --- comparison
 
 

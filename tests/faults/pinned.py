@@ -83,7 +83,11 @@ def device_lost(arena: Arena) -> None:
 def _offering(uow: UnitOfWork) -> set[str]:
     """Return the hosts whose last report has the device."""
     nodes = uow.session.scalars(sa.select(models.ComputeNode))
-    return {node.host for node in nodes if compute_nodes.pci_devices(node.inventory)}
+    return {
+        node.host
+        for node in nodes
+        if DEVICE in {device.address for device in compute_nodes.pci_devices(node.inventory)}
+    }
 
 
 def _losses(arena: Arena, server_id: str) -> int:

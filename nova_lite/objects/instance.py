@@ -107,9 +107,8 @@ class Instance(msgspec.Struct, kw_only=True):
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
     ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
     ``numa``: its place in the NUMA cells of the host; None: anywhere. ``pci``: its devices there. ``shares``: see
-    `ShareMapping`. ``site_role``: its
-    role at this site (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the
-    host has last reported them.
+    `ShareMapping`. ``site_role``: its role at this site (`nova_lite.objects.replication.SiteRole`); None: it is not
+    replicated. ``guest_devices``: as the host has last reported them.
     """
 
     uuid: str

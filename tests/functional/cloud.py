@@ -586,11 +586,15 @@ class Cloud:
 
 
 @contextlib.contextmanager
-def running(path: Path, **options: Any) -> Iterator[Cloud]:
-    """Run a cloud with all daemons, and remove it with all it made at the end."""
+def running(path: Path, prepare: Callable[[Cloud], None] = lambda cloud: None, **options: Any) -> Iterator[Cloud]:
+    """Run a cloud with all daemons, and remove it with all it made at the end.
+
+    ``prepare`` is called before they start.
+    """
     cloud = Cloud(path, **options)
     try:
         cloud.make()
+        prepare(cloud)
         cloud.start_all()
         yield cloud
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.functional import cloud
 from tests.functional.cloud import Cloud
 from tests.functional.hosts import kinds, tidy_up
 from tests.functional.server_requests import MEMBER, ask, fault, migrate, place, settled
@@ -16,15 +17,13 @@ EMULATES = "compute-2"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """Run a cloud of two hosts, one of which emulates aarch64."""
-    cloud = Cloud(tmp_path_factory.mktemp("architectures"), computes=2)
-    try:
-        cloud.make()
-        with (cloud.path / f"{EMULATES}.conf").open("a") as file:
+
+    def emulate(made: Cloud) -> None:
+        with (made.path / f"{EMULATES}.conf").open("a") as file:
             file.write("\n[libvirt]\nemulated_architectures = aarch64\n")
-        cloud.start_all()
-        yield cloud
-    finally:
-        cloud.destroy()
+
+    with cloud.running(tmp_path_factory.mktemp("architectures"), emulate, computes=2) as made:
+        yield made
 
 
 @pytest.fixture

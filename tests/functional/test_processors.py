@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional import cloud
 from tests.functional.cloud import Cloud
 from tests.functional.hosts import enable, kinds, on, places
 from tests.functional.server_requests import LATEST, domain, migrate, place
@@ -21,14 +22,8 @@ LACKING = "its processor lacks avx2, avx512f"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """Run a cloud of two hosts with a new processor, and ``compute-3`` with an old one."""
-    cloud = Cloud(tmp_path_factory.mktemp("processors"), computes=3)
-    try:
-        cloud.make()
-        describe(cloud)
-        cloud.start_all()
-        yield cloud
-    finally:
-        cloud.destroy()
+    with cloud.running(tmp_path_factory.mktemp("processors"), describe, computes=3) as made:
+        yield made
 
 
 @pytest.fixture

@@ -112,10 +112,7 @@ class HostPublisher:
         try:
             generations, freed = self._db.read(hosts.freed_lately, lately)
         except Exception as error:
-            ours = translate(error)
-            if ours is error:
-                raise
-            raise ours from error
+            raise translate(error) from error
         with self._lock:
             self._freed |= {node_id for node_id, at in freed.items() if self._published_freed.get(node_id) != at}
             self._published_freed = freed

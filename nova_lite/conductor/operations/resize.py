@@ -191,15 +191,13 @@ class RevertResizeHandler(OperationHandler):
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
         row = _open_migration(uow, instance)
-        if step.name == operations.PERFORM:
+        if step.name in (operations.DROP, operations.PERFORM):
             _set_flavor(instance, row.old_flavor)
             _count_larger(instance, row)
+        if step.name == operations.PERFORM:
             end_in_place(uow, instance, row, migration_states.REVERTED)
             if instance.power_state == PowerState.SHUTDOWN:
                 instance.vm_state = states.STOPPED
-        elif step.name == operations.DROP:
-            _set_flavor(instance, row.old_flavor)
-            _count_larger(instance, row)
         elif step.name == operations.RETURN:
             instance.vm_state = row.vm_state
             give_back_extra(uow, instance)

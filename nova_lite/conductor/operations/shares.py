@@ -15,8 +15,8 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
+from nova_lite.db.hosts import compute_nodes
 from nova_lite.db.servers import shares
-from nova_lite.db.volume import sharing
 from nova_lite.hardware import traits
 from nova_lite.objects import ShareMapping, ShareState
 from nova_lite.operations import Step
@@ -33,7 +33,7 @@ class AttachShareHandler(OperationHandler):
         if any(mapping.share_id == share_id or mapping.tag == tag for mapping in mappings):
             raise exceptions.ShareMappingAlreadyExists(share_id=share_id, tag=tag)
         share = shares.get(uow, instance.project_id, share_id)
-        if traits.VIRTIOFS not in sharing.traits_of(uow, instance):
+        if traits.VIRTIOFS not in compute_nodes.traits_of_host(uow, instance):
             raise exceptions.SharesNotSupported()
         added = ShareMapping(
             uuid=str(uuid.uuid4()),

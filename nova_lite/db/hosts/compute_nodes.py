@@ -24,6 +24,7 @@ from nova_lite.db.core.models import AggregateHost, Allocation, ComputeNode, Ins
 from nova_lite.db.core.rows import to_object
 from nova_lite.db.core.statements import UpdateEach, by_reference
 from nova_lite.db.hosts import host_aggregates, pci_claims
+from nova_lite.hardware import traits
 from nova_lite.objects import ComputeNode as ComputeNodeObject
 from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage, PCIDevice
 from nova_lite.objects import Service as ServiceObject
@@ -293,6 +294,12 @@ def numa_cells(inventory: dict[str, Any]) -> list[NUMACell]:
 def pci_devices(inventory: dict[str, Any]) -> list[PCIDevice]:
     """Return the PCI devices of a reported inventory."""
     return msgspec.convert(inventory.get("pci", []), list[PCIDevice])
+
+
+def traits_of_host(uow: UnitOfWork, instance: Instance) -> list[str]:
+    """Return the traits of the instance's host."""
+    query = sa.select(ComputeNode.inventory).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
+    return list((uow.session.scalar(query) or {}).get("capabilities", {}).get(traits.CAPABILITY, ()))
 
 
 def numa_used(column: dict[str, Any] | None) -> NUMAUsage:

@@ -83,20 +83,7 @@ def take(
     topology = chosen.topology
     if topology is not None:
         wanted = {**wanted, "vcpus": topology.shared_vcpus}
-    used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
-    changed = uow.change(
-        sa.update(ComputeNode)
-        .where(
-            ComputeNode.id == node_id,
-            *(amount <= getattr(ComputeNode, name) for name, amount in used.items()),
-        )
-        .values(
-            generation=ComputeNode.generation + 1,
-            **chosen.columns,
-            **{f"{name}_used": amount for name, amount in used.items()},
-        )
-    )
-    if changed != 1:
+    if not _use(uow, node_id, wanted, RESOURCES, chosen.columns):
         return None
     described = None if topology is None else msgspec.to_builtins(topology)
     devices = msgspec.to_builtins(chosen.devices) or None
@@ -113,6 +100,25 @@ def take(
         pci_claims.insert(uow, node_id, instance.uuid, chosen.devices)
     uow.publish(HostChanged(node_id))
     return place
+
+
+def _use(
+    uow: UnitOfWork, node_id: int, amounts: Mapping[str, int], checked: Iterable[str], columns: Mapping[str, Any]
+) -> bool:
+    """Add ``amounts`` to what is used of a node; return False if it lacks room for a ``checked`` one.
+
+    ``columns``: further changes of its row.
+    """
+    used = {name: getattr(ComputeNode, f"{name}_used") + amounts[name] for name in RESOURCES}
+    values = {**columns, **{f"{name}_used": amount for name, amount in used.items()}}
+    return (
+        uow.change(
+            sa.update(ComputeNode)
+            .where(ComputeNode.id == node_id, *(used[name] <= getattr(ComputeNode, name) for name in checked))
+            .values(generation=ComputeNode.generation + 1, **values)
+        )
+        == 1
+    )
 
 
 #: A text line for each node of a host: its id and its name.
@@ -193,24 +199,11 @@ def resize(uow: UnitOfWork, instance: Instance, wanted: Mapping[str, int]) -> bo
     more = {name: wanted[name] - amount for name, amount in zip(RESOURCES, held_amounts, strict=True)}
     if not any(more.values()):
         return True
-    grows = any(amount > 0 for amount in more.values())
-    used = {name: getattr(ComputeNode, f"{name}_used") + amount for name, amount in more.items()}
-    changed = uow.change(
-        sa.update(ComputeNode)
-        .where(
-            ComputeNode.id == node_id,
-            *(used[name] <= getattr(ComputeNode, name) for name, amount in more.items() if amount > 0),
-        )
-        .values(
-            generation=ComputeNode.generation + 1,
-            **({} if grows else {"freed_at": utcnow()}),
-            **{f"{name}_used": amount for name, amount in used.items()},
-        )
-    )
-    if changed != 1:
+    growing = [name for name, amount in more.items() if amount > 0]
+    if not _use(uow, node_id, more, growing, {} if growing else {"freed_at": utcnow()}):
         return False
     uow.change(sa.update(Allocation).where(Allocation.id == allocation_id).values(**wanted))
-    uow.publish(HostChanged(node_id) if grows else HostFreed(node_id))
+    uow.publish(HostChanged(node_id) if growing else HostFreed(node_id))
     return True
 
 

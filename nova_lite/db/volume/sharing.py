@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.models import ComputeNode, Instance
+from nova_lite.db.core.models import Instance
 from nova_lite.db.core.models import Volume as Row
+from nova_lite.db.hosts import compute_nodes
 from nova_lite.hardware import guest, traits
 from nova_lite.objects import BlockDevice, Volume
 from nova_lite.operations import states
@@ -32,7 +31,7 @@ def give_to(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Vo
     if volume.multiattach and instance.vm_state == states.SHELVED_OFFLOADED:
         raise exceptions.MultiattachToShelved()
     give(device, volume, permitted)
-    if volume.multiattach and traits.MULTIATTACH not in traits_of(uow, instance):
+    if volume.multiattach and traits.MULTIATTACH not in compute_nodes.traits_of_host(uow, instance):
         raise exceptions.MultiattachNotSupported(volume_id=volume.id)
 
 
@@ -50,9 +49,3 @@ def needed_traits(instance: Instance) -> list[str]:
     """Return the traits that a host needs for the volumes of the instance."""
     is_shared = any(item.get("multiattach") for item in instance.block_devices or [])
     return [traits.MULTIATTACH] if is_shared else []
-
-
-def traits_of(uow: UnitOfWork, instance: Instance) -> list[str]:
-    """Return the traits of the instance's host."""
-    query = sa.select(ComputeNode.inventory).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
-    return list((uow.session.scalar(query) or {}).get("capabilities", {}).get(traits.CAPABILITY, ()))

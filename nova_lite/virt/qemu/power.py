@@ -52,8 +52,7 @@ class GuestStandby(Part, abilities.Standby):
             if os.path.exists(path):
                 return
             raise exceptions.VirtDriverError(reason="the guest is off")
-        unfinished = f"{files.TEMPORARY}{MEMORY}"
-        unfinished = self._host.definitions.path(instance_uuid, unfinished)
+        unfinished = self._host.definitions.path(instance_uuid, f"{files.TEMPORARY}{MEMORY}")
         try:
             with open(unfinished, "wb", opener=files.private_opener) as file:
                 self._save(guest, file.fileno())

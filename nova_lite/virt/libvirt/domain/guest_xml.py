@@ -44,9 +44,9 @@ class Host(msgspec.Struct, frozen=True):
     """Properties of the host that guests depend on.
 
     ``cpu``: the CPU model; None: libvirt's default of the virtualization type. ``machine``: used if the image names
-    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shares_path``: directory of
-    shares. ``shared_cpus``: see
-    `nova_lite.virt.topology.shared_cpus`. ``spare_ports``: places for later devices on machines with PCI Express.
+    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shares_path``: directory of shares.
+    ``shared_cpus``: see `nova_lite.virt.topology.shared_cpus`. ``spare_ports``: places for later devices on machines
+    with PCI Express.
     """
 
     cpu: CpuModel | None = None

@@ -140,14 +140,15 @@ class Domains:
     def define(self, xml: str) -> Any:
         return self._connection.connect_call("defineXMLFlags", xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
 
-    def remove(self, instance_uuid: str) -> None:
-        """Cut the domain's power and undefine it. Do nothing if it is missing or not ours."""
-        try:
-            domain, _ = self.get(instance_uuid)
-        except exceptions.DomainNotFound:
-            return
+    def remove(self, instance_uuid: str) -> str:
+        """Cut the domain's power, undefine it, and return its XML. Return nothing if it is missing or not ours."""
+        domain = self._lookup(instance_uuid)
+        if domain is None or self.owner(domain) is None:
+            return ""
+        xml = self._connection.call_unless(_GONE, domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE)
         self.cut_power(domain)
         self._connection.call_unless(_GONE, domain.undefineFlags, _UNDEFINE_FLAGS)
+        return str(xml or "")
 
     # --- power
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_lite import hardware
-from nova_lite.base import exceptions
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
@@ -72,13 +71,8 @@ class Launcher(HostPart):
 
     def remove(self, instance_uuid: str) -> None:
         """Cut a guest's power, and remove its domain and its vGPUs. Do nothing if it is missing or not ours."""
-        try:
-            domain, _ = self._domains.get(instance_uuid)
-        except exceptions.DomainNotFound:
-            return
-        held = pci_xml.vgpus_in(self._domains.description(domain))
-        self._domains.remove(instance_uuid)
-        self._machine.vgpus.remove(held)
+        if xml := self._domains.remove(instance_uuid):
+            self._machine.vgpus.remove(pci_xml.vgpus_in(xml))
 
     def drop_memory(self, domain: Any) -> None:
         """Drop the saved memory of a suspended guest."""

@@ -29,10 +29,10 @@ from nova_lite.base.timing import LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
+from nova_lite.virt import rbd_pool as rbd
 from nova_lite.virt.abilities import BackupRequest, SpawnSpec
 from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.volume import rbd
 from nova_lite.volume.builtin import GIB, SUM
 from nova_lite.volume.rbd import RbdVolumes
 from tests.integration import scripts

@@ -116,7 +116,7 @@ def back_up(guest: Guest, tmp_path: Path, floor: int, check: Callable[[], None] 
     def exported(volume_id: str) -> Iterator[str]:
         yield str(guest.volume)
 
-    backups = DiskBackups(guest, guest, qemu_img, guest, room, lambda uuid: str(guest.directory))  # type: ignore[arg-type]
+    backups = DiskBackups(guest, guest, qemu_img, guest, room, lambda uuid: str(guest.directory), None)  # type: ignore[arg-type]
     backups.take(GUEST, str(target), request, check, exported)
     return target
 
@@ -176,7 +176,7 @@ def test_snapshot_without_room_fails_before_the_floor(tmp_path: Path) -> None:
     run("convert", "-f", "raw", "-O", "qcow2", str(guest.volume), str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(4 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path))  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path), None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match=r"copies of its disk need 2\d MiB more"):
         snapshots.take(GUEST, str(tmp_path / "stream"), lambda: None)
     assert not list(tmp_path.glob("stream*"))
@@ -189,7 +189,7 @@ def test_disk_with_an_image_below_counts_both(tmp_path: Path) -> None:
     run("create", "-f", "qcow2", "-b", str(guest.volume), "-F", "raw", str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(18 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path))  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path), None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match="18 MiB have to stay free"):
         snapshots.take(GUEST, str(tmp_path / "stream"), lambda: None)
 

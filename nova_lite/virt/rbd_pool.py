@@ -94,7 +94,7 @@ class RbdPool:
         return self.rbd.info(self.spec(name)) is not None
 
     def room(self) -> tuple[int, int]:
-        """Return the bytes that the pool can have, and those that are free: what Ceph can store, copies deducted."""
+        """Return the bytes that the pool can have, and the free bytes: what Ceph can store, copies deducted."""
         found = self.rbd.stats(self.name)
         return found.stored + found.max_avail, found.max_avail
 

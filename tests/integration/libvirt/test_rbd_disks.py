@@ -112,7 +112,7 @@ def test_server_with_its_disks_in_ceph(make_host: MakeHost, images: Images, ceph
     run_and_mark(here, spec, "nothing")
     assert disks(spec) == ["1-disk", "1-disk.config", "1-disk.eph0", "1-disk.swap"]
 
-    # An image and a backup of the running guest have its mark, and the guest goes on.
+    # An image and a backup of the running guest have its mark, and the guest continues.
     assert b"marked-by-a-guest" in timed("image of a running server", lambda: snapshot(here, spec))[MARK:]
     assert b"marked-by-a-guest" in timed("backup of a running server", lambda: back_up(here, spec))
     wait_for_count(here, spec, counts(here, spec)[-1][0] + 5)

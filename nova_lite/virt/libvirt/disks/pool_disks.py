@@ -84,7 +84,7 @@ class PoolDisks(records.PoolRemover):
         return self.adopt(key, directory, spec)
 
     def adopt(self, key: str, directory: str, spec: SpawnSpec) -> DiskSet:
-        """Return the disks, after they have grown to the flavor. Make those that are missing, except a root disk."""
+        """Return the disks, after they have grown to the flavor. Make missing ones, except a root disk."""
         disks.require_root(spec)
         flavor, requested = spec.instance.flavor, spec.instance.block_devices
         names, here, found = disks.local_names(requested), self._found(key), []
@@ -225,7 +225,7 @@ class PoolDisks(records.PoolRemover):
         self.remove(key)
 
     def _remove(self, key: str, names: Iterable[str]) -> None:
-        """Remove disks, except those that also have the name of another generation after an interrupted rename."""
+        """Remove disks. An interrupted rename leaves a disk with two names: it stays, because it may be another host's."""
         others = [_image(found, disk) for found, disk in self._all(key) if found != key]
         for name in names:
             image = _image(key, name)

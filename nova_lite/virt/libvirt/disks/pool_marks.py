@@ -64,7 +64,7 @@ class PoolMarks:
         image = self._pool.spec(IMAGE)
         if not self._pool.exists(IMAGE):
             try:
-                # Without an exclusive lock, for which the hosts would wait.
+                # An exclusive lock would let the hosts wait for each other.
                 self._pool.rbd.run("create", "--size", "1B", "--image-feature", "layering", image)
             except RbdFailure as error:
                 if error.status != errno.EEXIST:

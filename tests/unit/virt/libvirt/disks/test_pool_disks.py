@@ -1,4 +1,4 @@
-"""Disks of servers in a pool of Ceph: whose they are, and that no host removes those of another one."""
+"""Disks of servers in a pool of Ceph: they belong to one host, and no other host removes them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.support.config_drives import drives
 from tests.support.fake_rbd import FakeRbd
 from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 
-UUID = str(uuid.uuid4())
+UUID = "2b2e0a7a-55c5-4d5a-a9fd-6d2b9a3d9c11"
 MIB, GIB = 1024**2, 1024**3
 CONTENT = os.urandom(MIB)
 

@@ -225,7 +225,7 @@ class PoolDisks(records.PoolRemover):
         self.remove(key)
 
     def _remove(self, key: str, names: Iterable[str]) -> None:
-        """Remove disks. An interrupted rename leaves a disk with two names: it stays, because it may be another host's."""
+        """Remove disks. One with two names after an interrupted rename stays, as it may be another host's."""
         others = [_image(found, disk) for found, disk in self._all(key) if found != key]
         for name in names:
             image = _image(key, name)

@@ -59,11 +59,15 @@ def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int) -> SpawnSpe
     return msgspec.structs.replace(spec, generation=generation, disks=left)
 
 
-def snapshot(driver: LibvirtDriver, spec: SpawnSpec) -> bytes:
-    """Return the beginning of an image of the guest's root disk."""
+def work_file(driver: LibvirtDriver, name: str) -> Path:
     directory = Path(snapshots_path(driver.conf, driver.host))
     directory.mkdir(parents=True, exist_ok=True)
-    target, raw = directory / "image", directory / "raw"
+    return directory / name
+
+
+def snapshot(driver: LibvirtDriver, spec: SpawnSpec) -> bytes:
+    """Return the beginning of an image of the guest's root disk."""
+    target, raw = work_file(driver, "image"), work_file(driver, "raw")
     driver.snapshots.take(spec.instance.uuid, str(target), lambda: None)
     disk_images.run("qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(target), str(raw))
     with raw.open("rb") as file:
@@ -74,7 +78,7 @@ def snapshot(driver: LibvirtDriver, spec: SpawnSpec) -> bytes:
 
 
 def back_up(driver: LibvirtDriver, spec: SpawnSpec) -> bytes:
-    target = Path(snapshots_path(driver.conf, driver.host), "stream")
+    target = work_file(driver, "stream")
     request = BackupRequest(backup_id=f"{spec.instance.uuid}-{time.monotonic_ns()}")
     driver.backups.take(
         spec.instance.uuid, str(target), request, lambda: None, lambda volume_id: pytest.fail(volume_id)
@@ -84,7 +88,7 @@ def back_up(driver: LibvirtDriver, spec: SpawnSpec) -> bytes:
     return data
 
 
-def test_server_with_its_disks_in_ceph(make_host: MakeHost, images: Images, ceph: Ceph, secret: str) -> None:
+def test_server_with_its_disks_in_ceph(ceph: Ceph, secret: str, make_host: MakeHost, images: Images) -> None:
     """The guest is copied, moved, rescued, lost, evacuated and resized, and nothing of it is left."""
     options = {
         "images_type": "rbd",

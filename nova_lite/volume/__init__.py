@@ -11,7 +11,7 @@ Backend::
     volume/local.py           backend ``local``
     volume/luks.py            headers of its encrypted volumes
     volume/rbd.py             backend ``rbd``
-    volume/rbd_pool.py        images in a pool of Ceph
+    virt/rbd_pool.py          images in a pool of Ceph
     virt/rbd.py               program ``rbd``
     volume/cinder.py          backend ``cinder``: connects Cinder's volumes to a host
     volume/cinder_client.py   requests to Cinder, by the API and the conductor

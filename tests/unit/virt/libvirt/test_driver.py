@@ -152,7 +152,7 @@ def test_destination_that_encrypts_refuses_a_source_that_does_not(conf: cfg.Conf
     conf.set_override("live_migration_tls", True, "libvirt")
     source = LiveSource(driver="libvirt", disks={}, address="192.0.2.1", host="h1", encrypts=False)
     parts: Any = Parts(1)
-    moves = LiveMoves(*make(conf, parts), *[parts] * 6)
+    moves = LiveMoves(*make(conf, parts), *[parts] * 7)
     with pytest.raises(exceptions.MigrationPreCheckError) as refusal:
         moves.prepare(make_spec(), source)
     assert "live_migration_tls is true on host h and false on host h1: set it on both" in refusal.value.message

@@ -23,7 +23,7 @@ CHECKOUT = "/root/nova_lite"
 #: The name server that slirp4netns is in the network of a machine.
 NAME_SERVER = "10.0.2.3"
 STACK = "devstack/stack.sh"
-#: This machine's certificates of authorities, and the place where pip of another machine finds them.
+#: Certificates of authorities: the file of this machine, and its place in another machine, for pip.
 _AUTHORITIES, _BOUND_AUTHORITIES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt"), "/srv/certificates.crt"
 
 
@@ -79,7 +79,7 @@ class Distribution(ReleaseMachine):
 
 
 def try_release(release: Release, commands: list[str], waits: bool) -> str | None:
-    """Run commands on an empty machine of a release. Returns the first one that fails."""
+    """Run commands on an empty machine of a release, and return the first failing command."""
     with tempfile.TemporaryDirectory(prefix="nova-lite-distribution.", dir="/var/tmp") as directory:
         began = time.monotonic()
         print(f"=== {release.suite}: debootstrap ...", end=" ", flush=True)

@@ -23,7 +23,8 @@ def test_guest_of_a_unit_outlives_its_restart(machine: Machine) -> None:
     instance = str(uuid.uuid4())
     ((add_user, *_),) = pages.blocks(PAGE, "Set it up")
     machine.run(*add_user.split())
-    drop_in = (pages.PAGES / PAGE).read_text().partition("/nova-lite-compute.service.d/qemu.conf\n")[2].partition("```")[0]
+    page = (pages.PAGES / PAGE).read_text()
+    drop_in = page.partition("/nova-lite-compute.service.d/qemu.conf\n")[2].partition("```")[0]
     settings = [line.strip() for line in drop_in.splitlines() if "=" in line]
     program = ("Type=exec", "Restart=no", "WatchdogSec=0", "ExecStart=", f"ExecStart={PROGRAM} {instance}")
     machine.change_unit(UNIT, *settings, *program)

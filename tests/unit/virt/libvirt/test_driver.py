@@ -109,8 +109,9 @@ class Starting(Parts):
     def make(self, uuids: list[str]) -> None:
         self.done.append(f"make {uuids}")
 
-    def remove(self, removed: str | list[str]) -> None:
+    def remove(self, removed: str | list[str]) -> str:
         self.done.append(f"remove {removed}")
+        return self.vgpus
 
     def ensure_free_port(self, domain: Any, xml: str) -> None:
         pass

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Make this machine a cloud: devstack/stack.sh, as root, on Debian 12 or Ubuntu 24.04 and later.
+# Make this machine a cloud: devstack/stack.sh, as root, on Debian 12 or 13, or Ubuntu 24.04 or 26.04.
 #
 # It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.

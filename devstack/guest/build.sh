@@ -34,7 +34,9 @@ flavour=${KERNEL_ROOT:+*}
 kernel=$(ls -1v "$kernel_root"/boot/vmlinuz-*${flavour:-cloud-amd64} 2>/dev/null | tail -n 1 || true)
 [ -n "$kernel" ] || die "no kernel for guests in $kernel_root/boot (package: linux-image-cloud-amd64)"
 release=${kernel#"$kernel_root"/boot/vmlinuz-}
-drivers=$kernel_root/lib/modules/$release/kernel
+# Unpacked packages of newer releases have no /lib.
+drivers=$(ls -1d "$kernel_root"{,/usr}"/lib/modules/$release/kernel" 2>/dev/null | head -n 1 || true)
+[ -n "$drivers" ] || die "no modules of $release in $kernel_root"
 mbr=$(ls /usr/lib/SYSLINUX/mbr.bin /usr/lib/syslinux/mbr/mbr.bin 2>/dev/null | head -n 1 || true)
 [ -n "$mbr" ] || die "syslinux's mbr.bin is not installed (package: syslinux-common)"
 

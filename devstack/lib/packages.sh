@@ -3,8 +3,8 @@
 # For the virtual environment (libvirt's Python binding is compiled) and the scripts themselves.
 BASE_PACKAGES=(ca-certificates curl gcc git iproute2 libc6-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
     python3-venv rabbitmq-server util-linux)
-LIBVIRT_PACKAGES=(dnsmasq-base dnsmasq-utils iptables libvirt-clients libvirt-daemon-system nftables ovmf qemu-system-x86
-    qemu-utils swtpm swtpm-tools)
+LIBVIRT_PACKAGES=(dnsmasq-base dnsmasq-utils e2fsprogs iptables libvirt-clients libvirt-daemon-system nftables ovmf
+    qemu-system-x86 qemu-utils swtpm swtpm-tools)
 # noVNC's pages, for consoles.
 CONSOLE_PACKAGES=(novnc)
 # With SPICE=yes: the pages of its client, and qemu's SPICE, which is in a package of its own after Debian 12.

@@ -30,6 +30,8 @@ PACKAGES = (
     "qemu-utils",
     "dnsmasq-base",
     "dnsmasq-utils",
+    # The smallest Debian 13 has no mkfs.ext4.
+    "e2fsprogs",
     "iptables",
     # netbase: nft looks up the names of protocols in its file.
     "netbase",

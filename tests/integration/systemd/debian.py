@@ -47,8 +47,25 @@ _VERSION_2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
 _SYSTEMD_WITHOUT_VERSION_1 = 256
 
 
+def make_tree(release: Release, tree: pathlib.Path) -> pathlib.Path:
+    """Make the smallest system with systemd of a release. Returns its list of sources.
+
+    KEYRING names the file of keys of a release whose keys this machine does not have.
+    """
+    assert shutil.which("debootstrap"), "debootstrap is missing: install the package."
+    keyring = pathlib.Path(f"/usr/share/keyrings/{release.keyring}.gpg")
+    if not keyring.exists():
+        keyring = pathlib.Path(os.environ.get("KEYRING", keyring))
+    options = ("--variant=minbase", f"--include={','.join(SYSTEM)}", f"--keyring={keyring}")
+    script = f"/usr/share/debootstrap/scripts/{release.script}"
+    _run("debootstrap", *options, release.suite, str(tree), release.mirror, script)
+    sources = tree / "etc/apt/sources.list"
+    sources.write_text(f"deb {release.mirror} {release.suite} {release.components.replace(',', ' ')}\n")
+    return sources
+
+
 class Tree:
-    """The smallest system with systemd that debootstrap makes, and our packages. KEYRING names that of another release.
+    """The smallest system with systemd that debootstrap makes, and our packages.
 
     ``built``: directory of our packages, as ``devstack/packages.sh`` makes them.
     """
@@ -57,17 +74,11 @@ class Tree:
         self.tree, self.packages = directory / "debian", directory / "packages"
         found = [list(built.glob(f"{name}_*.deb")) for name in OURS]
         assert all(len(paths) == 1 for paths in found), f"{built} has not one package of each of {', '.join(OURS)}."
-        assert shutil.which("debootstrap"), "debootstrap is missing: install the package."
         release = _release(found[0][0].name)
         self.packages.mkdir(mode=0o755)
         for (path,) in found:
             shutil.copy(path, self.packages)
-        keyring = os.environ.get("KEYRING", f"/usr/share/keyrings/{release.keyring}.gpg")
-        options = ("--variant=minbase", f"--include={','.join(SYSTEM)}", f"--keyring={keyring}")
-        script = f"/usr/share/debootstrap/scripts/{release.script}"
-        _run("debootstrap", *options, release.suite, str(self.tree), release.mirror, script)
-        self.sources = self.tree / "etc/apt/sources.list"
-        self.sources.write_text(f"deb {release.mirror} {release.suite} {release.components.replace(',', ' ')}\n")
+        self.sources = make_tree(release, self.tree)
 
     def run(self, script: str, *arguments: str) -> str:
         """Run a script of the shell, with this machine's network. Returns what it prints."""
@@ -105,17 +116,12 @@ class Debian(Tree):
         return sum(path.stat().st_size for path in self.packages.glob("*.deb")) >> 20
 
 
-class DebianMachine(BareMachine):
-    """A machine with Debian's smallest system and nothing of ours."""
+class ReleaseMachine(BareMachine):
+    """A machine with the smallest system of a release in ``tree``, and nothing of ours."""
 
     programs = "/usr/bin"
 
-    def __init__(self, tree: pathlib.Path, name: str, debian: Debian, shared: Sequence[str] = ()) -> None:
-        self._debian = debian
-        super().__init__(tree, name, shared)
-
     def _make_tree(self) -> None:
-        subprocess.run(["cp", "--archive", str(self._debian.tree), str(self.tree)], check=True)
         self.write("/etc/hostname", f"{self.name}\n")
         self.write("/etc/hosts", f"127.0.0.1 localhost {self.name}\n")
         (self.tree / "etc/machine-id").write_text("")
@@ -139,7 +145,22 @@ class DebianMachine(BareMachine):
 
     def _programs(self) -> list[str]:
         # A mounted /etc/localtime, which systemd-nspawn makes where there is no tzdata yet, lets that package fail.
-        return [f"--bind-ro={self._debian.packages}:{PACKAGES}", "--timezone=off"]
+        return ["--timezone=off"]
+
+
+class DebianMachine(ReleaseMachine):
+    """A machine with a copy of a tree, which installs our packages."""
+
+    def __init__(self, tree: pathlib.Path, name: str, debian: Debian, shared: Sequence[str] = ()) -> None:
+        self._debian = debian
+        super().__init__(tree, name, shared)
+
+    def _make_tree(self) -> None:
+        subprocess.run(["cp", "--archive", str(self._debian.tree), str(self.tree)], check=True)
+        super()._make_tree()
+
+    def _programs(self) -> list[str]:
+        return [*super()._programs(), f"--bind-ro={self._debian.packages}:{PACKAGES}"]
 
     def install(self, *packages: str) -> None:
         command = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *packages)

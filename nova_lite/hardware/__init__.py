@@ -27,4 +27,13 @@ from __future__ import annotations
 
 from nova_lite.hardware.guest import DEFAULT, OPTIONAL, REQUIRED, Hardware, RescueDisk
 from nova_lite.hardware.request import check_extra_spec
-from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, is_arm, numa_of, resolve, root_device
+from nova_lite.hardware.settings import (
+    check_disks,
+    check_rescue,
+    encrypts_disks,
+    has_tpm,
+    is_arm,
+    numa_of,
+    resolve,
+    root_device,
+)

@@ -43,7 +43,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     the root disk is an ISO image. ``traits``: traits that the host must have (``required``) or must not have
     (``forbidden``), including the traits that follow from the other fields. ``numa``: the request for CPUs and memory
     of the host. ``tpm`` None: the guest has no TPM. ``max_vcpus``, ``max_memory_mb``: the size that the guest can get
-    while it runs; None: its own.
+    while it runs; None: its own. ``encrypted_disks``: its disks on the host are.
     """
 
     topology: Topology
@@ -85,6 +85,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     traits: dict[str, str] = {}
     numa: NUMARequest | None = None
     tpm: Tpm | None = None
+    encrypted_disks: bool = False
     max_vcpus: int | None = None
     max_memory_mb: int | None = None
 

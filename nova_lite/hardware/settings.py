@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
+from oslo_utils import strutils
 
 from nova_lite.base import exceptions
 from nova_lite.hardware import aarch64, hotplug, numa, traits
@@ -104,6 +105,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
         traits=request.traits,
         numa=numa_request,
         tpm=_tpm(request),
+        encrypted_disks=bool(request.flag("ephemeral_encryption")),
         max_vcpus=request.number(hotplug.VCPUS),
         max_memory_mb=request.number(hotplug.MEMORY),
     )
@@ -129,6 +131,15 @@ _NUMA_KEYS = tuple(
 def has_tpm(flavor: Mapping[str, Any], image: Mapping[str, Any] | None) -> bool:
     """Check whether a server of this flavor and image, as they are stored, has a TPM."""
     return "hw:tpm_version" in flavor.get("extra_specs", {}) or "hw_tpm_version" in (image or {}).get("properties", {})
+
+
+def encrypts_disks(specs: Mapping[str, str], properties: Mapping[str, str]) -> bool:
+    """Check whether the disks of a server are encrypted, by its flavor and image.
+
+    No other setting matters, so that no refusal of one ever makes a disk plain.
+    """
+    values = specs.get("hw:ephemeral_encryption"), properties.get("hw_ephemeral_encryption")
+    return any(strutils.bool_from_string(value) for value in values)
 
 
 def is_arm(image: Image | None) -> bool:

@@ -417,21 +417,30 @@ DISKS = (
         properties={"hw_rescue_device": "cdrom"},
         other_effect="the domain of a rescued server",
     ),
-    *(
-        refused(
-            f"ephemeral_encryption{part}",
-            values,
-            "this cloud does not encrypt disks",
-            flavor=f"hw:ephemeral_encryption{part}" if flavor else "",
-            image=f"hw_ephemeral_encryption{part}",
-            harmless=harmless,
-            properties={f"hw_ephemeral_encryption{part}": example},
-        )
-        for part, values, flavor, harmless, example in (
-            ("", BOOLEAN, True, NO, "yes"),
-            ("_format", one_of("luks", "plain"), True, (), "luks"),
-            ("_secret_uuid", ANYTHING, False, (), "af9a8b0e-0f5c-4b2e-a7c8-2e4b1f1d5d11"),
-        )
+    honoured(
+        "ephemeral_encryption",
+        BOOLEAN,
+        "the server's disks on its host are encrypted, each with a key of its own that the cloud keeps; the host must "
+        "have the trait; no images and backups are made of the root disk, and no resize or rebuild changes the setting",
+        flavor="hw:ephemeral_encryption",
+        image="hw_ephemeral_encryption",
+        specs={"hw:ephemeral_encryption": "yes"},
+    ),
+    honoured(
+        "ephemeral_encryption_format",
+        one_of("luks"),
+        "format of the encrypted disks: LUKS version 1, which is the only one",
+        flavor="hw:ephemeral_encryption_format",
+        image="hw_ephemeral_encryption_format",
+        specs={"hw:ephemeral_encryption": "yes", "hw:ephemeral_encryption_format": "luks"},
+        other_effect="nothing besides `hw:ephemeral_encryption`",
+    ),
+    refused(
+        "ephemeral_encryption_secret_uuid",
+        ANYTHING,
+        "images are not encrypted; disks made of them are",
+        image="hw_ephemeral_encryption_secret_uuid",
+        properties={"hw_ephemeral_encryption_secret_uuid": "af9a8b0e-0f5c-4b2e-a7c8-2e4b1f1d5d11"},
     ),
 )
 

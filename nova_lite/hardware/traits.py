@@ -23,6 +23,9 @@ TPM_MODELS = {guest.TPM_TIS: "COMPUTE_SECURITY_TPM_TIS", guest.TPM_CRB: "COMPUTE
 #: Trait of a host that gets the keys of TPMs from the cloud.
 TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 
+#: Traits of a host that encrypts the disks of guests, with keys from the cloud.
+DISK_ENCRYPTION = ("COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS")
+
 #: Trait of a host whose guests can have the machine microvm.
 MICROVM = "CUSTOM_MACHINE_MICROVM"
 
@@ -111,6 +114,8 @@ def required_by(hardware: Hardware) -> set[str]:
         traits.add(of_video(hardware.video_model))
     if hardware.tpm is not None:
         traits |= {TPM_VERSIONS[hardware.tpm.version], TPM_MODELS[hardware.tpm.model], TPM_KEYS}
+    if hardware.encrypted_disks:
+        traits |= set(DISK_ENCRYPTION)
     return traits
 
 
@@ -124,6 +129,7 @@ DERIVED = (
     *TPM_VERSIONS.values(),
     *TPM_MODELS.values(),
     TPM_KEYS,
+    *DISK_ENCRYPTION,
 )
 
 

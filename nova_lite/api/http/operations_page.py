@@ -106,6 +106,8 @@ def _refusals(definition: Operation) -> Iterator[str]:
         yield "no host"
     if definition.loses_tpm:
         yield "TPM"
+    if definition.copies_root:
+        yield "encrypted root disk"
     if definition.without_shares:
         yield "shares"
 

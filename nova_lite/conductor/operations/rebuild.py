@@ -20,7 +20,7 @@ from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
-from nova_lite.db.servers import claims, keypairs, tpms
+from nova_lite.db.servers import claims, disk_keys, keypairs, tpms
 from nova_lite.db.volume import block_devices, cinder, volumes
 from nova_lite.hardware import pci
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
@@ -84,6 +84,7 @@ class RebuildHandler(OperationHandler):
     ) -> dict[str, Any] | None:
         image, parts = _images(uow, context, instance, payload)
         _check_numa(uow.conf, instance, image)
+        disk_keys.require_same(instance, msgspec.convert(instance.flavor, Flavor), image)
         root = root_volume(block_devices.of(instance))
         reimaged = _reimage(uow, root, image) if root is not None and payload.get("reimage_boot_volume") else {}
         if "key_name" in payload:

@@ -27,7 +27,7 @@ from nova_lite.virt import abilities, images
 from nova_lite.virt.abilities import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
-from nova_lite.virt.libvirt.disks.disks import root_file
+from nova_lite.virt.libvirt.disks.disks import readable_root_file
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -106,7 +106,7 @@ class DiskBackups(abilities.Backups):
         check: Callable[[], None],
         exported: ExportVolume,
     ) -> None:
-        root = root_file(os.path.abspath(self._directory(instance_uuid)))
+        root = readable_root_file(os.path.abspath(self._directory(instance_uuid)))
         domain, info = self._domains.get(instance_uuid)
         volume_ids = request.disks or [ROOT_DISK]
         copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]

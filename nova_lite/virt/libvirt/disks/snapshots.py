@@ -22,7 +22,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
-from nova_lite.virt.libvirt.disks.disks import root_file
+from nova_lite.virt.libvirt.disks.disks import readable_root_file
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -65,7 +65,7 @@ class Snapshotter(abilities.Snapshots):
 
     @file_errors()
     def take(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
-        root, place = root_file(self._directory(instance_uuid)), os.path.dirname(target)
+        root, place = readable_root_file(self._directory(instance_uuid)), os.path.dirname(target)
         domain, info = self._domains.get(instance_uuid)
         check = self._room.kept(place, check, _PURPOSE)
         needed = disk_usage.root_data(root[0])

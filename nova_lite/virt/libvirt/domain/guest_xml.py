@@ -264,8 +264,8 @@ def disk_element(disk: Disk) -> ET.Element:
         _network_source(element, disk.network)
     else:
         source = ET.SubElement(element, "source", {"dev" if is_block else "file": disk.path})
-        if disk.encrypted:
-            add_encryption(source, str(disk.serial))
+        if disk.secret is not None:
+            add_encryption(source, disk.secret)
     ET.SubElement(element, "target", dev=disk.device, bus=disk.bus)
     if disk.serial is not None:
         _text(element, "serial", disk.serial)
@@ -291,10 +291,10 @@ def add_backing(disk: ET.Element, below: Iterable[volume_chains.File]) -> None:
         store = ET.SubElement(store, "backingStore")
 
 
-def add_encryption(source: ET.Element, volume_id: str) -> None:
-    """Let qemu decrypt a LUKS file with the libvirt secret of this volume."""
+def add_encryption(source: ET.Element, secret: str) -> None:
+    """Let qemu decrypt LUKS data with the libvirt secret of this uuid."""
     encryption = ET.SubElement(source, "encryption", format="luks")
-    ET.SubElement(encryption, "secret", type="passphrase", uuid=volume_id)
+    ET.SubElement(encryption, "secret", type="passphrase", uuid=secret)
 
 
 def _network_source(element: ET.Element, where: NetworkDisk) -> None:

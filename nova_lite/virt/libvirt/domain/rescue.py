@@ -17,6 +17,7 @@ from nova_lite.hardware import RescueDisk, check_rescue, guest
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.disks.volumes import encrypted_roles_in
 from nova_lite.virt.libvirt.domain import guest_xml, hardware_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.records import Records
@@ -46,8 +47,9 @@ class RescueBoot:
             )
             files.write_atomically(self._saved(instance_uuid), xml.encode())
         try:
-            disks = self._disks.make_rescue(directory, spec)
-            self._domains.define(rescue_xml(self._read(instance_uuid), disks, check_rescue(spec.image, strict=False)))
+            original = self._read(instance_uuid)
+            disks = self._disks.make_rescue(directory, spec, bool(encrypted_roles_in(original)))
+            self._domains.define(rescue_xml(original, disks, check_rescue(spec.image, strict=False)))
         except (exceptions.NovaLiteException, OSError):
             self.restore(instance_uuid)
             raise

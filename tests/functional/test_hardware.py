@@ -68,6 +68,31 @@ def test_server_with_a_tpm_keeps_it_or_the_request_is_refused(tidy: Cloud) -> No
         ask(tidy, "DELETE", f"/flavors/{name}", status=202)
 
 
+def test_server_with_encrypted_disks_has_keys_and_no_images(tidy: Cloud) -> None:
+    flavor(tidy, "encrypted", **{"hw:ephemeral_encryption": "yes"})
+    (server,) = tidy.create(flavor="encrypted")
+    tidy.wait_active([server])
+    assert wrapped_keys(tidy) == 1
+    for operation, body in (
+        ("createImage", {"createImage": {"name": "image"}}),
+        ("createBackup", {"createBackup": {"name": "backup", "backup_type": "daily", "rotation": 1}}),
+        ("shelve", {"shelve": None}),
+    ):
+        answer = ask(tidy, "POST", f"/servers/{server}/action", body, status=409)
+        assert answer["conflictingRequest"]["message"] == (
+            f"Operation '{operation}' is not supported for server {server}: its root disk is encrypted, and the image "
+            "would not be."
+        )
+    answer = ask(tidy, "POST", f"/servers/{server}/action", {"resize": {"flavorRef": "1"}}, status=400)
+    assert answer["badRequest"]["message"].startswith("The disks of a server stay encrypted, or stay plain")
+    ask(tidy, "POST", f"/servers/{server}/action", {"rebuild": {"imageRef": tidy.image_id}}, status=202)
+    tidy.wait_active([server])
+    assert wrapped_keys(tidy) == 1
+    tidy.delete_all()
+    assert wrapped_keys(tidy) == 0
+    ask(tidy, "DELETE", "/flavors/encrypted", status=202)
+
+
 def wrapped_keys(cloud: Cloud) -> int:
     """Return the number of keys that the cloud's master key wraps."""
     return sum(int(key["keys"]) for key in json.loads(cloud.manage("--format", "json", "volume-key", "list")))

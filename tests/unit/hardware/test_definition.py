@@ -224,6 +224,9 @@ OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
         TraitsFilter(),
         capabilities={traits.CAPABILITY: ["COMPUTE_SECURITY_TPM_2_0", "COMPUTE_SECURITY_TPM_TIS", traits.TPM_KEYS]},
     ),
+    "ephemeral_encryption_format": check_filter(
+        TraitsFilter(), capabilities={traits.CAPABILITY: list(traits.DISK_ENCRYPTION)}
+    ),
     "hw_architecture": check_filter(ImagePropertiesFilter(), cpu_arch="aarch64"),
     "hw_vm_mode": check_filter(ImagePropertiesFilter(), supported_vm_modes=["xen"]),
     "img_hv_type": check_filter(ImagePropertiesFilter(), supported_hv_types=["vmware"]),

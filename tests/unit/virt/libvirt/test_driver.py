@@ -17,6 +17,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
+from nova_lite.virt.libvirt.disks.secrets import OwnKeys
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.domain.guests import GuestDefinitions
 from nova_lite.virt.libvirt.domain.launch import Launcher
@@ -115,7 +116,7 @@ class Starting(Parts):
     def ensure_free_port(self, domain: Any, xml: str) -> None:
         pass
 
-    def loaded(self, encrypted: list[str], tpm_of: str | None) -> Any:
+    def loaded(self, encrypted: list[str], own: OwnKeys) -> Any:
         return contextlib.nullcontext()
 
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool) -> None:

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.image import luks
 from nova_lite.objects import VolumeKey, disk_key_id
 from nova_lite.virt.abilities import BackupRequest, SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.volume import luks
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, MakeHost, guest_spec

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 
 from nova_lite.base import exceptions, files
+from nova_lite.image import luks
 from nova_lite.virt import images
 from nova_lite.virt.abilities import GetDiskKey
-from nova_lite.volume import luks
 
 
 class EncryptedDisks:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.disk_room import DiskRoom
-from nova_lite.image import local
+from nova_lite.image import local, luks
 from nova_lite.objects import DISK_ROLES, Image, LiveSource, VolumeKey, disk_key_id
 from nova_lite.virt import images
 from nova_lite.virt.abilities import SpawnSpec
@@ -24,7 +24,6 @@ from nova_lite.virt.libvirt.disks.encrypted_disks import EncryptedDisks
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.records import Records
-from nova_lite.volume import luks
 from tests.support.config_drives import drives
 from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 

@@ -14,6 +14,7 @@ without effect.
     hardware/aarch64.py      settings of guests of another architecture
     hardware/numa.py         request for CPUs and memory of the host
     hardware/hotplug.py      vCPUs and memory that a running guest can get
+    hardware/mem_encryption.py   encryption of memory
     hardware/guest.py        Hardware of a guest
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts

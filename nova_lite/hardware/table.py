@@ -233,22 +233,25 @@ MEMORY = (
         image="hw_locked_memory",
         specs={"hw:mem_page_size": "small", "hw:locked_memory": "yes"},
     ),
-    refused(
+    honoured(
         "mem_encryption",
         BOOLEAN,
-        "this cloud does not encrypt guests' memory",
+        "the processor encrypts the guest's memory; the host must have the trait of the model, and for the models of "
+        "AMD a free `MEM_ENCRYPTION_CONTEXT`; needs UEFI and a `q35` machine; the server cannot be suspended or "
+        "migrated live",
         flavor="hw:mem_encryption",
         image="hw_mem_encryption",
-        harmless=NO,
         specs={"hw:mem_encryption": "yes"},
+        properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"},
     ),
-    refused(
+    honoured(
         "mem_encryption_model",
-        ANYTHING,
-        "this cloud does not encrypt guests' memory",
+        one_of("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"),
+        "model of the encryption, default: `amd-sev`; needs `hw:mem_encryption`",
         flavor="hw:mem_encryption_model",
         image="hw_mem_encryption_model",
-        specs={"hw:mem_encryption_model": "amd-sev"},
+        specs={"hw:mem_encryption": "yes", "hw:mem_encryption_model": "amd-sev-es"},
+        properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"},
     ),
     refused(
         "pmem",

@@ -26,6 +26,14 @@ TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 #: Traits of a host that encrypts the disks of guests, with keys from the cloud.
 DISK_ENCRYPTION = ("COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS")
 
+#: Traits of a host by the models of the encryption of memory that its guests can have.
+MEM_ENCRYPTIONS = {
+    guest.SEV: "HW_CPU_X86_AMD_SEV",
+    guest.SEV_ES: "HW_CPU_X86_AMD_SEV_ES",
+    guest.SEV_SNP: "HW_CPU_X86_AMD_SEV_SNP",
+    guest.TDX: "HW_CPU_X86_INTEL_TDX",
+}
+
 #: Trait of a host whose guests can have the machine microvm.
 MICROVM = "CUSTOM_MACHINE_MICROVM"
 
@@ -116,6 +124,8 @@ def required_by(hardware: Hardware) -> set[str]:
         traits |= {TPM_VERSIONS[hardware.tpm.version], TPM_MODELS[hardware.tpm.model], TPM_KEYS}
     if hardware.encrypted_disks:
         traits |= set(DISK_ENCRYPTION)
+    if hardware.mem_encryption is not None:
+        traits.add(MEM_ENCRYPTIONS[hardware.mem_encryption])
     return traits
 
 
@@ -130,6 +140,7 @@ DERIVED = (
     *TPM_MODELS.values(),
     TPM_KEYS,
     *DISK_ENCRYPTION,
+    *MEM_ENCRYPTIONS.values(),
 )
 
 

@@ -20,10 +20,10 @@ def refusal(cloud: Cloud, flavor_id: str) -> str:
 
 
 def test_hardware_is_honoured_or_refused(tidy: Cloud) -> None:
-    body = {"extra_specs": {"hw:mem_encryption": "true"}}
+    body = {"extra_specs": {"hw:viommu_model": "intel"}}
     answer = ask(tidy, "POST", "/flavors/1/os-extra_specs", body, status=400)
     assert answer["badRequest"]["message"] == (
-        "Extra spec 'hw:mem_encryption' (true) is not supported here: this cloud does not encrypt guests' memory."
+        "Extra spec 'hw:viommu_model' (intel) is not supported here: guests have no IOMMU of their own."
     )
     flavor(tidy, "masked", **{"hw:cpu_dedicated_mask": "0-1"})
     assert refusal(tidy, "masked") == "hw:cpu_dedicated_mask needs hw:cpu_policy=mixed."

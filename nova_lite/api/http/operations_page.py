@@ -108,8 +108,8 @@ def _refusals(definition: Operation) -> Iterator[str]:
         yield "TPM"
     if definition.copies_root:
         yield "encrypted root disk"
-    if definition.without_shares:
-        yield "shares"
+    if definition.copies_memory:
+        yield from ("shares", "encrypted memory")
 
 
 def _line(definition: Operation, step: Step) -> str:

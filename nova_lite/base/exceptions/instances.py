@@ -116,5 +116,11 @@ class OperationNotSupportedForEncryptedDisk(Conflict):
     )
 
 
+class OperationNotSupportedForEncryptedMemory(Conflict):
+    """An operation that would write or send memory, which only the processor of the host can decrypt, as in Nova."""
+
+    msg_fmt = "Operation '%(operation)s' is not supported for server %(instance_uuid)s, whose memory is encrypted."
+
+
 class InstanceNotReady(Conflict):
     msg_fmt = "Instance %(instance_id)s is not ready"

@@ -38,8 +38,8 @@ NOVA_SPECS = """
     hw:cpu_dedicated_mask hw:cpu_max_cores hw:cpu_max_sockets hw:cpu_max_threads hw:cpu_policy hw:cpu_realtime
     hw:cpu_realtime_mask hw:cpu_sockets hw:cpu_thread_policy hw:cpu_threads hw:emulator_threads_policy
     hw:ephemeral_encryption hw:ephemeral_encryption_format hw:hide_hypervisor_id hw:locked_memory
-    hw:maxphysaddr_bits hw:maxphysaddr_mode hw:mem_encryption hw:mem_page_size hw:numa_cpus.0 hw:numa_mem.0
-    hw:numa_nodes hw:pci_numa_affinity_policy hw:pmem hw:pmu hw:redirected_usb_ports hw:serial_port_count
+    hw:maxphysaddr_bits hw:maxphysaddr_mode hw:mem_encryption hw:mem_encryption_model hw:mem_page_size
+    hw:numa_cpus.0 hw:numa_mem.0 hw:numa_nodes hw:pci_numa_affinity_policy hw:pmem hw:pmu hw:redirected_usb_ports hw:serial_port_count
     hw:sound_model hw:tpm_model hw:tpm_secret_security hw:tpm_version hw:usb_model hw:vif_multiqueue_enabled
     hw:viommu_model hw:virtio_packed_ring hw:watchdog_action hw_rng:allowed hw_rng:rate_bytes hw_rng:rate_period
     hw_video:ram_max_mb os:secure_boot pci_passthrough:alias quota:cpu_period quota:cpu_quota quota:cpu_shares

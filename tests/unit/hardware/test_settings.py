@@ -163,7 +163,7 @@ def test_topology_has_all_vcpus_and_is_within_its_limits(
 
 
 def test_refused_settings_of_an_older_server_are_left_out() -> None:
-    guest = make({"hw:mem_encryption": "yes", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
+    guest = make({"hw:viommu_model": "intel", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
     assert (guest.pmu, guest.disk_bus) == (True, "virtio")
 
 

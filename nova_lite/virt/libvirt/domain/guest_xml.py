@@ -19,7 +19,15 @@ from nova_lite.objects import VIF, NetworkDisk, usable
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOTS, DirectBoot, Disk, DiskSet
-from nova_lite.virt.libvirt.domain import consoles, hardware_xml, hotplug_xml, numa_xml, pci_xml, shares_xml
+from nova_lite.virt.libvirt.domain import (
+    consoles,
+    hardware_xml,
+    hotplug_xml,
+    mem_encryption_xml,
+    numa_xml,
+    pci_xml,
+    shares_xml,
+)
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -128,12 +136,13 @@ def guest_xml(
     if instance.protected and not hardware.is_arm:
         # A guest without protection has none, as with Nova: it may show its panic, or restart on its own.
         hardware_xml.panic_device(devices)
+    mem_encryption_xml.add(domain, hardware)
     return ET.tostring(domain, encoding="unicode")
 
 
 def is_secure(hardware: Hardware, machine: str, given: Host) -> bool:
     """Check whether the guest's firmware starts signed systems only."""
-    can = hardware_xml.is_q35(machine) and given.secure_boot
+    can = hardware_xml.is_q35(machine) and given.secure_boot and hardware.mem_encryption is None
     return hardware.secure_boot == requested.REQUIRED or (hardware.secure_boot == requested.OPTIONAL and can)
 
 

@@ -84,7 +84,7 @@ def definitions(conf: cfg.ConfigOpts, parts: Any) -> GuestDefinitions:
 def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> None:
     """The instance may have been accepted before its hardware was checked."""
     parts = Parts(generation=1)
-    specs = {"hw:watchdog_action": "reset", "hw:mem_encryption": "yes"}
+    specs = {"hw:watchdog_action": "reset", "hw:viommu_model": "intel"}
     flavor = Flavor(flavorid="1", name="f", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs)
     definitions(conf, parts).renew(make_spec(instance=make_instance(flavor=flavor), image=Image(id="i", name="i")))
     assert parts.done == ["memory", "power", "define", "rescue"]

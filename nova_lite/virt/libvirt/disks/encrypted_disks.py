@@ -14,6 +14,9 @@ from nova_lite.image import luks
 from nova_lite.virt import images
 from nova_lite.virt.abilities import GetDiskKey
 
+#: Suffix of a disk that is being written.
+_PART = ".part"
+
 
 class EncryptedDisks:
     """Maker of encrypted disks."""
@@ -30,19 +33,21 @@ class EncryptedDisks:
         content: tuple[str, str] | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write a disk with ``size`` bytes of data. It survives a power cut.
+        """Write a disk with ``size`` bytes of data. It appears when it is complete, and survives a power cut.
 
         ``owner``: uuid of the server and role of the disk. ``content``: path and format of a plain disk. Without it,
         the guest reads random data. ``check`` may cancel it by raising. Raises `DiskKeyUnavailable`.
         """
         key = self._get_key(*owner)
-        with open(path, "wb", opener=files.private_opener) as file:
+        part = path + _PART
+        with open(part, "wb", opener=files.private_opener) as file:
             file.write(luks.new_header(key.passphrase.encode(), key.key_size))
             file.truncate(file.tell() + size)
             file.flush()
             if content is not None:
-                self._qemu_img.encrypt(*content, path, key.passphrase, check)
+                self._qemu_img.encrypt(*content, part, key.passphrase, check)
             os.fsync(file.fileno())
+        os.rename(part, path)
 
 
 def data_size(path: str) -> int:

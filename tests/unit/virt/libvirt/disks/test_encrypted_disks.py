@@ -112,6 +112,17 @@ def test_key_that_is_not_available_ends_the_making(host: Host, image: Image) -> 
     assert os.listdir(host.directory) == ["instance.json"]
 
 
+def test_disk_whose_making_was_interrupted_does_not_pass_for_a_complete_one(host: Host, image: Image) -> None:
+    def stop() -> None:
+        raise exceptions.VirtDriverError(reason="it is not wanted any more")
+
+    encrypted = EncryptedDisks(host.moved._qemu_img, host.key)
+    path = os.path.join(host.directory, "disk.swap")
+    with pytest.raises(exceptions.VirtDriverError):
+        encrypted.make(path, (host.uuid, "swap"), MIB, ("/nowhere", "raw"), stop)
+    assert not os.path.exists(path)
+
+
 def test_driver_without_encryption_makes_no_plain_disk_instead(host: Host, image: Image) -> None:
     maker = DiskMaker(host.cache, host.moved._qemu_img, drives(False))
     with pytest.raises(exceptions.NotImplementedByDriver, match="encrypted disks"):

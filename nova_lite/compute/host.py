@@ -126,6 +126,19 @@ class LocalHost:
         what = f"Instance {instance_uuid}: query for the key of its TPM"
         return self._key(what, self.conductor.tpm_key_get, instance_uuid, late)
 
+    def disk_key(self, instance_uuid: str, role: str) -> VolumeKey:
+        """Return the key of an encrypted disk of an instance here, as `volume_key` does.
+
+        Raises `DiskKeyUnavailable`.
+        """
+        late = exceptions.DiskKeyUnavailable(instance_uuid=instance_uuid, role=role, reason=_NO_KEY_IN_TIME)
+        what = f"Instance {instance_uuid}: query for the key of its disk {role}"
+
+        def get(context: RequestContext, host: str, owner: str, public_key: str) -> str:
+            return self.conductor.disk_key_get(context, host, owner, role, public_key)
+
+        return self._key(what, get, instance_uuid, late)
+
     def _key(
         self, what: str, get: Callable[[RequestContext, str, str, str], str], owner: str, late: Exception
     ) -> VolumeKey:

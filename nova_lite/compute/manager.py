@@ -105,6 +105,7 @@ class ComputeManager:
         driver.volume_key = self.host.volumes.volume_key = self.host.volume_key
         driver.cpu_baseline = lambda: conductor.cpu_baseline_get(get_admin_context(), host)
         driver.tpm_key = self.host.tpm_key
+        driver.disk_key = self.host.disk_key
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.self_fencing = SelfFencing(conf, host, driver, self.registration, self.jobs, self._compare_soon, timing)

@@ -14,6 +14,7 @@ without effect.
     hardware/aarch64.py      settings of guests of another architecture
     hardware/numa.py         request for CPUs and memory of the host
     hardware/hotplug.py      vCPUs and memory that a running guest can get
+    hardware/mem_encryption.py   encryption of memory
     hardware/guest.py        Hardware of a guest
     hardware/settings.py     from the request to Hardware
     hardware/traits.py       traits of hosts
@@ -27,4 +28,13 @@ from __future__ import annotations
 
 from nova_lite.hardware.guest import DEFAULT, OPTIONAL, REQUIRED, Hardware, RescueDisk
 from nova_lite.hardware.request import check_extra_spec
-from nova_lite.hardware.settings import check_disks, check_rescue, has_tpm, is_arm, numa_of, resolve, root_device
+from nova_lite.hardware.settings import (
+    check_disks,
+    check_rescue,
+    encrypts_disks,
+    has_tpm,
+    is_arm,
+    numa_of,
+    resolve,
+    root_device,
+)

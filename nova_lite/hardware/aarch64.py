@@ -28,6 +28,7 @@ _VALUES: dict[str, Values | None] = {
     "serial_port_count": number(0, 1),
     "tpm_version": one_of(TPM_2),
     "tpm_model": one_of(TPM_TIS),
+    "mem_encryption": _NO,
     "max_vcpus": None,
     "max_memory": None,
 }

@@ -27,6 +27,10 @@ RNG_PERIOD = 1000
 TPM_2, TPM_TIS, TPM_CRB = "2.0", "tpm-tis", "tpm-crb"
 
 
+#: Models of the encryption of memory.
+SEV, SEV_ES, SEV_SNP, TDX = "amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"
+
+
 class Tpm(msgspec.Struct, frozen=True):
     """Emulated TPM of a guest: ``version`` 1.2 or 2.0, ``model`` of its interface."""
 
@@ -43,7 +47,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     the root disk is an ISO image. ``traits``: traits that the host must have (``required``) or must not have
     (``forbidden``), including the traits that follow from the other fields. ``numa``: the request for CPUs and memory
     of the host. ``tpm`` None: the guest has no TPM. ``max_vcpus``, ``max_memory_mb``: the size that the guest can get
-    while it runs; None: its own.
+    while it runs; None: its own. ``encrypted_disks``: its disks on the host are. ``mem_encryption``:
+    model of the encryption of its memory; None: it is plain.
     """
 
     topology: Topology
@@ -85,6 +90,8 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     traits: dict[str, str] = {}
     numa: NUMARequest | None = None
     tpm: Tpm | None = None
+    encrypted_disks: bool = False
+    mem_encryption: str | None = None
     max_vcpus: int | None = None
     max_memory_mb: int | None = None
 

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_utils import strutils
 
 from nova_lite.base import exceptions
-from nova_lite.hardware import fitting, table
+from nova_lite.hardware import fitting, mem_encryption, table
 from nova_lite.hardware.fitting import FitError, Ratios
 from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import Flavor, HostState, Image, InstanceNUMATopology, NUMACell, NUMAUsage
@@ -62,7 +62,8 @@ def requests(conf: cfg.ConfigOpts, flavor: Flavor, image: Image | None, strict: 
     """
     values = (flavor.extra_specs.get(_POLICIES[0]), None if image is None else image.properties.get(_POLICIES[1]))
     policy = next((value for value in values if value is not None), None)
-    return [*_of_aliases(conf, flavor, policy, strict), *_of_vgpus(flavor, policy)]
+    own = mem_encryption.requests(flavor, image)
+    return [*_of_aliases(conf, flavor, policy, strict), *_of_vgpus(flavor, policy), *own]
 
 
 def wants_devices(flavor: Flavor) -> bool:
@@ -333,7 +334,5 @@ def _miss(request: PCIRequest, options: Sequence[PCIDevice], near: Collection[in
     if not request.kinds:
         return FitError(f"PCI alias {request.alias} is not configured any more")
     where = "" if near is None or request.numa_policy == NUMA_PREFERRED else " in the guest's NUMA cells"
-    what = f"PCI devices {request.alias}"
-    if request.alias.startswith(RESOURCES):
-        what = request.alias.removeprefix(RESOURCES)
+    what = request.kinds[0].resource_class or f"PCI devices {request.alias}"
     return FitError(f"{request.count} {what} requested, {len(options)} free{where}")

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
+from oslo_utils import strutils
 
 from nova_lite.base import exceptions
-from nova_lite.hardware import aarch64, hotplug, numa, traits
+from nova_lite.hardware import aarch64, hotplug, mem_encryption, numa, traits
 from nova_lite.hardware.guest import (
     AARCH64,
     DEFAULT,
@@ -20,6 +21,7 @@ from nova_lite.hardware.guest import (
     RNG_PERIOD,
     SATA,
     SCSI,
+    SEV,
     TPM_2,
     TPM_CRB,
     TPM_TIS,
@@ -104,6 +106,8 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
         traits=request.traits,
         numa=numa_request,
         tpm=_tpm(request),
+        mem_encryption=_mem_encryption(request),
+        encrypted_disks=bool(request.flag("ephemeral_encryption")),
         max_vcpus=request.number(hotplug.VCPUS),
         max_memory_mb=request.number(hotplug.MEMORY),
     )
@@ -129,6 +133,15 @@ _NUMA_KEYS = tuple(
 def has_tpm(flavor: Mapping[str, Any], image: Mapping[str, Any] | None) -> bool:
     """Check whether a server of this flavor and image, as they are stored, has a TPM."""
     return "hw:tpm_version" in flavor.get("extra_specs", {}) or "hw_tpm_version" in (image or {}).get("properties", {})
+
+
+def encrypts_disks(specs: Mapping[str, str], properties: Mapping[str, str]) -> bool:
+    """Check whether the disks of a server are encrypted, by its flavor and image.
+
+    No other setting matters, so that no refusal of one ever makes a disk plain.
+    """
+    values = specs.get("hw:ephemeral_encryption"), properties.get("hw_ephemeral_encryption")
+    return any(strutils.bool_from_string(value) for value in values)
 
 
 def is_arm(image: Image | None) -> bool:
@@ -216,6 +229,10 @@ def _tpm(request: HardwareRequest) -> Tpm | None:
     return None if version is None else Tpm(version, request.value("tpm_model") or TPM_TIS)
 
 
+def _mem_encryption(request: HardwareRequest) -> str | None:
+    return (request.value("mem_encryption_model") or SEV) if request.flag("mem_encryption") else None
+
+
 def _group(request: HardwareRequest, prefix: str, names: tuple[str, ...]) -> dict[str, int]:
     if not any(name.startswith(prefix) for name in request.flavor):
         return {}
@@ -237,6 +254,7 @@ def _check_combinations(request: HardwareRequest) -> None:
     """Check settings that exclude or need each other. Raises `HardwareRefused`."""
     aarch64.check(request)
     _check_firmware(request)
+    mem_encryption.check(request)
     _check_tpm(request)
     _check_devices(request)
     _check_tunes(request)
@@ -264,10 +282,11 @@ def _check_tpm(request: HardwareRequest) -> None:
 
 
 def _machine(request: HardwareRequest) -> str:
-    """Return the kind of the machine. Secure boot needs a q35."""
+    """Return the kind of the machine. Secure boot and encrypted memory need a q35."""
     if aarch64.is_requested(request):
         return VIRT
-    is_q35 = _Q35 in (request.value("machine_type") or "") or request.value("secure_boot") == REQUIRED
+    needs_q35 = request.value("secure_boot") == REQUIRED or request.flag("mem_encryption")
+    is_q35 = _Q35 in (request.value("machine_type") or "") or needs_q35
     return _Q35 if is_q35 else "pc"
 
 

@@ -233,22 +233,25 @@ MEMORY = (
         image="hw_locked_memory",
         specs={"hw:mem_page_size": "small", "hw:locked_memory": "yes"},
     ),
-    refused(
+    honoured(
         "mem_encryption",
         BOOLEAN,
-        "this cloud does not encrypt guests' memory",
+        "the processor encrypts the guest's memory; the host must have the trait of the model, and for the models of "
+        "AMD a free `MEM_ENCRYPTION_CONTEXT`; needs UEFI and a `q35` machine; the server cannot be suspended or "
+        "migrated live",
         flavor="hw:mem_encryption",
         image="hw_mem_encryption",
-        harmless=NO,
         specs={"hw:mem_encryption": "yes"},
+        properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"},
     ),
-    refused(
+    honoured(
         "mem_encryption_model",
-        ANYTHING,
-        "this cloud does not encrypt guests' memory",
+        one_of("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"),
+        "model of the encryption, default: `amd-sev`; needs `hw:mem_encryption`",
         flavor="hw:mem_encryption_model",
         image="hw_mem_encryption_model",
-        specs={"hw:mem_encryption_model": "amd-sev"},
+        specs={"hw:mem_encryption": "yes", "hw:mem_encryption_model": "amd-sev-es"},
+        properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"},
     ),
     refused(
         "pmem",
@@ -417,21 +420,30 @@ DISKS = (
         properties={"hw_rescue_device": "cdrom"},
         other_effect="the domain of a rescued server",
     ),
-    *(
-        refused(
-            f"ephemeral_encryption{part}",
-            values,
-            "this cloud does not encrypt disks",
-            flavor=f"hw:ephemeral_encryption{part}" if flavor else "",
-            image=f"hw_ephemeral_encryption{part}",
-            harmless=harmless,
-            properties={f"hw_ephemeral_encryption{part}": example},
-        )
-        for part, values, flavor, harmless, example in (
-            ("", BOOLEAN, True, NO, "yes"),
-            ("_format", one_of("luks", "plain"), True, (), "luks"),
-            ("_secret_uuid", ANYTHING, False, (), "af9a8b0e-0f5c-4b2e-a7c8-2e4b1f1d5d11"),
-        )
+    honoured(
+        "ephemeral_encryption",
+        BOOLEAN,
+        "the server's disks on its host are encrypted, each with a key of its own that the cloud keeps; the host must "
+        "have the trait; no images and backups are made of the root disk, and no resize or rebuild changes the setting",
+        flavor="hw:ephemeral_encryption",
+        image="hw_ephemeral_encryption",
+        specs={"hw:ephemeral_encryption": "yes"},
+    ),
+    honoured(
+        "ephemeral_encryption_format",
+        one_of("luks"),
+        "format of the encrypted disks: LUKS version 1, which is the only one",
+        flavor="hw:ephemeral_encryption_format",
+        image="hw_ephemeral_encryption_format",
+        specs={"hw:ephemeral_encryption": "yes", "hw:ephemeral_encryption_format": "luks"},
+        other_effect="nothing besides `hw:ephemeral_encryption`",
+    ),
+    refused(
+        "ephemeral_encryption_secret_uuid",
+        ANYTHING,
+        "images are not encrypted; disks made of them are",
+        image="hw_ephemeral_encryption_secret_uuid",
+        properties={"hw_ephemeral_encryption_secret_uuid": "af9a8b0e-0f5c-4b2e-a7c8-2e4b1f1d5d11"},
     ),
 )
 

@@ -23,6 +23,17 @@ TPM_MODELS = {guest.TPM_TIS: "COMPUTE_SECURITY_TPM_TIS", guest.TPM_CRB: "COMPUTE
 #: Trait of a host that gets the keys of TPMs from the cloud.
 TPM_KEYS = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT"
 
+#: Traits of a host that encrypts the disks of guests, with keys from the cloud.
+DISK_ENCRYPTION = ("COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS")
+
+#: Traits of a host by the models of the encryption of memory that its guests can have.
+MEM_ENCRYPTIONS = {
+    guest.SEV: "HW_CPU_X86_AMD_SEV",
+    guest.SEV_ES: "HW_CPU_X86_AMD_SEV_ES",
+    guest.SEV_SNP: "HW_CPU_X86_AMD_SEV_SNP",
+    guest.TDX: "HW_CPU_X86_INTEL_TDX",
+}
+
 #: Trait of a host whose guests can have the machine microvm.
 MICROVM = "CUSTOM_MACHINE_MICROVM"
 
@@ -111,6 +122,10 @@ def required_by(hardware: Hardware) -> set[str]:
         traits.add(of_video(hardware.video_model))
     if hardware.tpm is not None:
         traits |= {TPM_VERSIONS[hardware.tpm.version], TPM_MODELS[hardware.tpm.model], TPM_KEYS}
+    if hardware.encrypted_disks:
+        traits |= set(DISK_ENCRYPTION)
+    if hardware.mem_encryption is not None:
+        traits.add(MEM_ENCRYPTIONS[hardware.mem_encryption])
     return traits
 
 
@@ -124,6 +139,8 @@ DERIVED = (
     *TPM_VERSIONS.values(),
     *TPM_MODELS.values(),
     TPM_KEYS,
+    *DISK_ENCRYPTION,
+    *MEM_ENCRYPTIONS.values(),
 )
 
 

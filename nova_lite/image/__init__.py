@@ -13,6 +13,7 @@ Backend::
     image/store.py           directory of image files
     image/formats.py         checks of image files before anything uses them
     image/qcow2.py           headers of qcow2 files
+    image/luks.py            headers of encrypted disks and volumes
     image/vmdk.py            headers of VMDK files
     image/ova.py             disks in OVA archives
     image/verified.py        copies with checks of size and checksum

@@ -10,6 +10,9 @@ TYPE_PCI, TYPE_PF, TYPE_VF = "type-PCI", "type-PF", "type-VF"
 #: Policies of the NUMA cell of a device. They concern guests that are placed in NUMA cells.
 NUMA_REQUIRED, NUMA_PREFERRED, NUMA_LEGACY = "required", "preferred", "legacy"
 
+#: Resource class of the places of a processor for keys of encrypted memory.
+MEM_ENCRYPTION_CONTEXT = "MEM_ENCRYPTION_CONTEXT"
+
 
 class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """PCI device that a host offers to guests, or a place for a vGPU. Ids are four hexadecimal digits.
@@ -19,6 +22,7 @@ class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claimed device, the alias that requested it.
 
     A vGPU has a ``resource_class`` and no ids. Its address is that of its ``parent`` with a number: ``0000:84:00.0#2``.
+    So has a context of encrypted memory, ``sev#2``, whose pool is its ``parent`` and ``product_id``.
     """
 
     address: str
@@ -37,7 +41,7 @@ class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Kind of devices that an alias stands for. None matches any value, but a physical function has to be named.
 
-    vGPUs have their ``resource_class`` only.
+    vGPUs have their ``resource_class`` only, and contexts of encrypted memory also the pool as ``product_id``.
     """
 
     vendor_id: str

@@ -192,8 +192,18 @@ class VolumeEncryption(msgspec.Struct, kw_only=True):
     control_location: str = ""
 
 
+#: Roles of the disks that a server has on its host, as the requests for their keys name them.
+DISK_ROLES = ("root", "ephemeral0", "ephemeral1", "ephemeral2", "swap", "rescue")
+_DISK_KEYS = uuid.UUID("5a0a1c1f-4d55-4a5e-9f39-1f0c33a3b7de")
+
+
+def disk_key_id(instance_uuid: str, role: str) -> str:
+    """Return the id of the key of a server's encrypted disk. The disk's libvirt secret has it, too."""
+    return derived_id(_DISK_KEYS, f"{instance_uuid}/{role}")
+
+
 class VolumeKey(msgspec.Struct, kw_only=True):
-    """Key of an encrypted volume. It exists in the memory of conductors and of the hosts that need it now.
+    """Key of an encrypted volume or disk. It exists in the memory of conductors and of the hosts that need it now.
 
     ``key_size``: of the cipher, in bits.
     """

@@ -44,6 +44,7 @@ CREATE_IMAGE_OF_VOLUMES = Operation(
 
 CREATE_IMAGE = Operation(
     "createImage",
+    copies_root=True,
     at_replica=True,
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
@@ -63,6 +64,7 @@ CREATE_IMAGE = Operation(
 #: The host uploads a stream of the root disk, whole or an increment. The conductor moves it to the repository later.
 CREATE_BACKUP_OF_DISK = Operation(
     "createBackup",
+    copies_root=True,
     at_replica=True,
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
@@ -76,6 +78,7 @@ CREATE_BACKUP_OF_DISK = Operation(
 
 CREATE_BACKUP = Operation(
     "createBackup",
+    copies_root=True,
     at_replica=True,
     notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
@@ -107,6 +110,7 @@ SHELVE_VOLUME_BACKED = Operation(
 
 SHELVE = Operation(
     "shelve",
+    copies_root=True,
     notification=Notification("shelve"),
     loses_tpm=True,
     allowed=WITH_DISK,

@@ -249,7 +249,7 @@ UNPAUSE = Operation(
 SUSPEND = Operation(
     "suspend",
     notification=Notification("suspend"),
-    without_shares=True,
+    copies_memory=True,
     allowed=(states.ACTIVE,),
     steps=(by_driver("suspend", states.SUSPENDING, states.SUSPENDED),),
     action="suspend",

@@ -239,7 +239,7 @@ _FIND = dataclasses.replace(
 LIVE_MIGRATE = Operation(
     "live-migration",
     rollback=Notification("live_migration_rollback", phases=OF_STEP),
-    without_shares=True,
+    copies_memory=True,
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
         ScheduleStep(

@@ -199,7 +199,9 @@ class Operation:
     - ``at_replica``: accepted although another site may run the server, because it starts nothing
     - ``needs_host``: refused while the server is on no host
     - ``loses_tpm``: refused for a server with a TPM, because it would lose the TPM's state, as in Nova
-    - ``without_shares``: refused for a server with shares, which virtiofs would lose, as in Nova
+    - ``copies_root``: refused for a server with an encrypted root disk, because the copy would be plain
+    - ``copies_memory``: refused for a server with shares, which virtiofs would lose, or with encrypted memory, as in
+      Nova
     - ``deduplicates``: a request while such an action is open returns that action
     - ``supersedes``: accepting it closes the open actions. ``preempts``: even actions that are being undone, because
       their results do not matter any more; otherwise it is refused until the undo is over.
@@ -228,7 +230,8 @@ class Operation:
     deduplicates: bool = False
     needs_host: bool = True
     loses_tpm: bool = False
-    without_shares: bool = False
+    copies_root: bool = False
+    copies_memory: bool = False
     supersedes: bool = True
     preempts: bool = False
     failed: str | None = None

@@ -127,6 +127,8 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
 
 #: Returns the key of an encrypted volume. A driver needs it to open the volume, and stores it nowhere.
 GetVolumeKey = Callable[[str], VolumeKey]
+#: Returns the key of a disk of a server, by the server's uuid and the disk's role (`nova_lite.objects.DISK_ROLES`).
+GetDiskKey = Callable[[str, str], VolumeKey]
 
 
 class Guests(Protocol):

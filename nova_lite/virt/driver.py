@@ -68,6 +68,10 @@ def _no_tpm_key(instance_uuid: str) -> VolumeKey:
     raise exceptions.TPMKeyUnavailable(instance_uuid=instance_uuid, reason="this host has no conductor")
 
 
+def _no_disk_key(instance_uuid: str, role: str) -> VolumeKey:
+    raise exceptions.DiskKeyUnavailable(instance_uuid=instance_uuid, role=role, reason="this host has no conductor")
+
+
 class ComputeDriver:
     """A hypervisor: its abilities. ``conf`` is oslo.config's object, ``host`` the name of the compute host.
 
@@ -116,6 +120,8 @@ class ComputeDriver:
         self.cpu_baseline: Callable[[], str] = lambda: ""
         #: Returns the key of the TPM of a server here, or raises `TPMKeyUnavailable`. The host sets it.
         self.tpm_key: abilities.GetVolumeKey = _no_tpm_key
+        #: Returns the key of an encrypted disk of a server here, or raises `DiskKeyUnavailable`. The host sets it.
+        self.disk_key: abilities.GetDiskKey = _no_disk_key
 
     def init_host(self) -> None:
         """Connect and check the host. Raises `HypervisorUnavailable` (retried) or `ConfigurationError` (fatal)."""

@@ -45,8 +45,9 @@ class Domain(msgspec.Struct, kw_only=True):
 
     ``power_state``: tests let a guest crash by `PowerState.CRASHED`. ``halted``: its watchdog has paused it.
     ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
-    names by volume id. ``encrypted``: volumes whose keys the domain needs. ``tpm``: it has a TPM. ``interfaces``: port
-    ids. ``host_cpus``: CPUs of the host for the domain alone. ``pci``: addresses of its devices of the host.
+    names by volume id. ``encrypted``: volumes whose keys the domain needs. ``tpm``: it has a TPM. ``encrypted_disk``:
+    its root disk is. ``interfaces``: port ids. ``host_cpus``: CPUs of the host for the domain alone. ``pci``: addresses
+    of its devices of the host.
     ``checkpoint``: the last backup since which the changes of the disk are known. ``volume_files``: names of the files
     of a volume, by its id, that in use first. ``cpu``: that of the host which has started it; None: it reports none.
     ``shared``: volumes that other domains may have, too. ``read_only``: volumes to which the domain does not write.
@@ -69,6 +70,7 @@ class Domain(msgspec.Struct, kw_only=True):
     volumes: dict[str, str] = msgspec.field(default_factory=dict)
     encrypted: list[str] = msgspec.field(default_factory=list)
     tpm: bool = False
+    encrypted_disk: bool = False
     interfaces: list[str] = msgspec.field(default_factory=list)
     host_cpus: list[int] = msgspec.field(default_factory=list)
     pci: list[str] = msgspec.field(default_factory=list)
@@ -147,6 +149,8 @@ class FakeHypervisor:
             self.driver.volume_key(volume_id)
         if domain.tpm:
             self.driver.tpm_key(domain.uuid)
+        if domain.encrypted_disk:
+            self.driver.disk_key(domain.uuid, "root")
         system = "rescue system" if domain.rescued else "guest"
         line = f"nova-lite-guest: instance={domain.uuid} hostname={domain.hostname} ip={domain.address}\n"
         with open(self.console(domain.uuid), "a", encoding="utf-8") as console:
@@ -327,6 +331,7 @@ def domain_of(spec: SpawnSpec) -> Domain:
         config_drive=instance.config_drive,
         volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
         tpm=hardware.resolve(spec.instance.flavor, spec.image, strict=False).tpm is not None,
+        encrypted_disk=hardware.encrypts_disks(flavor.extra_specs, {} if spec.image is None else spec.image.properties),
         encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
         volume_files=files_of(spec.volumes),
         shared=[str(device.volume_id) for device in instance.block_devices if device.multiattach],

@@ -9,7 +9,6 @@ Backend::
     volume/driver.py          port: VolumeBackend, which compute hosts call
     volume/builtin.py         parts that the backends of the built-in service share
     volume/local.py           backend ``local``
-    volume/luks.py            headers of its encrypted volumes
     volume/rbd.py             backend ``rbd``
     virt/rbd_pool.py          images in a pool of Ceph
     virt/rbd.py               program ``rbd``

@@ -23,9 +23,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from nova_lite.base import exceptions, files
+from nova_lite.image import luks
 from nova_lite.objects import Image, VolumeKey, VolumeWork
 from nova_lite.virt import images as disk_images
-from nova_lite.volume import luks
 from nova_lite.volume.builtin import (
     GIB,
     OLD_SECONDS,

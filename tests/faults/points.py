@@ -73,8 +73,8 @@ CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "set
 CINDER_MADE, CINDER_IS_MADE = "record_created", "is_made"
 #: Transaction of an interface from Neutron before it is requested.
 ATTACH_ASK = "plan"
-#: Transaction that makes the key of a server's TPM, or reads it.
-TPM_KEY_MADE = "key_for_host"
+#: Transactions that make the key of a server's TPM, or of its disk, or read it.
+TPM_KEY_MADE, DISK_KEY_MADE = "key_for_host", "key_of_disk"
 #: Transaction that stores Neutron's ports.
 PORTS = "record"
 TRANSACTIONS = (
@@ -86,6 +86,7 @@ TRANSACTIONS = (
     CINDER_IS_MADE,
     ATTACH_ASK,
     TPM_KEY_MADE,
+    DISK_KEY_MADE,
     PORTS,
     VOLUME_CREATE,
     VOLUME_TAKE,
@@ -224,8 +225,8 @@ VOLUME_WORK = "volume_work"
 WORK_WANTED, DATA_NEEDED = "is_volume_work_open", "is_volume_data_needed"
 #: A host's request for the key of an encrypted volume.
 KEY = "volume_key_get"
-#: A host's request for the key of a server's TPM.
-TPM_KEY = "tpm_key_get"
+#: A host's requests for the keys of a server's TPM, and of its disk.
+TPM_KEY, DISK_KEY = "tpm_key_get", "disk_key_get"
 
 CASTS = frozenset(
     {
@@ -377,6 +378,11 @@ def of_key() -> Points:
 def of_tpm_key() -> Points:
     """Return the points at which a host gets the key of a server's TPM."""
     return {CONDUCTOR: around(f"handle/{TPM_KEY}", f"commit/{TPM_KEY_MADE}"), COMPUTE: around(f"send/{TPM_KEY}")}
+
+
+def of_disk_key() -> Points:
+    """Return the points at which a host gets the key of a server's encrypted disk."""
+    return {CONDUCTOR: around(f"handle/{DISK_KEY}", f"commit/{DISK_KEY_MADE}"), COMPUTE: around(f"send/{DISK_KEY}")}
 
 
 def of_encrypted_volume() -> Points:

@@ -19,7 +19,7 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import automatic, images, pinned, points, services, shared_volumes, shares, sizes, tpms, volumes
+from tests.faults import automatic, guest_keys, images, pinned, points, services, shared_volumes, shares, sizes, volumes
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -1209,7 +1209,8 @@ def _stories() -> Iterator[Scenario]:
         CREATE_AND_DELETE,
         site=pinned.SITE,
     )
-    yield Scenario("create with a TPM", tpms.flavor, tpms.create, points.of_tpm_key())
+    yield Scenario("create with a TPM", guest_keys.flavors, guest_keys.create_with_tpm, points.of_tpm_key())
+    yield Scenario("create with encrypted disks", guest_keys.flavors, guest_keys.create_encrypted, points.of_disk_key())
     yield Scenario("create without room", nothing, no_room, NO_ROOM)
     yield Scenario("delete", one_active, delete, points.of(operations.DELETE), rows=("delete",))
     yield Scenario(

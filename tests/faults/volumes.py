@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from nova_lite.base import failpoints
 from nova_lite.base.directory_users import HOSTS
-from nova_lite.volume import luks
+from nova_lite.image import luks
 from tests.faults import images
 from tests.faults.arena import Arena
 from tests.faults.outages import release

@@ -20,10 +20,10 @@ def refusal(cloud: Cloud, flavor_id: str) -> str:
 
 
 def test_hardware_is_honoured_or_refused(tidy: Cloud) -> None:
-    body = {"extra_specs": {"hw:mem_encryption": "true"}}
+    body = {"extra_specs": {"hw:viommu_model": "intel"}}
     answer = ask(tidy, "POST", "/flavors/1/os-extra_specs", body, status=400)
     assert answer["badRequest"]["message"] == (
-        "Extra spec 'hw:mem_encryption' (true) is not supported here: this cloud does not encrypt guests' memory."
+        "Extra spec 'hw:viommu_model' (intel) is not supported here: guests have no IOMMU of their own."
     )
     flavor(tidy, "masked", **{"hw:cpu_dedicated_mask": "0-1"})
     assert refusal(tidy, "masked") == "hw:cpu_dedicated_mask needs hw:cpu_policy=mixed."
@@ -66,6 +66,31 @@ def test_server_with_a_tpm_keeps_it_or_the_request_is_refused(tidy: Cloud) -> No
     assert wrapped_keys(tidy) == 0
     for name in ("tpm", "users"):
         ask(tidy, "DELETE", f"/flavors/{name}", status=202)
+
+
+def test_server_with_encrypted_disks_has_keys_and_no_images(tidy: Cloud) -> None:
+    flavor(tidy, "encrypted", **{"hw:ephemeral_encryption": "yes"})
+    (server,) = tidy.create(flavor="encrypted")
+    tidy.wait_active([server])
+    assert wrapped_keys(tidy) == 1
+    for operation, body in (
+        ("createImage", {"createImage": {"name": "image"}}),
+        ("createBackup", {"createBackup": {"name": "backup", "backup_type": "daily", "rotation": 1}}),
+        ("shelve", {"shelve": None}),
+    ):
+        answer = ask(tidy, "POST", f"/servers/{server}/action", body, status=409)
+        assert answer["conflictingRequest"]["message"] == (
+            f"Operation '{operation}' is not supported for server {server}: its root disk is encrypted, and the image "
+            "would not be."
+        )
+    answer = ask(tidy, "POST", f"/servers/{server}/action", {"resize": {"flavorRef": "1"}}, status=400)
+    assert answer["badRequest"]["message"].startswith("The disks of a server stay encrypted, or stay plain")
+    ask(tidy, "POST", f"/servers/{server}/action", {"rebuild": {"imageRef": tidy.image_id}}, status=202)
+    tidy.wait_active([server])
+    assert wrapped_keys(tidy) == 1
+    tidy.delete_all()
+    assert wrapped_keys(tidy) == 0
+    ask(tidy, "DELETE", "/flavors/encrypted", status=202)
 
 
 def wrapped_keys(cloud: Cloud) -> int:

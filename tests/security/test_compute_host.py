@@ -250,6 +250,7 @@ REPORTS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("volume_key_get", {"host": VICTIM, "volume_id": "VICTIM", "public_key": ""}),
     ("tpm_key_get", {"host": VICTIM, "instance_uuid": "VICTIM", "public_key": ""}),
+    ("disk_key_get", {"host": VICTIM, "instance_uuid": "VICTIM", "role": "root", "public_key": ""}),
     (
         "volume_connect",
         {"host": VICTIM, "instance_uuid": "VICTIM", "device_uuid": "VICTIM", "connector": {"host": VICTIM}},

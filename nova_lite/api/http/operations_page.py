@@ -106,8 +106,10 @@ def _refusals(definition: Operation) -> Iterator[str]:
         yield "no host"
     if definition.loses_tpm:
         yield "TPM"
-    if definition.without_shares:
-        yield "shares"
+    if definition.copies_root:
+        yield "encrypted root disk"
+    if definition.copies_memory:
+        yield from ("shares", "encrypted memory")
 
 
 def _line(definition: Operation, step: Step) -> str:

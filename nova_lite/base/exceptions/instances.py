@@ -101,5 +101,26 @@ class TPMKeyUnavailable(Conflict):
     msg_fmt = "The encryption key of the TPM of server %(instance_uuid)s is not available: %(reason)s"
 
 
+class DiskKeyUnavailable(Conflict):
+    """A key that is gone, that its master key does not fit, or that this host may not have."""
+
+    msg_fmt = "The encryption key of the disk '%(role)s' of server %(instance_uuid)s is not available: %(reason)s"
+
+
+class OperationNotSupportedForEncryptedDisk(Conflict):
+    """An operation that would store a copy of an encrypted root disk as plain data."""
+
+    msg_fmt = (
+        "Operation '%(operation)s' is not supported for server %(instance_uuid)s: its root disk is encrypted, and the "
+        "image would not be."
+    )
+
+
+class OperationNotSupportedForEncryptedMemory(Conflict):
+    """An operation that would write or send memory, which only the processor of the host can decrypt, as in Nova."""
+
+    msg_fmt = "Operation '%(operation)s' is not supported for server %(instance_uuid)s, whose memory is encrypted."
+
+
 class InstanceNotReady(Conflict):
     msg_fmt = "Instance %(instance_id)s is not ready"

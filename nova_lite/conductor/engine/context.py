@@ -13,12 +13,13 @@ from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import host_storage, hosts, leases
-from nova_lite.db.servers import claims, instances
+from nova_lite.db.servers import claims, disk_keys, instances
 from nova_lite.db.volume import block_devices
+from nova_lite.hardware import mem_encryption
 from nova_lite.objects import ActionCommand, BlockDevice, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
-from nova_lite.objects.block_device import DeviceSource
+from nova_lite.objects.block_device import DeviceSource, root_volume
 from nova_lite.objects.build import Reimage
 from nova_lite.objects.replication import MAY_RUN
 from nova_lite.operations import HostRole, HostStep, Operation, Step
@@ -243,8 +244,12 @@ def check(context: RequestContext, instance: Instance, definition: Operation, by
         raise exceptions.ServerAtOtherSite(instance_id=instance.uuid, role=instance.site_role)
     if definition.loses_tpm and hardware.has_tpm(instance.flavor, instance.image):
         raise exceptions.OperationNotSupportedForVTPM(operation=definition.kind, instance_uuid=instance.uuid)
-    if definition.without_shares and instance.shares:
+    if definition.copies_root and disk_keys.are_used(instance) and root_volume(block_devices.of(instance)) is None:
+        raise exceptions.OperationNotSupportedForEncryptedDisk(operation=definition.kind, instance_uuid=instance.uuid)
+    if definition.copies_memory and instance.shares:
         raise exceptions.OperationNotSupportedWithShares(operation=definition.kind, instance_uuid=instance.uuid)
+    if definition.copies_memory and mem_encryption.model_of(instance.flavor, instance.image) is not None:
+        raise exceptions.OperationNotSupportedForEncryptedMemory(operation=definition.kind, instance_uuid=instance.uuid)
     attr = state = None
     allowed, during = definition.allowed, definition.during
     if allowed is not None and (instance.vm_state not in allowed or instance.launched_at is None):

@@ -17,7 +17,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
-from nova_lite.db.servers import server_groups, server_migrations, tpms
+from nova_lite.db.servers import disk_keys, server_groups, server_migrations, tpms
 from nova_lite.operations import Step, states
 
 
@@ -42,6 +42,7 @@ class DeleteHandler(OperationHandler):
         if step.becomes != states.SOFT_DELETED:
             self._leave_group_and_migration(uow, instance)
             tpms.delete(uow, instance)
+            disk_keys.delete(uow, instance)
         instance.vm_state, instance.task_state = step.becomes, None
         instance.updated_at = uow.now
         if step.becomes == states.SOFT_DELETED:

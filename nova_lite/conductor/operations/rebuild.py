@@ -20,9 +20,9 @@ from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
-from nova_lite.db.servers import claims, keypairs, tpms
+from nova_lite.db.servers import claims, disk_keys, keypairs, tpms
 from nova_lite.db.volume import block_devices, cinder, volumes
-from nova_lite.hardware import pci
+from nova_lite.hardware import mem_encryption, pci
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
 from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import states
@@ -84,6 +84,7 @@ class RebuildHandler(OperationHandler):
     ) -> dict[str, Any] | None:
         image, parts = _images(uow, context, instance, payload)
         _check_numa(uow.conf, instance, image)
+        disk_keys.require_same(instance, msgspec.convert(instance.flavor, Flavor), image)
         root = root_volume(block_devices.of(instance))
         reimaged = _reimage(uow, root, image) if root is not None and payload.get("reimage_boot_volume") else {}
         if "key_name" in payload:
@@ -111,6 +112,7 @@ class RebuildHandler(OperationHandler):
 def _check_numa(conf: cfg.ConfigOpts, instance: Instance, image: Image) -> None:
     """Raise `HardwareRefused` if the image needs other NUMA cells, because the server stays in its own."""
     flavor, old = msgspec.convert(instance.flavor, Flavor), msgspec.convert(instance.image, Image | None)
+    mem_encryption.require_same(flavor, old, image)
     numa = hardware.numa_of(flavor, image)
     near = numa is not None and pci.requests(conf, flavor, image) != pci.requests(conf, flavor, old)
     if numa != hardware.numa_of(flavor, old) or near:

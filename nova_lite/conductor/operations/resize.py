@@ -27,7 +27,7 @@ from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, Migration
 from nova_lite.db.hosts import hosts
-from nova_lite.db.servers import claims, flavors, server_migrations
+from nova_lite.db.servers import claims, disk_keys, flavors, server_migrations
 from nova_lite.db.volume import block_devices
 from nova_lite.hardware import hotplug, pci
 from nova_lite.objects import Flavor, Image
@@ -93,6 +93,7 @@ class ResizeHandler(OperationHandler):
             raise exceptions.FlavorUnavailable(flavor_id=payload["flavor_id"])
         image = msgspec.convert(instance.image, Image | None)
         pci.requests(uow.conf, flavor, image, strict=True)
+        disk_keys.require_same(instance, flavor, image)
         if root_volume(block_devices.of(instance)) is None:
             _check_root_disk(old, flavor)
             check_image = checks.check_flavor_fits

@@ -22,7 +22,7 @@ from nova_lite.conductor.volume.tasks import UPLOADING, VolumeTasks
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.image import images
-from nova_lite.db.servers import instances, tpms
+from nova_lite.db.servers import disk_keys, instances, tpms
 from nova_lite.db.volume import attachments, block_devices, volume_keys, volume_tasks, volume_types, volumes
 from nova_lite.objects import (
     Image,
@@ -285,6 +285,10 @@ class VolumeEndpoints:
     def tpm_key_get(self, context: RequestContext, host: str, instance_uuid: str, public_key: str) -> str:
         """Return the key of a server's TPM, sealed to the host."""
         return _sealed(self.db.write(tpms.key_for_host, host, instance_uuid), public_key)
+
+    def disk_key_get(self, context: RequestContext, host: str, instance_uuid: str, role: str, public_key: str) -> str:
+        """Return the key of an encrypted disk of a server, sealed to the host."""
+        return _sealed(self.db.write(disk_keys.key_of_disk, host, instance_uuid, role), public_key)
 
     def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
         """Check whether a task of this id is that of the volume, and given to the host."""

@@ -36,7 +36,7 @@ from nova_lite.db.core.models import (
 )
 from nova_lite.db.core.statements import insert_if_missing
 from nova_lite.db.hosts import evacuations, hosts, leases, services
-from nova_lite.hardware import pci
+from nova_lite.hardware import mem_encryption, pci
 from nova_lite.objects import Flavor, Image
 from nova_lite.objects import balance as objects
 from nova_lite.objects.balance import RESOURCES, Load, LoadRequest
@@ -199,6 +199,8 @@ def _server(
     stays = history.stays.get(row.uuid, "")
     if pci.wants_devices(flavor):
         stays = "it has devices of its host"
+    if mem_encryption.model_of(row.flavor, row.image) is not None:
+        stays = "its memory is encrypted"
     if row.shares:
         stays = "it has shares of its host"
     if row.locked:

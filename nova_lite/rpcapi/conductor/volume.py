@@ -219,6 +219,13 @@ class VolumeRPC(Protocol):
         The server is on the host, or moves from or to it. Raises `TPMKeyUnavailable` otherwise.
         """
 
+    @rpc.report(rpc.COMPUTE, own="host", replay_safe=True)
+    def disk_key_get(self, context: RequestContext, host: str, instance_uuid: str, role: str, public_key: str) -> str:
+        """Return the key of an encrypted disk of a server, as `tpm_key_get` does. ``role``: one of `DISK_ROLES`.
+
+        Raises `DiskKeyUnavailable` if the server is not on the host, or its disks are not encrypted.
+        """
+
     @rpc.report(rpc.COMPUTE, own="host")
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]

@@ -26,6 +26,7 @@ from nova_lite.virt.libvirt.disks import rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.cached_images import CachedImages
 from nova_lite.virt.libvirt.disks.disk_server import DiskServer
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
+from nova_lite.virt.libvirt.disks.encrypted_disks import EncryptedDisks
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
@@ -99,6 +100,7 @@ class LibvirtDriver(ComputeDriver):
             host,
             lambda volume_id: self.volume_key(volume_id),
             lambda instance_uuid: self.tpm_key(instance_uuid),
+            lambda instance_uuid, role: self.disk_key(instance_uuid, role),
         )
         self.tpms = TPMStates(conf)
         self._consoles = Consoles(conf, self._connection, timing)
@@ -138,7 +140,8 @@ class LibvirtDriver(ComputeDriver):
         self._qemu_img, self._room = images.QemuImg(self.conf), disk_room.of_host(self.conf)
         self._cache = ImageCache(self._records.base_path, self._qemu_img, self.fetch_image, self._room)
         drives, raw = ConfigDrives(self.conf, networks.reach_metadata), self.conf.libvirt.images_type in ("raw", "flat")
-        self._disks = DiskMaker(self._cache, self._qemu_img, drives, raw)
+        encrypted = EncryptedDisks(self._qemu_img, lambda instance_uuid, role: self.disk_key(instance_uuid, role))
+        self._disks = DiskMaker(self._cache, self._qemu_img, drives, raw, encrypted)
         pool = PoolDisks(self.conf, self._rbd, self._disks, self._cache)
         self._records.pool = pool
         self._freezer = Freezer(self._connection, self._domains, self._records.instances_path, self.host)

@@ -38,16 +38,17 @@ NOVA_SPECS = """
     hw:cpu_dedicated_mask hw:cpu_max_cores hw:cpu_max_sockets hw:cpu_max_threads hw:cpu_policy hw:cpu_realtime
     hw:cpu_realtime_mask hw:cpu_sockets hw:cpu_thread_policy hw:cpu_threads hw:emulator_threads_policy
     hw:ephemeral_encryption hw:ephemeral_encryption_format hw:hide_hypervisor_id hw:locked_memory
-    hw:maxphysaddr_bits hw:maxphysaddr_mode hw:mem_encryption hw:mem_page_size hw:numa_cpus.0 hw:numa_mem.0
-    hw:numa_nodes hw:pci_numa_affinity_policy hw:pmem hw:pmu hw:redirected_usb_ports hw:serial_port_count
-    hw:sound_model hw:tpm_model hw:tpm_secret_security hw:tpm_version hw:usb_model hw:vif_multiqueue_enabled
-    hw:viommu_model hw:virtio_packed_ring hw:watchdog_action hw_rng:allowed hw_rng:rate_bytes hw_rng:rate_period
-    hw_video:ram_max_mb os:secure_boot pci_passthrough:alias quota:cpu_period quota:cpu_quota quota:cpu_shares
-    quota:disk_read_bytes_sec quota:disk_read_iops_sec quota:disk_total_bytes_sec quota:disk_total_iops_sec
-    quota:disk_write_bytes_sec quota:disk_write_iops_sec quota:vif_inbound_average quota:vif_inbound_burst
-    quota:vif_inbound_peak quota:vif_outbound_average quota:vif_outbound_burst quota:vif_outbound_peak
-    quota:cpu_limit quota:memory_limit quota:disk_io_limit quota:vif_limit resources:VCPU resources1:VCPU
-    resources_A:VCPU trait:HW_CPU_X86_VMX trait1:X trait_A:X vmware:x
+    hw:maxphysaddr_bits hw:maxphysaddr_mode hw:mem_encryption hw:mem_encryption_model hw:mem_page_size
+    hw:numa_cpus.0 hw:numa_mem.0 hw:numa_nodes hw:pci_numa_affinity_policy hw:pmem hw:pmu
+    hw:redirected_usb_ports hw:serial_port_count hw:sound_model hw:tpm_model hw:tpm_secret_security
+    hw:tpm_version hw:usb_model hw:vif_multiqueue_enabled hw:viommu_model hw:virtio_packed_ring
+    hw:watchdog_action hw_rng:allowed hw_rng:rate_bytes hw_rng:rate_period hw_video:ram_max_mb os:secure_boot
+    pci_passthrough:alias quota:cpu_period quota:cpu_quota quota:cpu_shares quota:disk_read_bytes_sec
+    quota:disk_read_iops_sec quota:disk_total_bytes_sec quota:disk_total_iops_sec quota:disk_write_bytes_sec
+    quota:disk_write_iops_sec quota:vif_inbound_average quota:vif_inbound_burst quota:vif_inbound_peak
+    quota:vif_outbound_average quota:vif_outbound_burst quota:vif_outbound_peak quota:cpu_limit
+    quota:memory_limit quota:disk_io_limit quota:vif_limit resources:VCPU resources1:VCPU resources_A:VCPU
+    trait:HW_CPU_X86_VMX trait1:X trait_A:X vmware:x
 """
 
 
@@ -223,6 +224,9 @@ OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
     "tpm_secret_security": check_filter(
         TraitsFilter(),
         capabilities={traits.CAPABILITY: ["COMPUTE_SECURITY_TPM_2_0", "COMPUTE_SECURITY_TPM_TIS", traits.TPM_KEYS]},
+    ),
+    "ephemeral_encryption_format": check_filter(
+        TraitsFilter(), capabilities={traits.CAPABILITY: list(traits.DISK_ENCRYPTION)}
     ),
     "hw_architecture": check_filter(ImagePropertiesFilter(), cpu_arch="aarch64"),
     "hw_vm_mode": check_filter(ImagePropertiesFilter(), supported_vm_modes=["xen"]),

@@ -71,6 +71,8 @@ def test_guest_without_settings_is_plain() -> None:
         ({"hw:tpm_model": "tpm-tis"}, {}, "needs a version: hw:tpm_version is missing"),
         ({"hw:tpm_version": "1.2"}, {"hw_tpm_model": "tpm-crb"}, "TPM model CRB is only valid with TPM version 2.0"),
         ({"hw:tpm_version": "1.2"}, {"hw_tpm_version": "2.0"}, "hw:tpm_version is 1.2, hw_tpm_version is 2.0"),
+        ({"hw:ephemeral_encryption": "yes"}, {"hw_ephemeral_encryption": "no"}, "contradict each other"),
+        ({"hw:ephemeral_encryption_format": "plain"}, {}, "it takes luks"),
         ({"hw:tpm_version": "2.0", "hw:tpm_secret_security": "user"}, {}, "it takes deployment, because the cloud"),
         ({"hw:tpm_version": "2.0", "trait:COMPUTE_SECURITY_TPM_2_0": "forbidden"}, {}, "hardware needs it"),
     ],
@@ -91,6 +93,23 @@ def test_guest_with_a_tpm_needs_hosts_with_its_version_and_model() -> None:
     assert set(other.traits) == both | {"COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_TIS"}
     assert "COMPUTE_SECURITY_TPM_CRB" in make({"hw:tpm_version": "2.0"}, {"hw_tpm_model": "tpm-crb"}).traits
     assert make({"hw:tpm_secret_security": "deployment"}, {}).tpm is None
+
+
+def test_guest_with_encrypted_disks_needs_hosts_that_encrypt() -> None:
+    made = make({}, {"hw_ephemeral_encryption": "yes", "hw_ephemeral_encryption_format": "luks"})
+    assert made.encrypted_disks
+    assert set(made.traits) == {"COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS"}
+    for plain in (make({}, {"hw_ephemeral_encryption_format": "luks"}), make({"hw:ephemeral_encryption": "no"}, {})):
+        assert (plain.encrypted_disks, plain.traits) == (False, {})
+
+
+def test_disks_are_encrypted_whatever_other_settings_are_refused() -> None:
+    for specs, properties in (
+        ({"hw:ephemeral_encryption": "1"}, {"hw_x": "y"}),
+        ({}, {"hw_ephemeral_encryption": "t"}),
+    ):
+        assert hardware.encrypts_disks(specs, properties)
+    assert not hardware.encrypts_disks({"hw:ephemeral_encryption": "no"}, {})
 
 
 def test_precedence_of_flavor_and_image() -> None:
@@ -144,7 +163,7 @@ def test_topology_has_all_vcpus_and_is_within_its_limits(
 
 
 def test_refused_settings_of_an_older_server_are_left_out() -> None:
-    guest = make({"hw:mem_encryption": "yes", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
+    guest = make({"hw:viommu_model": "intel", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
     assert (guest.pmu, guest.disk_bus) == (True, "virtio")
 
 

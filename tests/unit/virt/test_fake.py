@@ -273,6 +273,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "rescued": False,
         "volumes": {},
         "tpm": False,
+        "encrypted_disk": False,
         "encrypted": [],
         "interfaces": ["port"],
         "host_cpus": [],
@@ -370,6 +371,23 @@ def test_guest_with_a_tpm_starts_with_its_key_alone(fake_driver: fake.FakeDriver
     fake_driver.guests.spawn(given)
     fake_driver.power.reboot(UUID, "HARD", 0)
     assert asked == [UUID, UUID]
+
+
+def test_guest_with_encrypted_disks_starts_with_their_key_alone(fake_driver: fake.FakeDriver) -> None:
+    given = spec()
+    flavor = msgspec.structs.replace(given.instance.flavor, extra_specs={"hw:ephemeral_encryption": "yes"})
+    given = msgspec.structs.replace(given, instance=msgspec.structs.replace(given.instance, flavor=flavor))
+    with pytest.raises(exceptions.DiskKeyUnavailable, match="this host has no conductor"):
+        fake_driver.guests.spawn(given)
+    asked: list[str] = []
+
+    def key(instance_uuid: str, role: str) -> VolumeKey:
+        asked.append(role)
+        return VolumeKey(passphrase="secret")
+
+    fake_driver.disk_key = key
+    fake_driver.guests.spawn(given)
+    assert asked == ["root"]
 
 
 def test_volume_has_two_domains_only_if_both_share_it(tmp_path: Path) -> None:

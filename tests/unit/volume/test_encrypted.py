@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.image import luks
 from nova_lite.objects import BlockDevice, Image, VolumeKey, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
-from nova_lite.volume import luks
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.support import make
 

@@ -10,6 +10,7 @@
 - `snapshots`, `freezes`, `incremental`: images and backups of disks
 - `volumes`, `volume_copies`, `volume_files`, `volume_chains`: attached volumes, their copies, and files of Cinder's
   volumes
+- `encrypted_disks`: disks that only their guests read
 - `secrets`, `rbd_watchers`, `disk_locks`: passphrases, and protection from a second user
 - `tpm_states`: states of TPMs of guests that move
 - `disk_usage`: bytes that all instances use

@@ -20,7 +20,7 @@ _SECTOR = 512
 
 #: Files of an instance that may be based on a cached image.
 OVERLAYS = (disks.ROOT, disks.RESCUE)
-_GROWING = (*OVERLAYS, disks.RAW_ROOT, *disks.EPHEMERALS, disks.SWAP)
+_GROWING = (*OVERLAYS, disks.RAW_ROOT, disks.LUKS_ROOT, *disks.EPHEMERALS, disks.SWAP)
 
 
 class _Images(msgspec.Struct):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -9,19 +10,33 @@ import msgspec
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, files
-from nova_lite.objects import BlockDevice, EncryptedDisk, Flavor, Image, NetworkDisk, Qcow2Disk, VolumeSource
+from nova_lite.objects import (
+    BlockDevice,
+    EncryptedDisk,
+    Flavor,
+    Image,
+    NetworkDisk,
+    Qcow2Disk,
+    VolumeSource,
+    disk_key_id,
+)
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.libvirt.disks import volume_chains
+from nova_lite.virt.libvirt.disks.encrypted_disks import EncryptedDisks
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays
 
 ROOT = "disk"
 #: Root disk in raw format. Its name alone says so: the guest writes the content, also what looks like a header.
 RAW_ROOT = "disk.raw"
-ROOTS = (ROOT, RAW_ROOT)
+#: Encrypted root disk, a LUKS file.
+LUKS_ROOT = "disk.luks"
+ROOTS = (ROOT, RAW_ROOT, LUKS_ROOT)
+#: Name of the format of an encrypted root disk. Nothing but qemu for its guest reads it.
+LUKS = "luks"
 #: Maximum number of ephemeral disks of an instance.
 EPHEMERALS = ("disk.eph0", "disk.eph1", "disk.eph2")
 SWAP = "disk.swap"
@@ -30,11 +45,16 @@ RESCUE = "disk.rescue"
 #: Firmware variables of a UEFI guest. libvirt creates the file.
 NVRAM = "nvram.fd"
 RESCUE_CONFIG_DRIVE = "disk.config.rescue"
+#: Roles of local disks, by the names of their files.
+ROLES = dict.fromkeys(ROOTS, "root") | {SWAP: "swap", RESCUE: "rescue"}
+ROLES |= {name: f"ephemeral{number}" for number, name in enumerate(EPHEMERALS)}
 
 #: Image format whose root disk is a CD-ROM drive.
 ISO = "iso"
 
 _MIB = 1024**2
+#: Suffix of an empty file system that is about to be encrypted.
+_PLAIN = ".plain"
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -42,7 +62,7 @@ class Disk(msgspec.Struct, frozen=True):
 
     ``device``: the intended name in the guest (vda). ``format``: qemu's name. ``serial``: of a volume, its id.
     ``direct``: bypass the host's page cache, so that another host sees the writes. ``network``: location of a disk
-    without a path. ``encrypted``: a LUKS file, whose passphrase is the libvirt secret with the uuid ``serial``.
+    without a path. ``secret``: uuid of the libvirt secret that has the passphrase of a LUKS file; None: it is plain.
     ``shareable``: guests here and at other hosts write to it, too.
     ``below``: the files below it, so that libvirt guesses nothing by their content; None: nothing below a raw disk, and
     unknown below another one.
@@ -56,7 +76,7 @@ class Disk(msgspec.Struct, frozen=True):
     serial: str | None = None
     direct: bool = False
     network: NetworkDisk | None = None
-    encrypted: bool = False
+    secret: str | None = None
     below: tuple[volume_chains.File, ...] | None = None
     shareable: bool = False
 
@@ -75,16 +95,23 @@ class DiskSet(msgspec.Struct, frozen=True):
 
 
 class DiskMaker:
-    """Maker of disks. ``raw``: root disks are raw files, reflinks of their images if the file system supports that."""
+    """Maker of disks. ``raw``: root disks are raw files, reflinks of their images if the file system supports that.
+    ``encrypted`` None: the driver has no encrypted disks."""
 
     def __init__(
-        self, cache: ImageCache, qemu_img: images.QemuImg, config_drives: ConfigDrives, raw: bool = False
+        self,
+        cache: ImageCache,
+        qemu_img: images.QemuImg,
+        config_drives: ConfigDrives,
+        raw: bool = False,
+        encrypted: EncryptedDisks | None = None,
     ) -> None:
         self._cache = cache
         self._qemu_img = qemu_img
         self._overlays = Overlays(qemu_img)
         self.config_drives = config_drives
         self._raw = raw
+        self._encrypted = encrypted
 
     def make(self, directory: str, spec: SpawnSpec) -> DiskSet:
         """Make all disks of the flavor, root first. Raises `Invalid` subclasses for a fault of the image or the
@@ -95,12 +122,12 @@ class DiskMaker:
         disks = []
         if devices.root_volume(requested) is None:
             assert spec.image is not None
-            disks.append(self._root(directory, spec.image, flavor.root_gb, next(names)))
+            disks.append(self._root(directory, spec, spec.image, next(names)))
         for name, size, kind in ephemerals(spec.instance.flavor, requested):
-            disks.append(make_formatted(directory, name, size, next(names), kind))
+            disks.append(self.formatted(directory, spec, name, size, next(names), kind))
         swap = devices.swap_mb(flavor, requested)
         if swap:
-            disks.append(make_formatted(directory, SWAP, swap * _MIB, next(names), SWAP_AREA))
+            disks.append(self.formatted(directory, spec, SWAP, swap * _MIB, next(names), SWAP_AREA))
         if self.config_drives.is_wanted(spec):
             path = os.path.join(directory, CONFIG_DRIVE)
             self.config_drives.make(path, spec)
@@ -128,25 +155,58 @@ class DiskMaker:
         top = volume_chains.File(source.path, volume_chains.QCOW2)
         return tuple(volume_chains.unused(self._qemu_img, volume_id, top)[1:])
 
-    def make_rescue(self, directory: str, spec: SpawnSpec) -> DiskSet:
+    def make_rescue(self, directory: str, spec: SpawnSpec, encrypted: bool = False) -> DiskSet:
         """Make a root disk of the rescue image's size, and a config drive if the guest has one. Replaces earlier
-        ones."""
+        ones. ``encrypted``: the server's own disks are, so this one is, too."""
         assert spec.image is not None
         for name in (RESCUE, RESCUE_CONFIG_DRIVE):
             files.remove(os.path.join(directory, name))
-        disks = [self._overlay(os.path.join(directory, RESCUE), spec.image, 0, "vda")]
+        path = os.path.join(directory, RESCUE)
+        make = functools.partial(self._encrypted_copy, spec) if encrypted else self._overlay
+        disks = [make(path, spec.image, 0, "vda")]
         if os.path.exists(os.path.join(directory, CONFIG_DRIVE)):
             path = os.path.join(directory, RESCUE_CONFIG_DRIVE)
             self.config_drives.make(path, spec)
             disks.append(Disk(path=path, device="", format="raw", read_only=True))
         return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
 
-    def _root(self, directory: str, image: Image, root_gb: int, device: str) -> Disk:
-        """Make the root disk. A CD has the size of its image."""
-        size = 0 if image.disk_format == ISO else root_gb
+    def _root(self, directory: str, spec: SpawnSpec, image: Image, device: str) -> Disk:
+        """Make the root disk. A CD has the size of its image, and the guest does not write to it."""
+        size = 0 if image.disk_format == ISO else spec.instance.flavor.root_gb
+        if encrypts(spec) and image.disk_format != ISO:
+            return self._encrypted_copy(spec, os.path.join(directory, LUKS_ROOT), image, size, device)
         if self._raw:
             return self._copy(os.path.join(directory, RAW_ROOT), image, size, device)
         return self._overlay(os.path.join(directory, ROOT), image, size, device)
+
+    def _encrypted_copy(self, spec: SpawnSpec, path: str, image: Image, root_gb: int, device: str) -> Disk:
+        """Make an encrypted disk of the flavor's size (0: the image's)."""
+        base = self._cache.get(image)
+        images.check_fits(base.virtual_size, root_gb)
+        size = root_gb * images.GIB or base.virtual_size
+        self.make_encrypted(spec, path, size, (base.path, base.format))
+        return encrypted_disk(spec, path, device)
+
+    def make_encrypted(self, spec: SpawnSpec, path: str, size: int, content: tuple[str, str] | None = None) -> None:
+        """Call `EncryptedDisks.make`. Raises `NotImplementedByDriver` without this ability."""
+        if self._encrypted is None:
+            raise exceptions.NotImplementedByDriver(operation="encrypted disks")
+        owner = (spec.instance.uuid, ROLES[os.path.basename(path)])
+        self._encrypted.make(path, owner, size, content, spec.still_wanted)
+
+    def formatted(
+        self, directory: str, spec: SpawnSpec, name: str, size: int, device: str, command: tuple[str, ...]
+    ) -> Disk:
+        """Make a disk of ``size`` bytes with an empty file system or swap area. All of an encrypted one is written."""
+        if not encrypts(spec):
+            return make_formatted(directory, name, size, device, command)
+        plain = make_formatted(directory, name + _PLAIN, size, device, command)
+        try:
+            path = os.path.join(directory, name)
+            self.make_encrypted(spec, path, size, (plain.path, "raw"))
+            return encrypted_disk(spec, path, device)
+        finally:
+            files.remove(plain.path)
 
     def _copy(self, path: str, image: Image, root_gb: int, device: str) -> Disk:
         """Make a raw disk of the flavor's size (0: the image's). It survives a power cut."""
@@ -187,8 +247,30 @@ class DiskMaker:
 
 def root_file(directory: str) -> tuple[str, str]:
     """Return the path and the format of the root disk in an instance's directory."""
-    path = os.path.join(directory, RAW_ROOT)
-    return (path, "raw") if os.path.exists(path) else (os.path.join(directory, ROOT), "qcow2")
+    for name, kind in ((RAW_ROOT, "raw"), (LUKS_ROOT, LUKS)):
+        if os.path.exists(path := os.path.join(directory, name)):
+            return path, kind
+    return os.path.join(directory, ROOT), "qcow2"
+
+
+def readable_root_file(directory: str) -> tuple[str, str]:
+    """Return `root_file`. Raises `NotImplementedByDriver` if it is encrypted: a copy would be plain."""
+    path, kind = root_file(directory)
+    if kind == LUKS:
+        raise exceptions.NotImplementedByDriver(operation="an image of an encrypted disk")
+    return path, kind
+
+
+def encrypts(spec: SpawnSpec) -> bool:
+    """Check whether the guest's own disks are encrypted. Not for a rescue, whose image is another one."""
+    properties = {} if spec.image is None else spec.image.properties
+    return hardware.encrypts_disks(spec.instance.flavor.extra_specs, properties)
+
+
+def encrypted_disk(spec: SpawnSpec, path: str, device: str) -> Disk:
+    """Return an encrypted disk that exists."""
+    secret = disk_key_id(spec.instance.uuid, ROLES[os.path.basename(path)])
+    return Disk(path=path, device=device, format="raw", secret=secret)
 
 
 #: Commands that format an ephemeral disk, by the requested format.
@@ -240,7 +322,7 @@ def volume_disk(device: BlockDevice, source: VolumeSource, below: tuple[volume_c
         format="qcow2" if isinstance(source, Qcow2Disk) else "raw",
         bus=device.disk_bus or "virtio",
         serial=device.volume_id,
-        encrypted=isinstance(source, EncryptedDisk),
+        secret=device.volume_id if isinstance(source, EncryptedDisk) else None,
         below=below,
         direct=is_direct,
         shareable=device.multiattach,

@@ -27,7 +27,7 @@ from nova_lite.virt import abilities, images
 from nova_lite.virt.abilities import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
-from nova_lite.virt.libvirt.disks.disks import ROOT, root_file
+from nova_lite.virt.libvirt.disks.disks import ROOT, readable_root_file
 from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
@@ -111,7 +111,7 @@ class DiskBackups(abilities.Backups):
     ) -> None:
         directory = os.path.abspath(self._directory(instance_uuid))
         key = pooled_in(directory)
-        root = root_file(directory) if key is None else (self._pool.spec(key, ROOT), "raw")
+        root = readable_root_file(directory) if key is None else (self._pool.spec(key, ROOT), "raw")
         domain, info = self._domains.get(instance_uuid)
         volume_ids = request.disks or [ROOT_DISK]
         copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]

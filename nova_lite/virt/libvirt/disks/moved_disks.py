@@ -17,7 +17,7 @@ from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks, transfer, volume_chains
+from nova_lite.virt.libvirt.disks import disks, encrypted_disks, transfer, volume_chains
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
 from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
@@ -66,13 +66,13 @@ class MovedDisks:
             assert spec.image is not None
             if is_taken:
                 self._rebase_taken(directory, spec.image)
-            found.append(self._root(directory, spec.image, flavor.root_gb, next(names), fetcher))
+            found.append(self._root(directory, spec, spec.image, next(names), fetcher))
         ephemerals = disks.ephemerals(flavor, requested)
         for name, size, kind in ephemerals:
-            found.append(_ephemeral(directory, name, size, next(names), kind))
+            found.append(self._ephemeral(directory, spec, name, size, next(names), kind))
         swap = devices.swap_mb(flavor, requested)
         if swap:
-            found.append(_swap(directory, swap * _MIB, next(names)))
+            found.append(self._swap(directory, spec, swap * _MIB, next(names)))
         path = os.path.join(directory, disks.CONFIG_DRIVE)
         if os.path.exists(path) or self._maker.config_drives.is_wanted(spec):
             if not os.path.exists(path):
@@ -109,6 +109,8 @@ class MovedDisks:
             if name == disks.ROOT:
                 assert spec.image is not None
                 whole = not self._begin_root(paths[name], spec.image, size)
+            elif disks.encrypts(spec):
+                self._maker.make_encrypted(spec, paths[name], size)
             else:
                 with open(paths[name], "wb", opener=files.private_opener) as file:
                     file.truncate(size)
@@ -143,8 +145,13 @@ class MovedDisks:
         os.chmod(path, 0o600)
         return False
 
-    def _root(self, directory: str, image: Image, root_gb: int, device: str, fetcher: Fetcher | None) -> Disk:
+    def _root(self, directory: str, spec: SpawnSpec, image: Image, device: str, fetcher: Fetcher | None) -> Disk:
         path, kind = disks.root_file(directory)
+        root_gb = spec.instance.flavor.root_gb
+        if kind == disks.LUKS:
+            images.check_fits(encrypted_disks.data_size(path), root_gb)
+            encrypted_disks.grow(path, root_gb * images.GIB)
+            return disks.encrypted_disk(spec, path, device)
         if kind == "raw":
             return _raw_root(path, image, root_gb, device)
         header = qcow2.read(path) if fetcher is None else None
@@ -162,6 +169,26 @@ class MovedDisks:
             images.check_fits(header.size, root_gb)
         return Disk(path=path, device=device, format="qcow2", below=self.below(path))
 
+    def _ephemeral(
+        self, directory: str, spec: SpawnSpec, name: str, size: int, device: str, kind: tuple[str, ...]
+    ) -> Disk:
+        path = os.path.join(directory, name)
+        if not os.path.exists(path):
+            return self._maker.formatted(directory, spec, name, size, device, kind)
+        if disks.encrypts(spec):
+            encrypted_disks.grow(path, size)
+        elif os.path.getsize(path) < size:
+            os.truncate(path, size)
+        return _existing(spec, path, device)
+
+    def _swap(self, directory: str, spec: SpawnSpec, size: int, device: str) -> Disk:
+        path = os.path.join(directory, disks.SWAP)
+        measure = encrypted_disks.data_size if disks.encrypts(spec) else os.path.getsize
+        if os.path.exists(path) and measure(path) == size:
+            return _existing(spec, path, device)
+        files.remove(path)
+        return self._maker.formatted(directory, spec, disks.SWAP, size, device, disks.SWAP_AREA)
+
     @staticmethod
     def below(path: str) -> tuple[volume_chains.File, ...]:
         """Return the file below a root disk of this host's."""
@@ -176,7 +203,7 @@ class MovedDisks:
         Raises `VirtDriverError` if it is based on another image: then its content would be garbage.
         """
         path, kind = disks.root_file(directory)
-        header = None if kind == "raw" else _header(self._qemu_img, path)
+        header = None if kind != "qcow2" else _header(self._qemu_img, path)
         if header is None or not header.backing:
             return
         if os.path.basename(header.backing) != image.id:
@@ -234,18 +261,7 @@ def _raw_root(path: str, image: Image, root_gb: int, device: str) -> Disk:
     return Disk(path=path, device=device, format="raw")
 
 
-def _ephemeral(directory: str, name: str, size: int, device: str, kind: tuple[str, ...]) -> Disk:
-    path = os.path.join(directory, name)
-    if not os.path.exists(path):
-        return disks.make_formatted(directory, name, size, device, kind)
-    if os.path.getsize(path) < size:
-        os.truncate(path, size)
+def _existing(spec: SpawnSpec, path: str, device: str) -> Disk:
+    if disks.encrypts(spec):
+        return disks.encrypted_disk(spec, path, device)
     return Disk(path=path, device=device, format="raw")
-
-
-def _swap(directory: str, size: int, device: str) -> Disk:
-    path = os.path.join(directory, disks.SWAP)
-    if os.path.exists(path) and os.path.getsize(path) == size:
-        return Disk(path=path, device=device, format="raw")
-    files.remove(path)
-    return disks.make_formatted(directory, disks.SWAP, size, device, disks.SWAP_AREA)

@@ -76,7 +76,11 @@ class PoolDisks(records.PoolRemover):
     # --- make
 
     def make(self, key: str, directory: str, spec: SpawnSpec) -> DiskSet:
-        """Make all disks of the flavor, as `DiskMaker.make` does."""
+        """Make all disks of the flavor, as `DiskMaker.make` does. Raises `NotImplementedByDriver` if they are to be
+        encrypted.
+        """
+        if disks.encrypts(spec):
+            raise exceptions.NotImplementedByDriver(operation="encrypted disks in Ceph")
         flavor, requested = spec.instance.flavor, spec.instance.block_devices
         if devices.root_volume(requested) is None:
             assert spec.image is not None

@@ -1,8 +1,8 @@
-"""Secrets of libvirt with the passphrases of encrypted volumes, and of the states of TPMs.
+"""Secrets of libvirt with the passphrases of encrypted volumes and disks, and of the states of TPMs.
 
 libvirtd hands a passphrase to qemu or swtpm when a guest starts or gets the volume. It has the secret only for that
 moment, in memory (``ephemeral``), and tells it to no other program (``private``). The secret's uuid is that of the
-volume, or of the server with the TPM, so that the definition of a guest fits every host.
+volume, of the server with the TPM, or `disk_key_id`, so that the definition of a guest fits every host.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import contextlib
 import logging
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import libvirt
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VolumeKey
+from nova_lite.objects import VolumeKey, disk_key_id
+from nova_lite.virt.abilities import GetDiskKey
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 
 LOG = logging.getLogger(__name__)
@@ -27,9 +29,18 @@ _DOES_NOT_FIT = "Invalid password"
 _GONE = (libvirt.VIR_ERR_NO_SECRET,)
 
 
+class OwnKeys(NamedTuple):
+    """Keys of a guest besides those of its volumes: whether it has a TPM, and the roles of its encrypted disks."""
+
+    instance_uuid: str
+    tpm: bool = False
+    disks: Sequence[str] = ()
+
+
 class VolumeSecrets:
     """Secrets on one host. ``volume_key``: returns the key of a volume, or raises `VolumeKeyUnavailable`. ``tpm_key``:
-    returns the key of a server's TPM, or raises `TPMKeyUnavailable`."""
+    returns the key of a server's TPM, or raises `TPMKeyUnavailable`. ``disk_key``: returns the key of a server's disk,
+    or raises `DiskKeyUnavailable`."""
 
     def __init__(
         self,
@@ -37,20 +48,22 @@ class VolumeSecrets:
         host: str,
         volume_key: Callable[[str], VolumeKey],
         tpm_key: Callable[[str], VolumeKey],
+        disk_key: GetDiskKey,
     ) -> None:
         self._connection = connection
         self._host = host
         self._volume_key = volume_key
         self._tpm_key = tpm_key
+        self._disk_key = disk_key
         self._mutex = threading.Lock()
         self._incoming: dict[str, list[str]] = {}
 
     @contextlib.contextmanager
-    def loaded(self, volume_ids: Iterable[str], tpm_of: str | None = None) -> Iterator[None]:
-        """Let libvirt know the passphrases of these volumes, and of the TPM of this server, inside the context."""
+    def loaded(self, volume_ids: Iterable[str], own: OwnKeys | None = None) -> Iterator[None]:
+        """Let libvirt know the passphrases of these volumes, and those of a guest, inside the context."""
         wanted = sorted(set(volume_ids))
         with contextlib.ExitStack() as defined:
-            for uuid in self._define(wanted, tpm_of):
+            for uuid in self._define(wanted, own):
                 defined.callback(self._remove, uuid)
             try:
                 yield
@@ -61,12 +74,13 @@ class VolumeSecrets:
                     ) from error
                 raise
 
-    def load_for_incoming(self, instance_uuid: str, volume_ids: Iterable[str], has_tpm: bool = False) -> None:
+    def load_for_incoming(self, volume_ids: Iterable[str], own: OwnKeys) -> None:
         """Let libvirt know the passphrases until `forget_incoming`, for a guest that another host sends."""
         wanted = sorted(set(volume_ids))
         with self._mutex:
-            self._incoming[instance_uuid] = [*wanted, *([instance_uuid] if has_tpm else [])]
-        list(self._define(wanted, instance_uuid if has_tpm else None))
+            known = self._incoming[own.instance_uuid] = []
+        for uuid in self._define(wanted, own):
+            known.append(uuid)
 
     def forget_incoming(self, instance_uuid: str) -> None:
         with self._mutex:
@@ -84,14 +98,20 @@ class VolumeSecrets:
     def _description(self) -> str:
         return f"{_MARK} {self._host}"
 
-    def _define(self, volume_ids: Iterable[str], tpm_of: str | None) -> Iterator[str]:
+    def _define(self, volume_ids: Iterable[str], own: OwnKeys | None) -> Iterator[str]:
         """Define the secrets one by one. Yield the uuid of each."""
         for volume_id in volume_ids:
             self._define_one(volume_id, self._volume_key(volume_id))
             yield volume_id
-        if tpm_of is not None:
-            self._define_one(tpm_of, self._tpm_key(tpm_of), is_tpm=True)
-            yield tpm_of
+        if own is None:
+            return
+        for role in own.disks:
+            uuid = disk_key_id(own.instance_uuid, role)
+            self._define_one(uuid, self._disk_key(own.instance_uuid, role))
+            yield uuid
+        if own.tpm:
+            self._define_one(own.instance_uuid, self._tpm_key(own.instance_uuid), is_tpm=True)
+            yield own.instance_uuid
 
     def _define_one(self, uuid: str, key: VolumeKey, is_tpm: bool = False) -> None:
         secret = ET.Element("secret", ephemeral="yes", private="yes")

@@ -23,7 +23,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
-from nova_lite.virt.libvirt.disks.disks import root_file
+from nova_lite.virt.libvirt.disks.disks import readable_root_file
 from nova_lite.virt.libvirt.disks.freezes import Freezer
 from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.domain import guest_xml
@@ -76,7 +76,7 @@ class Snapshotter(abilities.Snapshots):
         if (key := pooled_in(directory)) is not None:
             self._export(key, target, contextlib.nullcontext() if is_off else self.quiesced(domain), check)
             return
-        root = root_file(directory)
+        root = readable_root_file(directory)
         needed = disk_usage.root_data(root[0])
         if is_off:
             self._room.require(place, needed, _PURPOSE)

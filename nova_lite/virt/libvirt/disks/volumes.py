@@ -24,7 +24,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import volume_chains
-from nova_lite.virt.libvirt.disks.disks import volume_disk
+from nova_lite.virt.libvirt.disks.disks import ROLES, volume_disk
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -245,7 +245,13 @@ def encrypted_in(xml: str) -> list[str]:
 
 
 def _encrypted(disks: list[ET.Element]) -> list[str]:
-    return [str(volume_of(disk)) for disk in disks if is_encrypted(disk)]
+    return [str(volume_of(disk)) for disk in disks if is_encrypted(disk) and is_volume(disk)]
+
+
+def encrypted_roles_in(xml: str) -> list[str]:
+    """Return the roles of the encrypted disks in a domain's XML that are no volumes."""
+    local = (disk for disk in disks_of(xml) if is_encrypted(disk) and not is_volume(disk))
+    return [ROLES[os.path.basename(source.get("file", ""))] for disk in local for source in disk.findall("source")]
 
 
 def local_targets(xml: str) -> tuple[list[str], bool]:

@@ -6,8 +6,8 @@
 - `hotplug`, `hotplug_xml`: vCPUs and memory of running guests
 - `agents`: passwords and interrupts
 - `guest_consoles`: consoles by instance
-- `guest_xml`, `hardware_xml`, `numa_xml`, `pci_xml`, `shares_xml`: the XML of a guest: devices, requested hardware,
-  CPUs and memory, devices and directories of the host
+- `guest_xml`, `hardware_xml`, `numa_xml`, `mem_encryption_xml`, `pci_xml`, `shares_xml`: the XML of a guest: devices,
+  requested hardware, CPUs and memory, encryption of memory, devices and directories of the host
 - `consoles`, `console_log`: VNC, SPICE and serial ports, and the output of the serial console
 - `diagnostics`, `statistics`: counters of running guests
 - `domains`: defines, starts, stops and removes the domains of this host

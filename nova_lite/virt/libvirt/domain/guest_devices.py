@@ -7,11 +7,7 @@ import xml.etree.ElementTree as ET
 from nova_lite.hardware import guest
 from nova_lite.objects import GuestCpu, GuestDevice, GuestReport
 from nova_lite.virt.libvirt.disks import volumes
-from nova_lite.virt.libvirt.disks.disks import EPHEMERALS, ROOTS, SWAP
-
-#: Roles of local disks, by the name of their file.
-_ROLES = dict.fromkeys(ROOTS, "root") | {SWAP: "swap"}
-_ROLES |= {name: f"ephemeral{number}" for number, name in enumerate(EPHEMERALS)}
+from nova_lite.virt.libvirt.disks.disks import ROLES
 
 #: Buses that Nova names, besides PCI.
 _BUSES = (guest.SCSI, guest.IDE, guest.USB)
@@ -37,7 +33,7 @@ def _interfaces(domain: ET.Element) -> list[tuple[ET.Element, ET.Element]]:
 
 def _disk(disk: ET.Element) -> GuestDevice | None:
     target = disk.find("target")
-    key = volumes.volume_of(disk) or _ROLES.get(volumes.name_of(disk))
+    key = volumes.volume_of(disk) or ROLES.get(volumes.name_of(disk))
     return None if key is None or target is None else _place(key, disk, target.get("bus", ""))
 
 

@@ -19,7 +19,15 @@ from nova_lite.objects import VIF, NetworkDisk, usable
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks import volume_chains
 from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOTS, DirectBoot, Disk, DiskSet
-from nova_lite.virt.libvirt.domain import consoles, hardware_xml, hotplug_xml, numa_xml, pci_xml, shares_xml
+from nova_lite.virt.libvirt.domain import (
+    consoles,
+    hardware_xml,
+    hotplug_xml,
+    mem_encryption_xml,
+    numa_xml,
+    pci_xml,
+    shares_xml,
+)
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -128,12 +136,13 @@ def guest_xml(
     if instance.protected and not hardware.is_arm:
         # A guest without protection has none, as with Nova: it may show its panic, or restart on its own.
         hardware_xml.panic_device(devices)
+    mem_encryption_xml.add(domain, hardware)
     return ET.tostring(domain, encoding="unicode")
 
 
 def is_secure(hardware: Hardware, machine: str, given: Host) -> bool:
     """Check whether the guest's firmware starts signed systems only."""
-    can = hardware_xml.is_q35(machine) and given.secure_boot
+    can = hardware_xml.is_q35(machine) and given.secure_boot and hardware.mem_encryption is None
     return hardware.secure_boot == requested.REQUIRED or (hardware.secure_boot == requested.OPTIONAL and can)
 
 
@@ -264,8 +273,8 @@ def disk_element(disk: Disk) -> ET.Element:
         _network_source(element, disk.network)
     else:
         source = ET.SubElement(element, "source", {"dev" if is_block else "file": disk.path})
-        if disk.encrypted:
-            add_encryption(source, str(disk.serial))
+        if disk.secret is not None:
+            add_encryption(source, disk.secret)
     ET.SubElement(element, "target", dev=disk.device, bus=disk.bus)
     if disk.serial is not None:
         _text(element, "serial", disk.serial)
@@ -291,10 +300,10 @@ def add_backing(disk: ET.Element, below: Iterable[volume_chains.File]) -> None:
         store = ET.SubElement(store, "backingStore")
 
 
-def add_encryption(source: ET.Element, volume_id: str) -> None:
-    """Let qemu decrypt a LUKS file with the libvirt secret of this volume."""
+def add_encryption(source: ET.Element, secret: str) -> None:
+    """Let qemu decrypt LUKS data with the libvirt secret of this uuid."""
     encryption = ET.SubElement(source, "encryption", format="luks")
-    ET.SubElement(encryption, "secret", type="passphrase", uuid=volume_id)
+    ET.SubElement(encryption, "secret", type="passphrase", uuid=secret)
 
 
 def _network_source(element: ET.Element, where: NetworkDisk) -> None:

@@ -12,7 +12,7 @@ from nova_lite.hardware import fitting, pci, table
 from nova_lite.hardware.definition import Definition, Outcome
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages, PCIDevice
 from nova_lite.virt.abilities import SpawnSpec
-from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
+from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet, encrypted_disk
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import kvm
@@ -152,7 +152,10 @@ def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = 
         instance.pci = [_DEVICE]
     if any(key.startswith(pci.RESOURCES) for key in specs):
         instance.pci = [_VGPU]
-    disks = DiskSet(disks=[Disk(path="/instances/disk", device="vda", format="qcow2")], direct_boot=None)
+    root = Disk(path="/instances/disk", device="vda", format="qcow2")
+    if requested.encrypted_disks:
+        root = encrypted_disk(spec, "/instances/disk.luks", "vda")
+    disks = DiskSet(disks=[root], direct_boot=None)
     given = guest_xml.Host(shared_cpus={str(cell.id): cell.shared_cpus for cell in _CELLS})
     listeners = Listeners(vnc="127.0.0.1")
     return guest_xml.guest_xml(spec, "host", "/instances", disks, kvm.KVM, 0, (), listeners, requested, given)

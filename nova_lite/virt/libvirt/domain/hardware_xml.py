@@ -33,10 +33,13 @@ WITHOUT_READ_ONLY_DISKS = (guest.IDE, guest.SATA)
 
 
 def machine(hardware: Hardware, default: str = "pc", buses: Collection[str] = ()) -> str:
-    """Return the machine type. Secure boot requires q35, and an IDE bus requires pc. ``buses``: of all disks."""
+    """Return the machine type. Secure boot and encrypted memory require q35, and an IDE bus requires pc.
+
+    ``buses``: of all disks.
+    """
     if hardware.machine_type:
         return hardware.machine_type
-    if hardware.secure_boot == guest.REQUIRED:
+    if hardware.secure_boot == guest.REQUIRED or hardware.mem_encryption is not None:
         return default if is_q35(default) else "q35"
     return "pc" if guest.IDE in buses and is_q35(default) else default
 

@@ -12,8 +12,8 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_locks, rbd_watchers, transfer
 from nova_lite.virt.libvirt.disks.disks import DiskSet
-from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
-from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in
+from nova_lite.virt.libvirt.disks.secrets import OwnKeys, VolumeSecrets
+from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in, encrypted_roles_in
 from nova_lite.virt.libvirt.domain import guest_xml, pci_xml, shares_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.host.machine import HostMachine
@@ -53,7 +53,7 @@ class Launcher(HostPart):
     ) -> None:
         """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
         encrypted: list[str] = []
-        tpm_of = None
+        own = OwnKeys(instance_uuid)
         if not self._connection.call(domain.isActive):
             # Its disks change from now on, so no other host may fetch them any more.
             directory = self._records.directory(instance_uuid)
@@ -65,8 +65,8 @@ class Launcher(HostPart):
             self._consoles.ensure_free_port(domain, xml)
             self._machine.vgpus.make(pci_xml.vgpus_in(xml))
             encrypted = encrypted_in(xml)
-            tpm_of = instance_uuid if guest_xml.has_tpm(xml) else None
-        with self._secrets.loaded(encrypted, tpm_of):
+            own = OwnKeys(instance_uuid, guest_xml.has_tpm(xml), encrypted_roles_in(xml))
+        with self._secrets.loaded(encrypted, own):
             self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused)
 
     def remove(self, instance_uuid: str) -> None:

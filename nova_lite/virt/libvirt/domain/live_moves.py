@@ -17,11 +17,11 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt import records
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import transfer
-from nova_lite.virt.libvirt.disks.disks import ROOT
+from nova_lite.virt.libvirt.disks.disks import ROLES, ROOT, encrypts
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
-from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
+from nova_lite.virt.libvirt.disks.secrets import OwnKeys, VolumeSecrets
 from nova_lite.virt.libvirt.domain import live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.guests import HostGuests, undoing
@@ -90,7 +90,9 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             self._peers.open(instance_uuid, source.address)
             undo("its secrets", self._secrets.forget_incoming)
             encrypted = [volume_id for volume_id, item in spec.volumes.items() if isinstance(item, EncryptedDisk)]
-            self._secrets.load_for_incoming(instance_uuid, encrypted, hardware_of(spec).tpm is not None)
+            roles = [ROLES[name] for name in source.disks] if encrypts(spec) else []
+            own = OwnKeys(instance_uuid, hardware_of(spec).tpm is not None, roles)
+            self._secrets.load_for_incoming(encrypted, own)
             spec.fence()
         listeners = self._consoles.listeners()
         return LiveDestination(

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from nova_lite.objects import PCIDevice
+from nova_lite.objects.pci import MEM_ENCRYPTION_CONTEXT
 from nova_lite.virt import vgpus
 
 _PARTS = ("domain", "bus", "slot", "function")
@@ -15,6 +16,8 @@ _ASSIGNED = "devices/hostdev[@mode='subsystem'][@type='pci']"
 def add(devices: ET.Element, assigned: Iterable[PCIDevice]) -> None:
     """Add the devices. libvirt resets each one, and binds it to its driver for guests if it is managed."""
     for device in assigned:
+        if device.resource_class == MEM_ENCRYPTION_CONTEXT:
+            continue
         if device.resource_class:
             element = ET.SubElement(devices, "hostdev", mode="subsystem", type="mdev", model="vfio-pci")
             ET.SubElement(ET.SubElement(element, "source"), "address", uuid=vgpus.uuid_of(device.address))

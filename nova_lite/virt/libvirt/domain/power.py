@@ -83,7 +83,7 @@ class GuestRescue(HostPart, abilities.Rescue):
         self._boot.define(spec)
         try:
             self._launcher.start(domain, instance_uuid)
-        except exceptions.VirtDriverError:
+        except exceptions.NovaLiteException:
             self._domains.cut_power(domain)
             self._boot.restore(instance_uuid)
             raise

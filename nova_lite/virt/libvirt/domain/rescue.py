@@ -6,7 +6,6 @@ change, and removed last. ``disk.rescue`` and ``disk.config.rescue`` belong to t
 
 from __future__ import annotations
 
-import functools
 import os
 import string
 import xml.etree.ElementTree as ET
@@ -52,10 +51,12 @@ class RescueBoot:
             )
             files.write_atomically(self._saved(instance_uuid), xml.encode())
         try:
-            key = pooled_in(directory)
-            make = self._disks.make_rescue if key is None else functools.partial(self._pool.make_rescue, key)
-            disks = make(directory, spec)
-            self._domains.define(rescue_xml(self._read(instance_uuid), disks, check_rescue(spec.image, strict=False)))
+            original = self._read(instance_uuid)
+            if (key := pooled_in(directory)) is not None:
+                disks = self._pool.make_rescue(key, directory, spec)
+            else:
+                disks = self._disks.make_rescue(directory, spec, bool(volumes.encrypted_roles_in(original)))
+            self._domains.define(rescue_xml(original, disks, check_rescue(spec.image, strict=False)))
         except (exceptions.NovaLiteException, OSError):
             self.restore(instance_uuid)
             raise

@@ -7,8 +7,8 @@ import logging
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from nova_lite.hardware import continuing, guest, traits
-from nova_lite.objects import NUMACell
+from nova_lite.hardware import continuing, guest, mem_encryption, traits
+from nova_lite.objects import NUMACell, PCIDevice
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.host.cpu_model import CUSTOM, PASSTHROUGH, CpuModel
 from nova_lite.virt.libvirt.host.guest_cpus import GuestCpus
@@ -18,13 +18,16 @@ LOG = logging.getLogger(__name__)
 #: Machine types whose capabilities are queried. Each has features that the other lacks.
 MACHINES = ("pc", "q35")
 
+#: Models of the encryption of memory by libvirt's types, which `sev` alone reports in another way, too.
+_LAUNCH_TYPES = {"sev-snp": guest.SEV_SNP, "tdx": guest.TDX}
+
 #: Descriptions by which libvirt finds the daemon of virtiofs.
 VIRTIOFSD = "/usr/share/qemu/vhost-user/*virtiofsd*.json"
 
 
 def domain_traits(capabilities: Iterable[str]) -> set[str]:
     """Return the traits of devices and firmware, from libvirt's domain capabilities of each machine type."""
-    found = {*traits.ALWAYS, traits.MULTIATTACH}
+    found = {*traits.ALWAYS, traits.MULTIATTACH, *traits.DISK_ENCRYPTION}
     for text in capabilities:
         described = ET.fromstring(text)  # noqa: S314 libvirt's own
         models = _values(described, "devices/video/enum[@name='modelType']")
@@ -70,6 +73,31 @@ def tpm_traits(capabilities: Iterable[str]) -> set[str]:
             values = _values(described, f"devices/tpm/enum[@name='{name}']")
             found |= {known[value] for value in values if value in known}
     return found | {traits.TPM_KEYS} if found else found
+
+
+def mem_encryption_traits(capabilities: Iterable[str]) -> set[str]:
+    """Return the traits of the models by which the processor encrypts guests' memory."""
+    found = set()
+    for text in capabilities:
+        features = ET.fromstring(text).find("features")  # noqa: S314 libvirt's own
+        if features is None:
+            continue
+        types = _values(features, "launchSecurity/enum[@name='sectype']")
+        if features.find("sev[@supported='yes']") is not None:
+            found.add(traits.MEM_ENCRYPTIONS[guest.SEV])
+        if int(features.findtext("sev/maxESGuests", "0")):
+            found.add(traits.MEM_ENCRYPTIONS[guest.SEV_ES])
+        found |= {traits.MEM_ENCRYPTIONS[model] for name, model in _LAUNCH_TYPES.items() if name in types}
+    return found
+
+
+def mem_encryption_contexts(capabilities: str) -> list[PCIDevice]:
+    """Return the places of the processor for keys of encrypted memory."""
+    described = ET.fromstring(capabilities)  # noqa: S314 libvirt's own
+    counts = {"sev": "maxGuests", "sev-es": "maxESGuests"}
+    return mem_encryption.contexts(
+        (pool, int(described.findtext(f"features/sev/{name}", "0"))) for pool, name in counts.items()
+    )
 
 
 def core_traits(cells: Iterable[NUMACell]) -> set[str]:

@@ -11,7 +11,7 @@ import msgspec
 
 from nova_lite.base import cpu_sets, exceptions, machine_networks
 from nova_lite.hardware import Hardware, guest, traits
-from nova_lite.objects import HostCpu, Inventory, NUMACell
+from nova_lite.objects import HostCpu, Inventory, NUMACell, PCIDevice
 from nova_lite.virt import abilities, topology
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.context import HostContext
@@ -59,6 +59,7 @@ class HostMachine(abilities.Machine):
         self._traits: list[str] = []
         self._fixed_traits: set[str] = set()
         self._cells: list[NUMACell] = []
+        self._contexts: list[PCIDevice] = []
         self._offer = pci_devices.Offer(self._conf, reports)
         self.vgpus = MediatedDevices(self._conf, context.connection, reports)
         options = self._conf.libvirt
@@ -102,6 +103,10 @@ class HostMachine(abilities.Machine):
         self._largest_cpu = self.cpus.host
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
         self._fixed_traits |= self._tpm_traits(capabilities) | self._share_traits(capabilities) | self._emulated()
+        self._fixed_traits |= host_traits.mem_encryption_traits(capabilities)
+        if self._pool_room is not None:  # images in Ceph are plain
+            self._fixed_traits -= set(traits.DISK_ENCRYPTION)
+        self._contexts = host_traits.mem_encryption_contexts(capabilities[-1])
         self._fixed_traits |= host_traits.core_traits(host_topology.parse(self.capabilities()))
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)
@@ -215,7 +220,7 @@ class HostMachine(abilities.Machine):
             traits=self._traits,
             cells=self._cells,
             vcpus=None if shared is None else len(shared),
-            pci=[*self._offer.devices(), *self.vgpus.places()],
+            pci=[*self._offer.devices(), *self.vgpus.places(), *self._contexts],
             pool=None if self._pool_room is None else self._pool_room.get(),
         )
 

@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> World:
     flavor("pmu", **{"hw:pmu": "yes"})
     flavor("fine", **{"hw:cpu_sockets": "1", "quota:cpu_shares": "100"})
     image("plain")
-    image("encrypted", hw_mem_encryption="true")
+    image("iommu", hw_viommu_model="intel")
     image("no-pmu", hw_pmu="no")
     image("floppy", hw_rescue_device="floppy")
     return made
@@ -41,7 +41,7 @@ def refused(world: World, message: str, **request: str) -> None:
 
 def test_create_with_unsupported_hardware_is_refused_with_the_reason(world: World) -> None:
     refused(world, "hw:cpu_dedicated_mask needs hw:cpu_policy=mixed", flavor_id="mask", image_ref="plain")
-    refused(world, "'hw_mem_encryption'", flavor_id="fine", image_ref="encrypted")
+    refused(world, "'hw_viommu_model'", flavor_id="fine", image_ref="iommu")
     refused(world, "contradict each other", flavor_id="pmu", image_ref="no-pmu")
     refused(world, "hw:cpu_dedicated_mask", flavor_id="mask", image_ref="")
     assert world.create(flavor_id="fine", image_ref="plain")

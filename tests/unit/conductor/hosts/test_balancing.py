@@ -167,8 +167,9 @@ def test_budget_is_counted_again_when_a_move_begins(world: Balancing, option: st
     assert world.moves() == []
 
 
-WITH_VGPU = msgspec.to_builtins(
-    Flavor(flavorid="g", name="g", vcpus=1, memory_mb=64, root_gb=1, extra_specs={"resources:VGPU": "1"})
+WITH_VGPU, WITH_SEV = (
+    msgspec.to_builtins(Flavor(flavorid="g", name="g", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs))
+    for specs in ({"resources:VGPU": "1"}, {"hw:mem_encryption": "yes"})
 )
 
 
@@ -179,6 +180,7 @@ WITH_VGPU = msgspec.to_builtins(
         ({"task_state": "rebooting"}, "stays: an operation on it is in progress"),
         ({"vm_state": "paused"}, "stays: it is paused, and only active servers move"),
         ({"flavor": WITH_VGPU}, "stays: it has devices of its host"),
+        ({"flavor": WITH_SEV}, "stays: its memory is encrypted"),
     ],
 )
 def test_server_that_may_not_move_is_explained(world: Balancing, values: dict[str, Any], text: str) -> None:

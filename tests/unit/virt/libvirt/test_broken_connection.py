@@ -83,7 +83,7 @@ class Driver:
         self.path = str(path / VOLUME_ID)
         self.connection = Connection(URI, HOST, timing=LibvirtTiming(reconnect_pause=0.01, ask_again=0.0))
         self.domains = Domains(self.connection, HOST)
-        self.secrets = secrets = VolumeSecrets(self.connection, "here", no_key, no_key)
+        self.secrets = secrets = VolumeSecrets(self.connection, "here", no_key, no_key, no_key)
         self.volumes = VolumeDevices(self.connection, self.domains, secrets)
         self.freezer = Freezer(self.connection, self.domains, str(path / "instances"), HOST)
         self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0), self.freezer, str, None)  # type: ignore[arg-type]

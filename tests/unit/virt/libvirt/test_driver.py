@@ -17,6 +17,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.context import HostContext
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
+from nova_lite.virt.libvirt.disks.secrets import OwnKeys
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.domain.guests import GuestDefinitions
 from nova_lite.virt.libvirt.domain.launch import Launcher
@@ -83,7 +84,7 @@ def definitions(conf: cfg.ConfigOpts, parts: Any) -> GuestDefinitions:
 def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> None:
     """The instance may have been accepted before its hardware was checked."""
     parts = Parts(generation=1)
-    specs = {"hw:watchdog_action": "reset", "hw:mem_encryption": "yes"}
+    specs = {"hw:watchdog_action": "reset", "hw:viommu_model": "intel"}
     flavor = Flavor(flavorid="1", name="f", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs)
     definitions(conf, parts).renew(make_spec(instance=make_instance(flavor=flavor), image=Image(id="i", name="i")))
     assert parts.done == ["memory", "power", "define", "rescue"]
@@ -116,7 +117,7 @@ class Starting(Parts):
     def ensure_free_port(self, domain: Any, xml: str) -> None:
         pass
 
-    def loaded(self, encrypted: list[str], tpm_of: str | None) -> Any:
+    def loaded(self, encrypted: list[str], own: OwnKeys) -> Any:
         return contextlib.nullcontext()
 
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool) -> None:

@@ -109,6 +109,12 @@ def servers(ceph: FakeRbd) -> list[str]:
     return [found for found in ceph.names() if found.startswith("server-")]
 
 
+def test_server_with_encrypted_disks_gets_none_here(hosts: list[Host], ceph: FakeRbd, image: Image) -> None:
+    with pytest.raises(exceptions.NotImplementedByDriver, match="encrypted disks in Ceph"):
+        hosts[0].make(spec_of(image, extra_specs={"hw:ephemeral_encryption": "yes"}))
+    assert servers(ceph) == []
+
+
 def test_root_disk_is_a_clone_of_the_image_with_the_flavors_size(
     hosts: list[Host], ceph: FakeRbd, image: Image, conf: cfg.ConfigOpts
 ) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VolumeKey
-from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
+from nova_lite.objects import VolumeKey, disk_key_id
+from nova_lite.virt.libvirt.disks.secrets import OwnKeys, VolumeSecrets
 
 ONE, TWO = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 GUEST = str(uuid.UUID(int=9))
@@ -84,7 +84,10 @@ def secrets_of(libvirtd: Libvirtd, host: str = "here") -> VolumeSecrets:
     def tpm_key(instance_uuid: str) -> VolumeKey:
         return VolumeKey(passphrase=f"key of the TPM of {instance_uuid}")
 
-    return VolumeSecrets(libvirtd, host, key, tpm_key)  # type: ignore[arg-type]
+    def disk_key(instance_uuid: str, role: str) -> VolumeKey:
+        return VolumeKey(passphrase=f"key of {role} of {instance_uuid}")
+
+    return VolumeSecrets(libvirtd, host, key, tpm_key, disk_key)  # type: ignore[arg-type]
 
 
 def test_secret_is_ephemeral_private_and_gone_afterwards(libvirtd: Libvirtd) -> None:
@@ -97,7 +100,7 @@ def test_secret_is_ephemeral_private_and_gone_afterwards(libvirtd: Libvirtd) -> 
 
 
 def test_secret_of_a_tpm_is_one_that_swtpm_gets_and_gone_afterwards(libvirtd: Libvirtd) -> None:
-    with secrets_of(libvirtd).loaded([ONE], GUEST):
+    with secrets_of(libvirtd).loaded([ONE], OwnKeys(GUEST, tpm=True)):
         assert libvirtd.values[GUEST] == f"key of the TPM of {GUEST}".encode()
         secret = ET.fromstring(libvirtd.secrets[GUEST].xml)
         assert (secret.get("ephemeral"), secret.get("private")) == ("yes", "yes")
@@ -105,6 +108,15 @@ def test_secret_of_a_tpm_is_one_that_swtpm_gets_and_gone_afterwards(libvirtd: Li
         assert usage is not None
         assert (usage.get("type"), usage.findtext("name")) == ("vtpm", f"nova_lite {GUEST}")
         assert ET.fromstring(libvirtd.secrets[ONE].xml).find("usage") is None
+    assert (libvirtd.secrets, libvirtd.values) == ({}, {})
+
+
+def test_secret_of_each_encrypted_disk_has_an_id_of_its_own_and_is_gone_afterwards(libvirtd: Libvirtd) -> None:
+    with secrets_of(libvirtd).loaded([], OwnKeys(GUEST, disks=["root", "swap"])):
+        assert libvirtd.values == {
+            disk_key_id(GUEST, role): f"key of {role} of {GUEST}".encode() for role in ("root", "swap")
+        }
+        assert all(ET.fromstring(secret.xml).find("usage") is None for secret in libvirtd.secrets.values())
     assert (libvirtd.secrets, libvirtd.values) == ({}, {})
 
 
@@ -126,14 +138,14 @@ def test_key_that_does_not_fit_is_named_by_its_volume(libvirtd: Libvirtd) -> Non
 
 def test_secret_of_an_incoming_guest_stays_until_it_has_arrived(libvirtd: Libvirtd) -> None:
     secrets = secrets_of(libvirtd)
-    secrets.load_for_incoming("guest", [ONE])
+    secrets.load_for_incoming([ONE], OwnKeys("guest"))
     secrets.forget_incoming("another")
     assert list(libvirtd.secrets) == [ONE]
     for _ in range(2):
         secrets.forget_incoming("guest")
         assert libvirtd.secrets == {}
-    secrets.load_for_incoming(GUEST, [ONE], has_tpm=True)
-    assert set(libvirtd.secrets) == {ONE, GUEST}
+    secrets.load_for_incoming([ONE], OwnKeys(GUEST, True, ["root"]))
+    assert set(libvirtd.secrets) == {ONE, GUEST, disk_key_id(GUEST, "root")}
     secrets.forget_incoming(GUEST)
     assert libvirtd.secrets == {}
 
@@ -146,7 +158,7 @@ def test_secret_that_libvirtd_does_not_remove_is_reported(libvirtd: Libvirtd, ca
 
 def test_secrets_of_a_killed_daemon_are_removed_at_its_start(libvirtd: Libvirtd) -> None:
     libvirtd.secretDefineXML(f"<secret><uuid>{TWO}</uuid><description>of an operator</description></secret>", 0)
-    secrets_of(libvirtd, "elsewhere").load_for_incoming("guest", [str(uuid.UUID(int=3))])
-    secrets_of(libvirtd).load_for_incoming("guest", [ONE])
+    secrets_of(libvirtd, "elsewhere").load_for_incoming([str(uuid.UUID(int=3))], OwnKeys("guest"))
+    secrets_of(libvirtd).load_for_incoming([ONE], OwnKeys("guest"))
     secrets_of(libvirtd).remove_old()
     assert sorted(libvirtd.secrets) == [TWO, str(uuid.UUID(int=3))]

@@ -159,7 +159,7 @@ class Hypervisor(Calls):
 
 def attaching_to(guest: Any) -> Any:
     made: Any = Hypervisor(guest)
-    return volumes.VolumeDevices(made, made, VolumeSecrets(made, "here", no_key, no_key))
+    return volumes.VolumeDevices(made, made, VolumeSecrets(made, "here", no_key, no_key, no_key))
 
 
 def test_scsi_volume_gets_a_free_name_besides_local_scsi_disks(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def test_invalid_cpu_options_are_reported_in_one_line(
 
 def test_traits_of_devices_and_firmware() -> None:
     own = {"COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_GRAPHICS_MODEL_QXL", "COMPUTE_VOLUME_MULTI_ATTACH"}
+    own |= {"COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS"}
     assert host_traits.domain_traits([PLAIN]) == own | set(traits.ALWAYS)
     assert host_traits.domain_traits([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}
 
@@ -198,3 +199,31 @@ def test_traits_unknown_to_libvirt_are_left_out() -> None:
     connection = FakeConnection(LibvirtFailure(libvirt.libvirtError("no")))
     assert host_traits.cpu_traits(cpus(connection), CpuModel("maximum")) == set()
     assert host_traits.cpu_traits(cpus(connection), CpuModel("custom", "Nehalem")) == set()
+
+
+#: Domain capabilities as libvirt's documentation has them: of 9.0 and of 11.0, on EPYC 7003, and on a Xeon with TDX.
+SEV = """<domainCapabilities><features><sev supported='yes'><cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>
+<maxGuests>410</maxGuests><maxESGuests>{es}</maxESGuests></sev>{more}</features></domainCapabilities>"""
+LAUNCH = """<launchSecurity supported='yes'><enum name='sectype'>{types}</enum></launchSecurity>"""
+SNP = LAUNCH.format(types="<value>sev</value><value>sev-snp</value>")
+TDX = LAUNCH.format(types="<value>tdx</value>")
+WITHOUT = "<domainCapabilities><features><sev supported='no'/>{more}</features></domainCapabilities>"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "found", "contexts"),
+    [
+        (PLAIN, set(), {}),
+        (WITHOUT.format(more=""), set(), {}),
+        (SEV.format(es=0, more=""), {"AMD_SEV"}, {"sev": 256}),
+        (SEV.format(es=99, more=""), {"AMD_SEV", "AMD_SEV_ES"}, {"sev": 256, "sev-es": 99}),
+        (SEV.format(es=99, more=SNP), {"AMD_SEV", "AMD_SEV_ES", "AMD_SEV_SNP"}, {"sev": 256, "sev-es": 99}),
+        (WITHOUT.format(more=TDX), {"INTEL_TDX"}, {}),
+    ],
+)
+def test_encryption_of_memory_is_known_from_the_domain_capabilities(
+    capabilities: str, found: set[str], contexts: dict[str, int]
+) -> None:
+    assert host_traits.mem_encryption_traits([PLAIN, capabilities]) == {f"HW_CPU_X86_{name}" for name in found}
+    pools = [device.parent for device in host_traits.mem_encryption_contexts(capabilities)]
+    assert {pool: pools.count(pool) for pool in pools} == contexts

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.image import luks
 from nova_lite.virt.images import QemuImg, run
-from nova_lite.volume import luks
 from tests.support import make
 
 MIB = 1024**2

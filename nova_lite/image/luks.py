@@ -1,4 +1,4 @@
-"""Headers of LUKS volumes (version 1), which qemu decrypts for guests.
+"""Headers of LUKS disks and volumes (version 1), which qemu decrypts for guests.
 
 A header describes the cipher, and has the data's key, encrypted with a passphrase. The data follow it. The passphrases
 of this cloud are random, of 256 bits. So no attacker can guess one, and few rounds of the slow digest are enough.

@@ -109,6 +109,7 @@ SHELVE = Operation(
     "shelve",
     notification=Notification("shelve"),
     loses_tpm=True,
+    without_points=True,
     allowed=WITH_DISK,
     variants=(("volume_backed", True, SHELVE_VOLUME_BACKED),),
     steps=(

@@ -200,6 +200,7 @@ class Operation:
     - ``needs_host``: refused while the server is on no host
     - ``loses_tpm``: refused for a server with a TPM, because it would lose the TPM's state, as in Nova
     - ``without_shares``: refused for a server with shares, which virtiofs would lose, as in Nova
+    - ``without_points``: refused for a server with snapshot points, which it would lose
     - ``deduplicates``: a request while such an action is open returns that action
     - ``supersedes``: accepting it closes the open actions. ``preempts``: even actions that are being undone, because
       their results do not matter any more; otherwise it is refused until the undo is over.
@@ -229,6 +230,7 @@ class Operation:
     needs_host: bool = True
     loses_tpm: bool = False
     without_shares: bool = False
+    without_points: bool = False
     supersedes: bool = True
     preempts: bool = False
     failed: str | None = None

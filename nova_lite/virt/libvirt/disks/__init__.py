@@ -10,6 +10,6 @@
 - `volumes`, `volume_copies`, `volume_files`, `volume_chains`: attached volumes, their copies, and files of Cinder's
   volumes
 - `secrets`, `rbd_watchers`, `disk_locks`: passphrases, and protection from a second user
-- `tpm_states`: states of TPMs of guests that move
+- `tpm_states`, `point_files`: states of TPMs of guests that move, and files of snapshot points
 - `disk_usage`: bytes that all instances use
 """

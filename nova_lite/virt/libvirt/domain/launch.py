@@ -49,9 +49,17 @@ class Launcher(HostPart):
         )
 
     def start(
-        self, domain: Any, instance_uuid: str, paused: bool = False, check: Callable[[], None] = lambda: None
+        self,
+        domain: Any,
+        instance_uuid: str,
+        paused: bool = False,
+        check: Callable[[], None] = lambda: None,
+        memory: str | None = None,
     ) -> None:
-        """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
+        """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that.
+
+        ``memory``: a file from which the guest continues.
+        """
         encrypted: list[str] = []
         tpm_of = None
         if not self._connection.call(domain.isActive):
@@ -67,7 +75,7 @@ class Launcher(HostPart):
             encrypted = encrypted_in(xml)
             tpm_of = instance_uuid if guest_xml.has_tpm(xml) else None
         with self._secrets.loaded(encrypted, tpm_of):
-            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused)
+            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused, memory)
 
     def remove(self, instance_uuid: str) -> None:
         """Cut a guest's power, and remove its domain and its vGPUs. Do nothing if it is missing or not ours."""

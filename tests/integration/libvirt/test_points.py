@@ -1,4 +1,7 @@
-"""Snapshot points of real guests: reverted disks, and memory that continues."""
+"""Snapshot points of a real guest: its disk returns, its memory continues, and a point that fails leaves no trace.
+
+The guest counts in memory, and writes each number to its disk.
+"""
 
 from __future__ import annotations
 
@@ -7,95 +10,121 @@ import subprocess
 import uuid
 from pathlib import Path
 
+import pytest
+
+from nova_lite.base import exceptions
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt import images as qemu_images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_spec
 from tests.support.waiting import wait_for
 
-#: Prints the mark of the disk, writes a mark that differs at each boot, and counts in memory.
+#: The test guest's root disk has no file system.
 SCRIPT = """
-mark=$(dd if=/dev/vda bs=512 skip=20000 count=1 2>/dev/null | tr -d '\\000\\n')
-echo "on disk: ${mark:-nothing}"
-echo "${mark}x" | dd of=/dev/vda bs=512 seek=20000 conv=notrunc,sync,fsync 2>/dev/null
-echo "mark written"
 n=0
 while :; do
     n=$((n + 1))
+    echo "$n" | dd of=/dev/vda bs=512 seek=20000 conv=notrunc,sync,fsync 2>/dev/null
     echo "count $n at $(cut -d' ' -f1 /proc/uptime)"
     usleep 100000
 done
 """
+#: A number is on the disk a moment before the console has it, and the console has it a moment before the test.
+LATE = 5
 
 
-def marks(driver: LibvirtDriver, instance_uuid: str) -> list[str]:
-    """Return the marks that the guest has found, one for each boot that has written its own."""
-    lines = [line.strip() for line in driver.consoles.output(instance_uuid, None).splitlines()]
-    found = [line.removeprefix("on disk: ") for line in lines if line.startswith("on disk: ")]
-    return found[: lines.count("mark written")]
+class Guest:
+    def __init__(self, driver: LibvirtDriver, images: Images) -> None:
+        self.driver = driver
+        spec = guest_spec(images, [], config_drive=True, user_data=scripts.user_data(SCRIPT), memory_mb=96)
+        self.uuid = spec.instance.uuid
+        boot(driver, spec)
+        self.directory = Path(driver._records.directory(self.uuid))
+
+    def counts(self) -> list[int]:
+        return [number for number, _ in scripts.counts(self.driver.consoles.output(self.uuid, None))]
+
+    def go_on(self) -> int:
+        """Wait until the guest has counted on, and return its number."""
+        before = len(self.counts())
+        wait_for("the guest counts", lambda: len(self.counts()) > before + LATE, PATIENCE)
+        return self.counts()[-1]
+
+    def power_state(self) -> PowerState:
+        return self.driver.guests.get(self.uuid).power_state
+
+    def on_disk(self) -> int:
+        """Return the number on the disk of the guest, which is off."""
+        command = ["qemu-img", "dd", "-f", "qcow2", "-O", "raw", "bs=512", "count=20001"]
+        target = self.directory.parent / str(uuid.uuid4())
+        subprocess.run([*command, f"if={self.directory / 'disk'}", f"of={target}"], check=True)
+        text = target.read_bytes()[20000 * 512 :]
+        target.unlink()
+        return int(text.strip(b"\0\n"))
+
+    def snapshots(self) -> set[str]:
+        """Return the names of the snapshots in the disk of the guest, which is off."""
+        command = ["qemu-img", "snapshot", "-l", self.directory / "disk"]
+        listed = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+        return {line.split()[1] for line in listed[2:]}
+
+    def files(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.directory) if name.startswith("point-"))
 
 
-def counted(driver: LibvirtDriver, instance_uuid: str) -> list[int]:
-    return [number for number, _ in scripts.counts(driver.consoles.output(instance_uuid, None))]
+def fail_to_snapshot(monkeypatch: pytest.MonkeyPatch, guest: Guest, point_id: str) -> None:
+    """Begin a point with memory that fails when the memory is saved, and the guest is off."""
+    run = qemu_images.run
+
+    def refuse(*command: str) -> bytes:
+        if command[:2] == ("qemu-img", "snapshot"):
+            raise exceptions.VirtDriverError(reason="the disk is full")
+        return run(*command)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(qemu_images, "run", refuse)
+        with pytest.raises(exceptions.VirtDriverError, match="the disk is full"):
+            guest.driver.points.create(guest.uuid, point_id, True)
+    assert (guest.power_state(), guest.files()) == (PowerState.SHUTDOWN, [f"point-{point_id}-memory.new"])
 
 
-def wait_for_boots(driver: LibvirtDriver, instance_uuid: str, count: int) -> list[str]:
-    found: list[str] = wait_for(
-        "the guest's mark",
-        lambda: found if len(found := marks(driver, instance_uuid)) == count else None,
-        PATIENCE,
-    )
-    return found
-
-
-def disk_of(driver: LibvirtDriver, spec: SpawnSpec) -> Path:
-    return Path(driver._records.directory(spec.instance.uuid), "disk")
-
-
-def snapshots_in(driver: LibvirtDriver, spec: SpawnSpec) -> list[str]:
-    """Return the names of the snapshots in the disk of a guest that is off."""
-    listed = subprocess.run(
-        ["qemu-img", "snapshot", "-l", disk_of(driver, spec)], capture_output=True, check=True, text=True
-    )
-    return [line.split()[1] for line in listed.stdout.splitlines()[2:]]
-
-
-def test_running_guest_returns_to_its_point_and_another_point_survives(driver: LibvirtDriver, images: Images) -> None:
-    spec = guest_spec(images, [], config_drive=True, user_data=scripts.user_data(SCRIPT), memory_mb=96)
-    one, two, instance_uuid = str(uuid.uuid4()), str(uuid.uuid4()), spec.instance.uuid
-    boot(driver, spec)
-    assert wait_for_boots(driver, instance_uuid, 1) == ["nothing"]
+def test_guest_returns_to_its_points_with_and_without_memory(
+    driver: LibvirtDriver, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, points = Guest(driver, images), driver.points
+    one, two = str(uuid.uuid4()), str(uuid.uuid4())
+    first = guest.go_on()
     for _ in range(2):
-        driver.points.create(instance_uuid, one, False)
-    assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
-    driver.power.reboot(instance_uuid, "HARD", 0)
-    assert wait_for_boots(driver, instance_uuid, 2)[-1] == "x"
-    driver.points.create(instance_uuid, two, True)
-    before = counted(driver, instance_uuid)
-    assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
-    wait_for("the guest continues", lambda: counted(driver, instance_uuid)[-1] > before[-1] + 2, PATIENCE)
-    assert len(marks(driver, instance_uuid)) == 2, "it was booted again"
+        points.create(guest.uuid, one, False)
+    first_end = guest.go_on()
 
-    driver.points.revert(instance_uuid, one, False)
-    assert driver.guests.get(instance_uuid).power_state == PowerState.SHUTDOWN
-    assert sorted(snapshots_in(driver, spec)) == sorted([one, two])
-    driver.power.on(instance_uuid)
-    assert wait_for_boots(driver, instance_uuid, 3)[-1] == "x", "the first boot's mark is on the disk again"
-    driver.points.delete(instance_uuid, one)
+    fail_to_snapshot(monkeypatch, guest, two)
+    points.delete(guest.uuid, two)
+    assert (guest.power_state(), guest.files()) == (PowerState.RUNNING, [])
+    guest.go_on()
+    fail_to_snapshot(monkeypatch, guest, two)
+    second = guest.counts()[-1]
+    points.create(guest.uuid, two, True)
+    assert (guest.power_state(), guest.files()) == (PowerState.RUNNING, [f"point-{two}-memory"])
+    guest.go_on()
+    assert sorted(set(guest.counts())) == guest.counts(), "the guest has counted on, and was never booted again"
 
-    driver.points.revert(instance_uuid, two, True)
-    assert driver.guests.get(instance_uuid).power_state == PowerState.RUNNING
-    last = before[-1]
-    wait_for("the memory continues", lambda: abs(counted(driver, instance_uuid)[-1] - last) < 100, PATIENCE)
-    assert len(marks(driver, instance_uuid)) == 3, "it was booted again"
-    driver.power.reboot(instance_uuid, "HARD", 0)
-    assert wait_for_boots(driver, instance_uuid, 4)[-1] == "xx", "the second boot's mark is on the disk again"
-    driver.power.off(instance_uuid, 0)
-    assert snapshots_in(driver, spec) == [two]
+    points.revert(guest.uuid, one, False)
+    assert (guest.power_state(), guest.snapshots()) == (PowerState.SHUTDOWN, {one, two})
+    assert first <= guest.on_disk() <= first_end
+    printed = len(guest.counts())
+    points.revert(guest.uuid, two, True)
+    assert guest.power_state() == PowerState.RUNNING
+    guest.go_on()
+    assert second <= guest.counts()[printed] <= second + LATE, "it continues in memory from where it was"
     for _ in range(2):
-        driver.points.delete(instance_uuid, two)
-    assert snapshots_in(driver, spec) == []
-    assert not [name for name in os.listdir(disk_of(driver, spec).parent) if name.startswith("point-")]
-    assert subprocess.run(["qemu-img", "check", "-q", disk_of(driver, spec)], check=False).returncode == 0
-    driver.guests.destroy(instance_uuid)
+        points.delete(guest.uuid, one)
+    last = guest.go_on()
+    driver.power.off(guest.uuid, 0)
+    assert (guest.snapshots(), guest.on_disk() >= last) == ({two}, True)
+    for _ in range(2):
+        points.delete(guest.uuid, two)
+    assert (guest.power_state(), guest.snapshots(), guest.files()) == (PowerState.SHUTDOWN, set(), [])
+    assert subprocess.run(["qemu-img", "check", "-q", guest.directory / "disk"], check=False).returncode == 0
+    driver.guests.destroy(guest.uuid)

@@ -15,7 +15,6 @@ from nova_lite.db.hosts import balance
 from nova_lite.objects import ActionCommand, SnapshotPoint
 from tests.support.server_moves import RUNNING, SHUTDOWN, Moving, force_down
 
-
 DEVICE = {"address": "0000:41:00.0", "vendor_id": "10de", "product_id": "1eb8"}
 
 

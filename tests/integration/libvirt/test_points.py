@@ -10,14 +10,19 @@ import subprocess
 import uuid
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images as qemu_images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
-from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_spec
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, boot, guest_spec
+from tests.integration.libvirt.moves import arriving, instance_path
+from tests.support.guests import make_flavor, make_instance, make_spec
 from tests.support.waiting import wait_for
 
 #: The test guest's root disk has no file system.
@@ -128,3 +133,30 @@ def test_guest_returns_to_its_points_with_and_without_memory(
     assert (guest.power_state(), guest.snapshots(), guest.files()) == (PowerState.SHUTDOWN, set(), [])
     assert subprocess.run(["qemu-img", "check", "-q", guest.directory / "disk"], check=False).returncode == 0
     driver.guests.destroy(guest.uuid)
+
+
+@pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
+def test_points_move_with_the_disk_and_their_firmware_variables(make_host: MakeHost, blank: Image) -> None:
+    here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
+    image = msgspec.structs.replace(blank, properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"})
+    spec = make_spec(instance=make_instance(flavor=make_flavor(memory_mb=128)), image=image, images={image.id: image})
+    point, instance_uuid = str(uuid.uuid4()), spec.instance.uuid
+    here.guests.spawn(spec)
+    here.points.create(instance_uuid, point, False)
+    here.power.off(instance_uuid, 0)
+    variables = instance_path(here, spec) / "nvram.fd"
+    kept = (instance_path(here, spec) / f"point-{point}-nvram.fd").read_bytes()
+    variables.write_bytes(bytes(reversed(kept)))
+
+    moved = arriving(spec, root_gb=2)
+    there.moves.finish(moved, here.moves.offer_disks(instance_uuid, 0), power_on=False)
+    here.guests.destroy(instance_uuid)
+    directory = instance_path(there, moved)
+    assert (directory / "nvram.fd").read_bytes() == bytes(reversed(kept))
+    there.points.revert(instance_uuid, point, False)
+    assert (directory / "nvram.fd").read_bytes() == kept
+    described = subprocess.run(["qemu-img", "info", directory / "disk"], capture_output=True, check=True, text=True)
+    assert "virtual size: 2 GiB" in described.stdout, "the disk keeps the size of the flavor"
+    there.power.on(instance_uuid)
+    assert there.guests.get(instance_uuid).power_state == PowerState.RUNNING
+    there.guests.destroy(instance_uuid)

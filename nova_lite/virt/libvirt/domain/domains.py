@@ -158,9 +158,14 @@ class Domains:
         return str(self._connection.call(domain.XMLDesc, flags))
 
     def start(
-        self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False, memory: str | None = None
+        self,
+        domain: Any,
+        instance_uuid: str,
+        timeout: float,
+        paused: bool = False,
+        memory: tuple[str, str] | None = None,
     ) -> None:
-        """Start the domain, or let it continue from the file ``memory``, and wait until it runs, or is paused.
+        """Start the domain, or let it continue, and wait until it runs, or is paused. ``memory``: file and definition.
 
         Raises `InstancePowerOnFailure`.
 
@@ -169,7 +174,7 @@ class Domains:
         target = PowerState.PAUSED if paused else PowerState.RUNNING
         method, arguments = domain.createWithFlags, [libvirt.VIR_DOMAIN_START_PAUSED if paused else 0]
         if memory is not None:
-            method, arguments = self._connection.get().restoreFlags, [memory, None, libvirt.VIR_DOMAIN_SAVE_RUNNING]
+            method, arguments = self._connection.get().restoreFlags, [*memory, libvirt.VIR_DOMAIN_SAVE_RUNNING]
         try:
             self._connection.call_filtering(method, *arguments, done=lambda: self.state(instance_uuid) not in _OFF)
         except LibvirtFailure as error:

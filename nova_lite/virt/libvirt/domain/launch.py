@@ -74,8 +74,11 @@ class Launcher(HostPart):
             self._machine.vgpus.make(pci_xml.vgpus_in(xml))
             encrypted = encrypted_in(xml)
             tpm_of = instance_uuid if guest_xml.has_tpm(xml) else None
+        saved = None
+        if memory is not None:
+            saved = (memory, self._consoles.saved_xml(memory, self._domains.description(domain)))
         with self._secrets.loaded(encrypted, tpm_of):
-            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused, memory)
+            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused, saved)
 
     def remove(self, instance_uuid: str) -> None:
         """Cut a guest's power, and remove its domain and its vGPUs. Do nothing if it is missing or not ours."""

@@ -25,6 +25,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.base.disk_room import DiskRoom
 from nova_lite.image import qcow2
 from nova_lite.virt import abilities, images
+from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disks, point_files, transfer
 from nova_lite.virt.libvirt.disks.freezes import Freezer
@@ -141,7 +142,7 @@ class GuestPoints(HostPart, abilities.Points):
         """Let a guest continue whose point was not made. Memory that was not saved whole is lost: the guest boots."""
         try:
             self._launcher.start(domain, instance_uuid, memory=memory)
-        except exceptions.InstancePowerOnFailure as error:
+        except (exceptions.InstancePowerOnFailure, LibvirtFailure) as error:
             LOG.warning("Domain %s boots, because its memory was not saved whole: %s", instance_uuid, error.message)
             self._launcher.start(domain, instance_uuid)
 

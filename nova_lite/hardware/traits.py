@@ -48,6 +48,9 @@ MULTIATTACH = "COMPUTE_VOLUME_MULTI_ATTACH"
 #: Trait of a host whose guests can mount directories of it.
 VIRTIOFS = "COMPUTE_STORAGE_VIRTIO_FS"
 
+#: Trait of a host that makes snapshot points of guests.
+POINTS = "CUSTOM_SNAPSHOT_POINTS"
+
 #: Trait of a host whose cores have several threads.
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 
@@ -149,6 +152,7 @@ KNOWN = (
     *ALWAYS,
     MULTIATTACH,
     VIRTIOFS,
+    POINTS,
     HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),

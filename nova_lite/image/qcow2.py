@@ -20,6 +20,8 @@ _HEADER = struct.Struct(">4sIQIIQIIQQIIQ")
 _START = struct.Struct(">4sIQIIQ")
 
 _MAX_NAME = 1023
+#: Place of the number of snapshots.
+_SNAPSHOTS_AT = 60
 #: Length of the header of version 2, the place of later lengths, and the extension that names the backing format.
 _V2_LENGTH, _LENGTH_AT, _BACKING_FORMAT = 72, 100, 0xE2792ACA
 _MAX_EXTENSIONS = 16
@@ -37,11 +39,12 @@ _CLUSTER_BITS = range(9, 22)
 
 class Header(msgspec.Struct, frozen=True):
     """``size``: of the disk that the guest sees, in bytes. ``backing``: path of the backing file, empty if none, and
-    ``backing_format`` its format, as the header names it."""
+    ``backing_format`` its format, as the header names it. ``snapshots``: their number."""
 
     size: int
     backing: str
     backing_format: str = ""
+    snapshots: int = 0
 
 
 def read(path: str) -> Header | None:
@@ -53,12 +56,14 @@ def read(path: str) -> Header | None:
         magic, version, offset, length, _bits, size = _START.unpack(start)
         if magic != MAGIC:
             return None
+        file.seek(_SNAPSHOTS_AT)
+        snapshots = int.from_bytes(file.read(4), "big")
         backing = kind = b""
         if offset and 0 < length <= _MAX_NAME:
             kind = _extension(file, version, _BACKING_FORMAT)
             file.seek(offset)
             backing = file.read(length)
-    return Header(size, backing.decode(errors="surrogateescape"), kind.decode(errors="replace"))
+    return Header(size, backing.decode(errors="surrogateescape"), kind.decode(errors="replace"), snapshots)
 
 
 def _extension(file: BinaryIO, version: int, wanted: int) -> bytes:

@@ -3,8 +3,8 @@
 The package has the names of all its modules, so callers write ``from nova_lite.objects import Instance``. The structs
 have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
 
-- `instance`, `flavor`, `image`, `metadef`, `keypair`, `block_device`, `share`, `server_group`, `usage`, `diagnostics`,
-  `console`, `guest_device`: servers
+- `instance`, `flavor`, `image`, `metadef`, `keypair`, `block_device`, `share`, `point`, `server_group`, `usage`,
+  `diagnostics`, `console`, `guest_device`: servers
 - `backup`, `replication`: backups of servers, and servers with a replica at another site
 - `build`, `action`, `migration`, `live_migration`, `incident`: operations: requests, builds, actions, moves, and
   failures of guests
@@ -58,6 +58,7 @@ from nova_lite.objects.network_bulk import *
 from nova_lite.objects.numa import *
 from nova_lite.objects.pci import *
 from nova_lite.objects.placement import *
+from nova_lite.objects.point import *
 from nova_lite.objects.quota import *
 from nova_lite.objects.ready import *
 from nova_lite.objects.request_spec import *

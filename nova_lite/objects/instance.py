@@ -15,6 +15,7 @@ from nova_lite.objects.guest_device import GuestDevices
 from nova_lite.objects.network import Network
 from nova_lite.objects.numa import InstanceNUMATopology
 from nova_lite.objects.pci import PCIDevice
+from nova_lite.objects.point import SnapshotPoint
 from nova_lite.objects.share import ShareMapping
 
 #: Key in an instance's ``system_metadata``: the password that the guest posted, encrypted with the key pair, in base64.
@@ -107,8 +108,9 @@ class Instance(msgspec.Struct, kw_only=True):
     ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
     ``protected``: its policy restarts it; set in commands to hosts only. ``server_group``: uuid of its group.
     ``numa``: its place in the NUMA cells of the host; None: anywhere. ``pci``: its devices there. ``shares``: see
-    `ShareMapping`. ``site_role``: its role at this site (`nova_lite.objects.replication.SiteRole`); None: it is not
-    replicated. ``guest_devices``: as the host has last reported them.
+    `ShareMapping`. ``points``: its snapshot points. ``site_role``: its role at this site
+    (`nova_lite.objects.replication.SiteRole`); None: it is not replicated. ``guest_devices``: as the host has last
+    reported them.
     """
 
     uuid: str
@@ -154,6 +156,7 @@ class Instance(msgspec.Struct, kw_only=True):
     numa: InstanceNUMATopology | None = None
     pci: list[PCIDevice] | None = None
     shares: list[ShareMapping] = msgspec.field(default_factory=list)
+    points: list[SnapshotPoint] = msgspec.field(default_factory=list)
     guest_devices: GuestDevices | None = None
     fault: InstanceFault | None = None
     host_status: str | None = None

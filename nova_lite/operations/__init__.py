@@ -15,7 +15,8 @@ The package has the names of its modules, so callers write ``operations.CREATE``
 - `types`, `notifications`: the classes
 - `table`: the frozen table
 - `steps`, `states`, `migration_states`: names of steps and states, and shared steps
-- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`, `shares`: the definitions; backups are among the images
+- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`, `shares`, `points`: the definitions; backups are among the
+  images
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from nova_lite.operations.interfaces import *
 from nova_lite.operations.lifecycle import *
 from nova_lite.operations.moves import *
 from nova_lite.operations.notifications import *
+from nova_lite.operations.points import *
 from nova_lite.operations.shares import *
 from nova_lite.operations.steps import *
 from nova_lite.operations.table import *
@@ -41,7 +43,7 @@ OPERATIONS = OperationTable(
         CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE, CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE,
         ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME, VOLUME_SNAPSHOT_CREATE,
         VOLUME_SNAPSHOT_DELETE, RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE,
-        CRASH, WATCHDOG, DEVICE_LOST, ATTACH_SHARE, DETACH_SHARE,
+        CRASH, WATCHDOG, DEVICE_LOST, ATTACH_SHARE, DETACH_SHARE, CREATE_POINT, DELETE_POINT, REVERT_TO_POINT,
     )
 )  # fmt: skip
 

@@ -113,6 +113,7 @@ SHELVE = Operation(
     copies_root=True,
     notification=Notification("shelve"),
     loses_tpm=True,
+    without_points=True,
     allowed=WITH_DISK,
     variants=(("volume_backed", True, SHELVE_VOLUME_BACKED),),
     steps=(

@@ -151,6 +151,7 @@ REBUILD = Operation(
     ),
     preempts=True,
     loses_tpm=True,
+    without_points=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     failed=states.ERROR,
     steps=(

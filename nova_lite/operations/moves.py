@@ -40,6 +40,7 @@ EVACUATE = Operation(
         states.REBUILD_SPAWNING, states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING,
         states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME,
         states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME, states.ATTACHING_SHARE, states.DETACHING_SHARE,
+        states.CREATING_POINT, states.DELETING_POINT,
     ),
     needs_host=False,
     failed=states.ERROR,
@@ -240,6 +241,7 @@ LIVE_MIGRATE = Operation(
     "live-migration",
     rollback=Notification("live_migration_rollback", phases=OF_STEP),
     copies_memory=True,
+    without_points=True,
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
         ScheduleStep(

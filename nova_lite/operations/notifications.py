@@ -69,6 +69,7 @@ SILENT = {
     "watchdog": "Nova has no notification about watchdogs",
     "device_lost": "Nova has no notification about lost devices",
     "reset_state": "Nova only has instance.update for it",
+    **dict.fromkeys(("create_point", "delete_point", "revert_to_point"), "Nova has no snapshot points"),
     "volume_snapshot_create": "Nova has no notification about the files of volumes",
     "volume_snapshot_delete": "Nova has no notification about the files of volumes",
 }

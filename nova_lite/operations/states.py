@@ -64,6 +64,9 @@ ATTACHING_INTERFACE = "attaching_interface"
 DETACHING_INTERFACE = "detaching_interface"
 ATTACHING_SHARE = "attaching_share"
 DETACHING_SHARE = "detaching_share"
+CREATING_POINT = "creating_point"
+DELETING_POINT = "deleting_point"
+REVERTING_TO_POINT = "reverting_to_point"
 
 #: Task states in which a server gets or loses a volume, an interface or a share: the next such request waits.
 CHANGING_DEVICES = (

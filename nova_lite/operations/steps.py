@@ -47,6 +47,8 @@ CLEAR = "clear"
 RELEASE_SOURCE = "release_source"
 
 # Others
+#: The host reverts the guest to a snapshot point.
+REVERT = "revert"
 DETACH = "detach"
 TAKE_BACK = "take_back"
 #: Report to Cinder how the host's work on a volume's file has ended: well, or not (undo).

@@ -202,6 +202,7 @@ class Operation:
     - ``copies_root``: refused for a server with an encrypted root disk, because the copy would be plain
     - ``copies_memory``: refused for a server with shares, which virtiofs would lose, or with encrypted memory, as in
       Nova
+    - ``without_points``: refused for a server with snapshot points, which it would lose
     - ``deduplicates``: a request while such an action is open returns that action
     - ``supersedes``: accepting it closes the open actions. ``preempts``: even actions that are being undone, because
       their results do not matter any more; otherwise it is refused until the undo is over.
@@ -232,6 +233,7 @@ class Operation:
     loses_tpm: bool = False
     copies_root: bool = False
     copies_memory: bool = False
+    without_points: bool = False
     supersedes: bool = True
     preempts: bool = False
     failed: str | None = None

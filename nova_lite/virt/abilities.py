@@ -557,6 +557,31 @@ class Shares(Protocol):
         """Take this share from the guest, which is off. Do nothing if it does not have it. Raises `DomainNotFound`."""
 
 
+class Points(Protocol):
+    """Snapshot points of guests: states of their own disk. The machine of such a driver reports `traits.POINTS`."""
+
+    @abc.abstractmethod
+    def create(self, instance_uuid: str, point_id: str, memory: bool) -> None:
+        """Make a point of the disk, and with ``memory`` of the running guest. It replaces a part of this point.
+
+        The guest continues. Without ``memory`` its file systems are frozen for an instant if its agent answers.
+        """
+
+    @abc.abstractmethod
+    def revert(self, instance_uuid: str, point_id: str, memory: bool) -> None:
+        """Cut the power, and give the disk the state of the point. With ``memory`` the guest continues as it was.
+
+        Firmware variables and the state of the TPM belong to the disk. Without ``memory`` the guest stays off.
+        """
+
+    @abc.abstractmethod
+    def delete(self, instance_uuid: str, point_id: str) -> None:
+        """Delete a point, or a part of one, and let a guest run again whose memory was just saved for it.
+
+        Other points and the guest keep their content. Do nothing if there is none.
+        """
+
+
 class Volumes(Protocol):
     """Volumes of guests, running or not."""
 

@@ -106,6 +106,7 @@ class ComputeDriver:
     volume_copies: abilities.VolumeCopies = _lacking("copying volumes in use")
     volume_files: abilities.VolumeFiles = _lacking("work on the files of volumes")
     shares: abilities.Shares = _lacking("shares")
+    points: abilities.Points = _lacking("snapshot points")
     shared_disks: abilities.SharedDisks = _lacking("shared disks")
     disk_checks: abilities.DiskChecks = _lacking("disk checks")
     images: abilities.Images = _lacking("image cache")

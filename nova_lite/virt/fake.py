@@ -109,8 +109,8 @@ class FakeMachine(Ability, abilities.Machine):
         Architectures are those of a real host with these options.
         """
         emulated = [traits.ARCHITECTURES[name] for name in self._fake.conf.libvirt.emulated_architectures]
-        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, *traits.DERIVED, *self._fake.conf.custom_traits}
-        return sorted(found.union(emulated))
+        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, *traits.DERIVED}
+        return sorted(found.union(emulated, self._fake.conf.custom_traits))
 
 
 class FakeGuests(Ability, abilities.Guests):
@@ -458,7 +458,7 @@ class FakeDriver(driver.ComputeDriver):
         self.consoles, self.passwords, self.crash_dumps = FakeConsoles(fake), FakePasswords(fake), FakeCrashDumps(fake)
         self.diagnostics, self.statistics = FakeDiagnostics(fake), FakeStatistics(fake)
         self.health, self.images = FakeHealth(fake), FakeImages(fake)
-        self.shares = FakeShares(fake)
+        self.shares, self.points = FakeShares(fake), fake_disks.FakePoints(fake)
         self.moves = fake_disks.FakeMoves(fake, self.power)
         self.live_moves = fake_disks.FakeLiveMoves(fake)
         self.snapshots, self.backups = fake_disks.FakeSnapshots(fake), fake_disks.FakeBackups(fake)

@@ -95,6 +95,38 @@ class FakeMoves(Ability, abilities.Moves):
         trees.discard(self._fake.aside(instance_uuid))
 
 
+class FakePoints(Ability, abilities.Points):
+    """Points are copies of the disk file beside it. Memory is the power state that a guest has again."""
+
+    def create(self, instance_uuid: str, point_id: str, memory: bool) -> None:
+        self._fake.read(instance_uuid)
+        self._fake.step("create_point")
+        with open(self._disk(instance_uuid), "rb") as disk:
+            files.write_atomically(self._point(instance_uuid, point_id), disk.read(), durable=False)
+        self._fake.step("create_point_after")
+
+    def revert(self, instance_uuid: str, point_id: str, memory: bool) -> None:
+        domain = self._fake.read(instance_uuid)
+        self._fake.step("revert_to_point")
+        domain.power_state = PowerState.SHUTDOWN
+        self._fake.write(domain)
+        with open(self._point(instance_uuid, point_id), "rb") as point:
+            files.write_atomically(self._disk(instance_uuid), point.read(), durable=False)
+        if memory:
+            self._fake.boot(domain)
+        self._fake.step("revert_to_point_after")
+
+    def delete(self, instance_uuid: str, point_id: str) -> None:
+        self._fake.step("delete_point")
+        files.remove(self._point(instance_uuid, point_id))
+
+    def _disk(self, instance_uuid: str) -> str:
+        return os.path.join(self._fake.disks(instance_uuid), "disk")
+
+    def _point(self, instance_uuid: str, point_id: str) -> str:
+        return os.path.join(self._fake.disks(instance_uuid), f"point-{point_id}")
+
+
 class FakeLiveMoves(Ability, abilities.LiveMoves):
     def check_source(self, instance_uuid: str) -> LiveSource:
         self._fake.step("check_can_live_migrate")

@@ -19,7 +19,19 @@ from nova_lite import operations
 from nova_lite.base import failpoints
 from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
-from tests.faults import automatic, guest_keys, images, pinned, points, services, shared_volumes, shares, sizes, volumes
+from tests.faults import (
+    automatic,
+    guest_keys,
+    images,
+    pinned,
+    points,
+    services,
+    shared_volumes,
+    shares,
+    sizes,
+    snapshot_points,
+    volumes,
+)
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
@@ -1306,6 +1318,28 @@ def _stories() -> Iterator[Scenario]:
         points.of(operations.DETACH_SHARE),
         rows=("detach_share",),
         long=True,
+    )
+    yield Scenario(
+        "create snapshot point",
+        one_active,
+        snapshot_points.create,
+        points.of(operations.CREATE_POINT),
+        rows=("create_point",),
+    )
+    yield Scenario(
+        "delete snapshot point",
+        snapshot_points.one_with_point,
+        snapshot_points.delete,
+        points.of(operations.DELETE_POINT),
+        rows=("delete_point",),
+        long=True,
+    )
+    yield Scenario(
+        "revert to snapshot point",
+        snapshot_points.one_with_point,
+        snapshot_points.revert,
+        points.of(operations.REVERT_TO_POINT),
+        rows=("revert_to_point",),
     )
     yield Scenario(
         "swap volume",

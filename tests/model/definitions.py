@@ -127,6 +127,7 @@ NOT_MODELLED = (
     "attach_interface",
     "detach_interface",
     "attach_share",
+    "create_point",
     "volume_snapshot_create",
     "volume_snapshot_delete",
 )

@@ -135,7 +135,7 @@ def heartbeat(host: str) -> objects.HostReport:
         disk_gb=50,
         hypervisor_type="fake",
         supported_hv_types=["fake"],
-        capabilities={traits.CAPABILITY: [traits.MULTIATTACH, traits.VIRTIOFS]},
+        capabilities={traits.CAPABILITY: [traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS]},
     )
     return objects.HostReport(host=host, boot_id="b", inventories=[inventory], cpu_allocation_ratio=1.0)
 

@@ -31,6 +31,9 @@ _REQUESTS = {
     "detach_interface": ("DELETE /servers/{server_id}/os-interface/{port_id}", None),
     "attach_share": ("POST /servers/{server_id}/shares", None),
     "detach_share": ("DELETE /servers/{server_id}/shares/{id}", None),
+    "create_point": ("POST /servers/{server_id}/os-snapshot-points", None),
+    "delete_point": ("DELETE /servers/{server_id}/os-snapshot-points/{id}", None),
+    "revert_to_point": ("POST /servers/{server_id}/os-snapshot-points/{id}/revert", None),
     "volume_snapshot_create": ("POST /os-assisted-volume-snapshots", None),
     "volume_snapshot_delete": ("DELETE /os-assisted-volume-snapshots/{id}", None),
     "reset_state": ("POST /servers/{id}/action", "os-resetState"),
@@ -110,6 +113,8 @@ def _refusals(definition: Operation) -> Iterator[str]:
         yield "encrypted root disk"
     if definition.copies_memory:
         yield from ("shares", "encrypted memory")
+    if definition.without_points:
+        yield "snapshot points"
 
 
 def _line(definition: Operation, step: Step) -> str:

@@ -95,6 +95,32 @@ class SharesNotSupported(Forbidden):
     msg_fmt = "Shares are not supported by the host of this server: its operator has not set [libvirt] shares_path."
 
 
+class PointNotFound(NotFound):
+    msg_fmt = "Snapshot point %(point_id)s could not be found."
+
+
+class PointAlreadyExists(Conflict):
+    msg_fmt = "Server %(instance_id)s has a snapshot point '%(name)s' already."
+
+
+class PointNotUsable(Conflict):
+    msg_fmt = "The server cannot be reverted to snapshot point %(point_id)s: %(reason)s."
+
+
+class PointsNotSupported(Conflict):
+    msg_fmt = "Server %(instance_id)s cannot have snapshot points: %(reason)s."
+
+
+class TooManyPoints(Conflict):
+    msg_fmt = "Server %(instance_id)s has %(most)d snapshot points, and cannot have more. Delete one."
+
+
+class OperationNotSupportedWithPoints(Conflict):
+    """An operation after which the server has another disk than that of its points."""
+
+    msg_fmt = "Server %(instance_uuid)s has snapshot points, which '%(operation)s' would lose. Delete them."
+
+
 class TPMKeyUnavailable(Conflict):
     """A key that is gone, that its master key does not fit, or that this host may not have."""
 

@@ -11,6 +11,7 @@ handler: builds have RPC methods of their own.
 - `live_migration`: live migration, at the source and at the destination
 - `moves`: functions that cold and live migration share
 - `password`: setting of the administrator's password in a guest
+- `points`: snapshot points: create, delete, and revert
 - `power`: stop, start and reboot on the host
 - `rescue`: rescue and unrescue on the host
 - `resize`: resize and cold migration, at the source and at the destination
@@ -31,6 +32,7 @@ from nova_lite.compute.operations import (
     interfaces,
     live_migration,
     password,
+    points,
     power,
     rescue,
     resize,
@@ -104,4 +106,8 @@ HANDLERS: dict[str, Handler] = {
     "attach_share": shares.attach_share,
     "rollback_attach_share": shares.detach_share,
     "detach_share": shares.detach_share,
+    "create_point": points.create_point,
+    "rollback_create_point": points.delete_point,
+    "delete_point": points.delete_point,
+    "revert_to_point": points.revert_to_point,
 }

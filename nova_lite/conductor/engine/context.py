@@ -250,6 +250,8 @@ def check(context: RequestContext, instance: Instance, definition: Operation, by
         raise exceptions.OperationNotSupportedWithShares(operation=definition.kind, instance_uuid=instance.uuid)
     if definition.copies_memory and mem_encryption.model_of(instance.flavor, instance.image) is not None:
         raise exceptions.OperationNotSupportedForEncryptedMemory(operation=definition.kind, instance_uuid=instance.uuid)
+    if definition.without_points and instance.points:
+        raise exceptions.OperationNotSupportedWithPoints(operation=definition.kind, instance_uuid=instance.uuid)
     attr = state = None
     allowed, during = definition.allowed, definition.during
     if allowed is not None and (instance.vm_state not in allowed or instance.launched_at is None):

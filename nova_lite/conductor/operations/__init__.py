@@ -19,6 +19,7 @@ it makes servers, and each of the other operations changes one.
 - `live_migration`: its checks, and the row that shows its progress
 - `live_migration_control`: RPC methods of running live migrations: their progress, and the user's control of them
 - `password`: accepting a change of password
+- `points`: create and delete snapshot points, and revert to them
 - `power`: reboot: what a host needs to define the domain again
 - `rebuild`: the instance gets a new disk on its host, made of the same image or of another one
 - `rescue`: accepting a rescue: which image the server is to boot from

@@ -52,7 +52,8 @@ class DeleteHandler(OperationHandler):
         instance.deleted = True
         instance.terminated_at = uow.now
         instance.request, instance.disks_at = {}, None
-        instance.shelved_image, instance.shelved_at, instance.shares = None, None, None
+        instance.shelved_image, instance.shelved_at = None, None
+        instance.shares, instance.points = None, None
         instance.extra_vcpus = instance.extra_memory_mb = 0
 
     @staticmethod

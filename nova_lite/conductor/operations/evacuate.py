@@ -68,6 +68,8 @@ class EvacuateHandler(OperationHandler):
             choice = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
             instance.request = {**instance.request, **choice}
         keeps, excluded = _place(uow, instance, places, target, origin, bool(payload.get(NEW_DISKS)))
+        if not keeps:
+            instance.points = None  # their data are on the disks that it loses
         return {
             "excluded": excluded,
             LOST: origin,

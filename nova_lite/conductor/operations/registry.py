@@ -10,6 +10,7 @@ from nova_lite.conductor.operations.interfaces import AttachInterfaceHandler, De
 from nova_lite.conductor.operations.live_migration import LiveMigrateHandler
 from nova_lite.conductor.operations.lock import LockHandler, UnlockHandler
 from nova_lite.conductor.operations.password import ChangePasswordHandler
+from nova_lite.conductor.operations.points import CreatePointHandler, DeletePointHandler, RevertToPointHandler
 from nova_lite.conductor.operations.power import RebootHandler, SuspendHandler
 from nova_lite.conductor.operations.rebuild import RebuildHandler
 from nova_lite.conductor.operations.rescue import RescueHandler
@@ -62,6 +63,9 @@ _HANDLERS: dict[str, OperationHandler] = {
     "detach_interface": DetachInterfaceHandler(),
     "attach_share": AttachShareHandler(),
     "detach_share": DetachShareHandler(),
+    "create_point": CreatePointHandler(),
+    "delete_point": DeletePointHandler(),
+    "revert_to_point": RevertToPointHandler(),
 }
 _DEFAULT = OperationHandler()
 

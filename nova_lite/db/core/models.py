@@ -438,7 +438,8 @@ class Instance(Numbered, Changed, Base):
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
     (`nova_lite.objects.BlockDevice`). ``numa``, ``pci``: as in its allocation. ``shares``: its shares
-    (`nova_lite.objects.ShareMapping`). ``guest_devices``: places of its devices (`nova_lite.objects.GuestReport`).
+    (`nova_lite.objects.ShareMapping`). ``points``: its snapshot points (`nova_lite.objects.SnapshotPoint`).
+    ``guest_devices``: places of its devices (`nova_lite.objects.GuestReport`).
     ``network_info``: interfaces (`nova_lite.objects.VIF`) that another service owns; None: they are ports.
     ``disks_at``: where the disks of an evacuated server may be (`nova_lite.db.hosts.host_storage`). ``site_role``: of a
     replicated server (`nova_lite.objects.replication.SiteRole`); None: it is not replicated.
@@ -511,6 +512,7 @@ class Instance(Numbered, Changed, Base):
     numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     pci: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     shares: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    points: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     guest_devices: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     site_role: Mapped[str | None] = mapped_column(sa.String(16))
     shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)

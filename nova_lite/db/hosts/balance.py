@@ -63,8 +63,8 @@ _ONLY = 1
 
 _COLUMNS = (
     Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state,
-    Instance.task_state, Instance.locked, Instance.shares, Instance.flavor, Instance.image, Instance.metadata_,
-    Instance.system_metadata, Instance.project_id, Instance.block_devices,
+    Instance.task_state, Instance.locked, Instance.shares, Instance.points, Instance.flavor, Instance.image,
+    Instance.metadata_, Instance.system_metadata, Instance.project_id, Instance.block_devices,
 )  # fmt: skip
 
 
@@ -203,6 +203,8 @@ def _server(
         stays = "its memory is encrypted"
     if row.shares:
         stays = "it has shares of its host"
+    if row.points:
+        stays = "it has snapshot points"
     if row.locked:
         stays = "it is locked"
     if row.vm_state != states.ACTIVE:

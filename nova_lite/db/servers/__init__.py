@@ -15,6 +15,7 @@
 - `keypairs`: key pairs
 - `console_tokens`: console tokens
 - `tpms`, `disk_keys`: keys of TPMs and of encrypted disks
+- `points`: snapshot points of servers
 - `shares`: shares of projects and of servers
 - `fencing`: fencing records that a host may remove
 - `newer_domains`: servers whose guest is newer than their row

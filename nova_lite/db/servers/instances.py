@@ -35,6 +35,7 @@ from nova_lite.objects import (
     InstanceQuery,
     PCIDevice,
     ShareMapping,
+    SnapshotPoint,
     digest_of_domains,
 )
 from nova_lite.operations import states
@@ -137,6 +138,7 @@ def _bare(values: Sequence[Any]) -> Instance:
     named["numa"] = msgspec.convert(named["numa"], InstanceNUMATopology | None)
     named["pci"] = msgspec.convert(named["pci"], list[PCIDevice] | None)
     named["shares"] = msgspec.convert(named["shares"] or [], list[ShareMapping])
+    named["points"] = msgspec.convert(named["points"] or [], list[SnapshotPoint])
     named["guest_devices"] = msgspec.convert(named["guest_devices"], GuestDevices | None)
     named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], InstanceFault)
     return Instance(**named)

@@ -44,7 +44,7 @@ QUERIES = frozenset(
     )
 )  # fmt: skip
 #: Methods that may take as long as a guest's memory is big.
-TRANSFERS = frozenset(("managedSave", "migrateToURI3"))
+TRANSFERS = frozenset(("managedSave", "migrateToURI3", "restoreFlags", "saveFlags"))
 #: Other methods whose repetition has no further effect, or an error that every caller expects.
 REPEATABLE = QUERIES | {
     "baselineHypervisorCPU", "blockInfo", "blockJobInfo", "domainListGetStats", "getCapabilities",

@@ -53,6 +53,7 @@ from nova_lite.virt.libvirt.domain.guests import GuestDefinitions, HostGuests
 from nova_lite.virt.libvirt.domain.hotplug import GuestHotplug
 from nova_lite.virt.libvirt.domain.launch import Launcher
 from nova_lite.virt.libvirt.domain.live_moves import LiveMoves
+from nova_lite.virt.libvirt.domain.points import GuestPoints
 from nova_lite.virt.libvirt.domain.power import GuestPower, GuestRescue, GuestStandby
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
 from nova_lite.virt.libvirt.domain.shares import GuestShares
@@ -171,6 +172,7 @@ class LibvirtDriver(ComputeDriver):
             context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets, pool
         )
         self.images, self.shares = CachedImages(context, self._cache, pool), GuestShares(context)
+        self.points = GuestPoints(context, launcher, self._freezer, self.backups, self.tpms, self._qemu_img, self._room)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

@@ -12,6 +12,6 @@
   volumes
 - `encrypted_disks`: disks that only their guests read
 - `secrets`, `rbd_watchers`, `disk_locks`: passphrases, and protection from a second user
-- `tpm_states`: states of TPMs of guests that move
+- `tpm_states`, `point_files`: states of TPMs of guests that move, and files of snapshot points
 - `disk_usage`: bytes that all instances use
 """

@@ -43,7 +43,8 @@ def _growth(path: str) -> int:
     found = os.stat(path)
     header = qcow2.read(path) if os.path.basename(path) in OVERLAYS else None
     size = found.st_size if header is None else header.size
-    own = found.st_blocks * _SECTOR
+    # A disk takes new blocks for all that it shares with a snapshot point.
+    own = 0 if header is not None and header.snapshots else found.st_blocks * _SECTOR
     if os.path.basename(path) == disks.RAW_ROOT:
         own -= reflinks.shared_bytes(path)
     return max(0, size - own)

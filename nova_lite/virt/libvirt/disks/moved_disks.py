@@ -226,6 +226,9 @@ class MovedDisks:
             _rebase(path, base)
 
     def _flatten(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
+        header = qcow2.read(path)
+        if header is not None and header.snapshots:
+            raise exceptions.VirtDriverError(reason=f"its snapshot points need image {image.id}, which is gone")
         base = os.path.join(directory, BASE)
         disk_format = images.qemu_format(image) if images.qemu_format(image) in images.DISK_FORMATS else "raw"
         try:

@@ -51,24 +51,29 @@ class TPMStates:
     def remove(self, instance_uuid: str) -> None:
         trees.discard(self._path(instance_uuid))
 
-    def save(self, instance_uuid: str, directory: str) -> None:
-        """Copy the state of a guest that is off into the directory of its disks."""
+    def save(self, instance_uuid: str, directory: str, prefix: str = "") -> None:
+        """Copy the state of a guest into the directory of its disks.
+
+        The state of a running guest is as after a power cut.
+        """
         for version, (part, name) in _PLACES.items():
-            target = os.path.join(directory, _NAMES[version])
+            target = os.path.join(directory, prefix + _NAMES[version])
             state = _read(os.path.join(self._path(instance_uuid), part, name))
             if state is None:
                 files.remove(target)
             else:
                 files.write_atomically(target, state)
 
-    def restore(self, instance_uuid: str, directory: str, versions: Collection[str] = tuple(_PLACES)) -> None:
+    def restore(
+        self, instance_uuid: str, directory: str, versions: Collection[str] = tuple(_PLACES), prefix: str = ""
+    ) -> None:
         """Hand the state in the directory of a guest's disks to libvirt, in place of whatever it has.
 
         A state of another version than these is not used. The next `save` replaces the file in the directory.
         """
         self.remove(instance_uuid)
         for version in versions:
-            state = _read(os.path.join(directory, _NAMES[version]))
+            state = _read(os.path.join(directory, prefix + _NAMES[version]))
             if state is not None:
                 self._write(instance_uuid, *_PLACES[version], state)
 

@@ -22,6 +22,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
@@ -29,7 +30,7 @@ from nova_lite.base import disk_room, exceptions, files, key_files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disk_server, disks, offers, tpm_states
+from nova_lite.virt.libvirt.disks import disk_server, disks, offers, point_files, tpm_states
 
 LOG = logging.getLogger(__name__)
 
@@ -64,12 +65,15 @@ def withdraw(directory: str) -> None:
 
 
 def offer(
-    conf: cfg.ConfigOpts, directory: str, names: tuple[str, ...] = TRAVELLING, images: list[str] | None = None
+    conf: cfg.ConfigOpts, directory: str, names: Sequence[str] | None = None, images: list[str] | None = None
 ) -> DiskSource:
     """Return the files that one other host may fetch from here now: the guest is off, or the files are read-only.
 
-    ``images``: ids of cached images that it may fetch, too. A new offer ends the last one.
+    ``names``: None: all that travel. ``images``: ids of cached images that it may fetch, too.
+    A new offer ends the last one.
     """
+    if names is None:
+        names = [*TRAVELLING, *sorted(filter(point_files.travels, os.listdir(directory)))]
     offered = [_describe(directory, name) for name in names if os.path.exists(os.path.join(directory, name))]
     files.write_atomically(os.path.join(directory, MARKER), secrets.token_hex(16).encode(), durable=False)
     token, content = offers.make(directory, [file.name for file in offered], images or [])
@@ -137,7 +141,7 @@ class Fetcher:
         """Fetch every offered file. Raises `VirtDriverError`, also if the files do not fit."""
         offered = [file for file in self._source.files if file.name != MARKER]
         for file in offered:
-            if file.name not in TRAVELLING:
+            if file.name not in TRAVELLING and not point_files.travels(file.name):
                 raise exceptions.VirtDriverError(reason=f"{file.name!r} is not a file of an instance")
         self._check_room(offered)
         for file in offered:

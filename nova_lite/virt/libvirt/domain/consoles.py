@@ -129,6 +129,14 @@ class Consoles:
             saved = self._connection.call(domain.managedSaveGetXMLDesc, libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
             self._connection.call(domain.managedSaveDefineXML, with_serial(saved, other), 0)
 
+    def saved_xml(self, path: str, xml: str) -> str:
+        """Return the definition in a file of saved memory, with the serial console's address of the definition
+        ``xml``."""
+        flags = libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE
+        saved = str(self._connection.connect_call("saveImageGetXMLDesc", path, flags))
+        address = serial_address(ET.fromstring(xml))  # noqa: S314 libvirt's own
+        return saved if address is None else with_serial(saved, address)
+
     def _is_mine(self, address: ConsoleAddress) -> bool:
         """Check whether the port is free, or reserved for this new guest. Renews the reservation."""
         with self._lock:

@@ -157,18 +157,26 @@ class Domains:
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
         return str(self._connection.call(domain.XMLDesc, flags))
 
-    def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
-        """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`.
+    def start(
+        self,
+        domain: Any,
+        instance_uuid: str,
+        timeout: float,
+        paused: bool = False,
+        memory: tuple[str, str] | None = None,
+    ) -> None:
+        """Start the domain, or let it continue, and wait until it runs, or is paused. ``memory``: file and definition.
+
+        Raises `InstancePowerOnFailure`.
 
         A start whose connection broke may still continue in libvirtd, which then refuses another one.
         """
         target = PowerState.PAUSED if paused else PowerState.RUNNING
+        method, arguments = domain.createWithFlags, [libvirt.VIR_DOMAIN_START_PAUSED if paused else 0]
+        if memory is not None:
+            method, arguments = self._connection.get().restoreFlags, [*memory, libvirt.VIR_DOMAIN_SAVE_RUNNING]
         try:
-            self._connection.call_filtering(
-                domain.createWithFlags,
-                libvirt.VIR_DOMAIN_START_PAUSED if paused else 0,
-                done=lambda: self.state(instance_uuid) not in _OFF,
-            )
+            self._connection.call_filtering(method, *arguments, done=lambda: self.state(instance_uuid) not in _OFF)
         except LibvirtFailure as error:
             if error.error_code not in (*_ALREADY, *BUSY) or self.state(instance_uuid) in _OFF:
                 raise exceptions.InstancePowerOnFailure(

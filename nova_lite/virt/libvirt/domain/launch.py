@@ -49,9 +49,17 @@ class Launcher(HostPart):
         )
 
     def start(
-        self, domain: Any, instance_uuid: str, paused: bool = False, check: Callable[[], None] = lambda: None
+        self,
+        domain: Any,
+        instance_uuid: str,
+        paused: bool = False,
+        check: Callable[[], None] = lambda: None,
+        memory: str | None = None,
     ) -> None:
-        """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that."""
+        """Start a domain once its disks are free. ``check`` is called while it waits, and raises to end that.
+
+        ``memory``: a file from which the guest continues.
+        """
         encrypted: list[str] = []
         own = OwnKeys(instance_uuid)
         if not self._connection.call(domain.isActive):
@@ -66,8 +74,11 @@ class Launcher(HostPart):
             self._machine.vgpus.make(pci_xml.vgpus_in(xml))
             encrypted = encrypted_in(xml)
             own = OwnKeys(instance_uuid, guest_xml.has_tpm(xml), encrypted_roles_in(xml))
+        saved = None
+        if memory is not None:
+            saved = (memory, self._consoles.saved_xml(memory, self._domains.description(domain)))
         with self._secrets.loaded(encrypted, own):
-            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused)
+            self._domains.start(domain, instance_uuid, self._context.timing.start_wait, paused, saved)
 
     def remove(self, instance_uuid: str) -> None:
         """Cut a guest's power, and remove its domain and its vGPUs. Do nothing if it is missing or not ours."""

@@ -118,3 +118,14 @@ def test_host_without_an_owner_of_the_authority_does_not_start(
     conf.set_override("swtpm_enabled", True, "libvirt")
     with pytest.raises(exceptions.ConfigurationError, match="Install swtpm and swtpm-tools"):
         states.check()
+
+
+def test_state_of_a_snapshot_point_is_beside_that_of_a_move_and_comes_back(states: TPMStates, disks: Path) -> None:
+    path = put(states)
+    states.save(GUEST, str(disks), "point-1-")
+    assert os.listdir(disks) == ["point-1-tpm-2.0.state"]
+    path.write_bytes(b"later")
+    states.restore(GUEST, str(disks), prefix="point-1-")
+    assert path.read_bytes() == STATE
+    states.restore(GUEST, str(disks), prefix="point-2-")
+    assert not states.has(GUEST), "the guest had no state at this point"

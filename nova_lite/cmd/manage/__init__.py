@@ -22,6 +22,7 @@ Commands, and what they share:
 - `cpu_baseline`: ``host cpu-baseline``: the largest processor that all hosts of an aggregate have
 - `database`: command ``db``: schema, purge, and version
 - `flavors`: command ``flavor``: sizes of servers
+- `fetching`: ``image fetch``: well-known cloud images from their distributors
 - `floating_pools`: command ``floating-pool``: pools of floating addresses for the built-in networks
 - `front_ends`: command ``frontend``: machines with the APIs, or the console proxies, alone
 - `hosts`: commands ``service`` and ``host``: daemons and hypervisors

@@ -157,6 +157,15 @@ def test_incomplete_download_belongs_to_one_process(tmp_path: Path) -> None:
         assert os.path.getsize(path) == 0
 
 
+def test_download_that_ended_meanwhile_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has given the file the name of an image, between its opening and its lock here."""
+    name = f"{store.TEMPORARY}{SUM.value[:32]}"
+    monkeypatch.setattr(fetching.fcntl, "flock", lambda *_: os.rename(tmp_path / name, tmp_path / "image"))
+    with pytest.raises(exceptions.Conflict), partial(str(tmp_path), SUM):
+        pass
+    assert os.listdir(tmp_path) == ["image"]
+
+
 def test_abandoned_download_is_swept(tmp_path: Path) -> None:
     with partial(str(tmp_path), SUM) as path:
         store.sweep(str(tmp_path))

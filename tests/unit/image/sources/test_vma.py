@@ -194,6 +194,7 @@ def test_qcow2_file_is_accepted_as_an_image(tmp_path: Path, size: int) -> None:
     path = tmp_path / "disk"
     announced = written(path, size, {0: b"x" * 512})
     assert path.stat().st_size == announced
+    assert path.read_bytes()[-CLUSTER:].count(b"\1") == announced // CLUSTER  # one reference for each cluster
     formats.check(str(path), "qcow2")
     assert formats.virtual_size(str(path), "qcow2") == size
 

@@ -75,9 +75,9 @@ def _wanted(found: CloudImage, args: argparse.Namespace, wanted: Checksum) -> Im
 
 
 def _present(app: App, image: Image) -> Image | None:
-    """Return the image that was fetched from the same bytes before."""
+    """Return the image that was fetched from the same bytes before. Images of projects can have the same properties."""
     query = ImageQuery(filters={"name": [image.name], "status": ["active"]})
-    named = app.db.read(images.list_, app.context, query)
+    named = [other for other in app.db.read(images.list_, app.context, query) if other.owner is None]
     fetched = image.properties[_FETCHED]
     return next((other for other in named if other.properties.get(_FETCHED) == fetched), None)
 

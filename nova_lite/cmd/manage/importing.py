@@ -18,7 +18,7 @@ from nova_lite.image import store
 from nova_lite.image.sources import proxmox, vma
 from nova_lite.image.sources.proxmox import Guest
 from nova_lite.image.sources.qcow2_file import Qcow2File
-from nova_lite.objects import Image
+from nova_lite.objects import Image, ImageQuery
 
 _GIB = 1024**3
 
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backup", metavar="FILE", help="backup (.vma, .vma.zst, .vma.lzo, .vma.gz) whose disks become images"
     )
-    parser.add_argument("--project", help="id or name of the project that owns the images; default: all see them")
+    parser.add_argument("--project", help="id or name of the project that owns the images; with --backup")
     parser.add_argument("--network", default="NETWORK", help="network in the printed commands")
 
 
@@ -45,11 +45,15 @@ def import_server(app: App, args: argparse.Namespace) -> None:
     ids: dict[str, str] = {}
     if args.backup is not None:
         app.require_local_images()
-        with vma.opened(args.backup) as source:
-            archive = vma.Archive(source, args.backup)
-            if guest is None:
-                guest = _from_archive(archive)
-            ids = _import_disks(app, args, archive, guest)
+        if args.project is None:
+            raise exceptions.InvalidInput(reason="--backup needs --project, whose images the disks become")
+        owner = accounts.project_id(app, args.project)
+        with contextlib.ExitStack() as stack:
+            with vma.opened(args.backup) as source:
+                archive = vma.Archive(source, args.backup)
+                guest = guest or _from_archive(archive)
+                paths = _read_disks(app, stack, archive, guest)
+            ids = {key: _add_image(app, _image(guest, key, owner), path) for key, path in paths.items()}
     assert guest is not None
     _show(app, args, guest, ids)
 
@@ -75,26 +79,21 @@ def _from_archive(archive: vma.Archive) -> Guest:
 # --- disks
 
 
-def _import_disks(app: App, args: argparse.Namespace, archive: vma.Archive, guest: Guest) -> dict[str, str]:
-    """Make images of the guest's disks that the archive has. Return their ids by the disks' keys."""
+def _read_disks(app: App, stack: contextlib.ExitStack, archive: vma.Archive, guest: Guest) -> dict[str, str]:
+    """Write the guest's disks that the archive has. Return the paths of the files, which ``stack`` removes."""
     numbers = {device.key: number for number, device in archive.devices.items() if device.key in guest.disks}
     for key in guest.disks.keys() - numbers:
         guest.notes.append(f"{key} is not in the backup")
     guest.disks = {key: archive.devices[numbers[key]].size for key in guest.disks if key in numbers}
     if not guest.disks:
         raise exceptions.InvalidInput(reason="the backup has no disk of the guest")
-    owner = None if args.project is None else accounts.project_id(app, args.project)
     store_path, progress = app.conf.image.store_path, Progress()
     store.prepare(store_path)
-    with contextlib.ExitStack() as stack:
-        paths = {key: stack.enter_context(files.large_part(store_path, store.TEMPORARY)) for key in guest.disks}
-        with _written(app, archive, {numbers[key]: path for key, path in paths.items()}) as targets:
-            archive.extract(targets, lambda done: progress.show(done, archive.clusters))
-        progress.end()
-        return {
-            key: _add_image(app, _image(guest, key, owner, is_first=number == 0), path)
-            for number, (key, path) in enumerate(paths.items())
-        }
+    paths = {key: stack.enter_context(files.large_part(store_path, store.TEMPORARY)) for key in guest.disks}
+    with _written(app, archive, {numbers[key]: path for key, path in paths.items()}) as targets:
+        archive.extract(targets, lambda done: progress.show(done, archive.clusters))
+    progress.end()
+    return paths
 
 
 @contextlib.contextmanager
@@ -117,16 +116,16 @@ def _written(app: App, archive: vma.Archive, paths: Mapping[int, str]) -> Iterat
             target.finish()
 
 
-def _image(guest: Guest, key: str, owner: str | None, *, is_first: bool) -> Image:
-    size = guest.disks[key]
+def _image(guest: Guest, key: str, owner: str) -> Image:
+    size, root = guest.disks[key], next(iter(guest.disks))
     return Image(
         id=str(uuid.uuid4()),
-        name=guest.name if is_first else f"{guest.name}-{key}",
+        name=_image_name(guest.name, key, root),
         min_disk=-(-size // _GIB),
         virtual_size=size,
-        visibility="public" if owner is None else "private",
+        visibility="private",
         owner=owner,
-        properties=guest.properties if is_first else {},
+        properties=guest.properties if key == root else {},
     )
 
 
@@ -134,8 +133,8 @@ def _add_image(app: App, image: Image, path: str) -> str:
     """Create an image, unless an earlier import of the same backup has. Return its id."""
     store_path = app.conf.image.store_path
     image.size, image.checksum, image.md5 = store.adopt(store_path, image.id, path)
-    present = app.db.read(images.find_same, image.name, image.checksum)
-    if present is not None:
+    same = {"name": [image.name], "checksum": [image.checksum], "owner": [str(image.owner)], "status": ["active"]}
+    for present in app.db.read(images.list_, app.context, ImageQuery(filters=same)):
         os.rename(store.file_path(store_path, image.id), store.file_path(store_path, present.id))
         return present.id
     return app.db.write(images.create, image).id

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nova_lite.db.image import images
 from nova_lite.image.sources import catalogue
 from nova_lite.objects import Image
 from tests.support.file_site import FileSite, serving
@@ -38,8 +39,6 @@ def publish(site: FileSite, disk: bytes) -> None:
 
 
 def image_of(tool: Tool, image_id: str) -> Image:
-    from nova_lite.db.image import images
-
     database = tool.database_of()
     found = database.read(images.by_id, image_id)
     database.close()
@@ -70,6 +69,16 @@ def test_same_build_is_fetched_once_and_a_new_one_again(tool: Tool, site: FileSi
     publish(site, DISK + b"new")
     second = tool(*fetch)
     assert sorted(os.listdir(tool.path / "images")) == sorted([first, second])
+
+
+def test_image_of_a_project_with_the_same_properties_is_not_trusted(tool: Tool, site: FileSite) -> None:
+    other = tool.path / "other.img"
+    other.write_bytes(b"other")
+    tool("project", "create", "shop")
+    fetched = f"fetched_checksum=sha512:{hashlib.sha512(DISK).hexdigest()}"
+    options = ("--name", "debian-13", "--disk-format", "raw", "--project", "shop", "--property", fetched)
+    planted = tool("image", "import", *options, str(other))
+    assert tool("image", "fetch", "debian/13", "--mirror", site.url) != planted
 
 
 def test_fetch_with_wrong_bytes_makes_no_image(tool: Tool, site: FileSite) -> None:

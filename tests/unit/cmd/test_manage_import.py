@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -33,8 +34,17 @@ ROOT, DATA = b"root" * 20_480 + bytes(150_000 * 512), b"data" * 128
 DISKS = {"drive-scsi0": DATA, "drive-efidisk0": b"efi." * 128, "drive-scsi1": ROOT}
 
 
+#: Arguments up to the name of the backup.
+IMPORT = ("server", "import", "proxmox", "--project", "shop", "--backup")
+
+
 @pytest.fixture
-def backup(tmp_path: Path) -> str:
+def project(tool: Tool) -> str:
+    return tool("project", "create", "shop")
+
+
+@pytest.fixture
+def backup(project: str, tmp_path: Path) -> str:
     path = tmp_path / "backup.vma"
     path.write_bytes(vma_writer.archive({"qemu-server.conf": CONFIG}, DISKS))
     return str(path)
@@ -48,13 +58,13 @@ def image_of(tool: Tool, image_id: str) -> Image:
     return found
 
 
-def test_backup_becomes_images_and_commands(tool: Tool, backup: str) -> None:
-    found = tool.json("server", "import", "proxmox", "--backup", backup, "--network", "lan")
+def test_backup_becomes_images_and_commands(tool: Tool, backup: str, project: str) -> None:
+    found = tool.json(*IMPORT, backup, "--network", "lan")
     root, data = found["images"]["scsi1"], found["images"]["scsi0"]
     assert sorted(os.listdir(tool.path / "images")) == sorted([root, data])
     image = image_of(tool, root)
     assert (image.name, image.disk_format, image.min_disk, image.virtual_size) == ("web", "qcow2", 1, len(ROOT))
-    assert (image.visibility, image.owner) == ("public", None)
+    assert (image.visibility, image.owner) == ("private", project)
     assert image.properties == {
         "hw_cpu_max_sockets": "1",
         "hw_disk_bus": "scsi",
@@ -78,7 +88,7 @@ def test_backup_becomes_images_and_commands(tool: Tool, backup: str) -> None:
 
 @pytest.mark.skipif(shutil.which("qemu-img") is None, reason="needs qemu-img")
 def test_imported_disk_has_the_guests_bytes(tool: Tool, backup: str) -> None:
-    found = tool.json("server", "import", "proxmox", "--backup", backup)
+    found = tool.json(*IMPORT, backup)
     for key, content in (("scsi1", ROOT), ("scsi0", DATA)):
         path, raw = tool.path / "images" / found["images"][key], tool.path / "raw"
         subprocess.run(["qemu-img", "convert", "-f", "qcow2", "-O", "raw", path, raw], check=True)
@@ -86,51 +96,60 @@ def test_imported_disk_has_the_guests_bytes(tool: Tool, backup: str) -> None:
 
 
 def test_second_import_of_a_backup_changes_nothing(tool: Tool, backup: str) -> None:
-    arguments = ("server", "import", "proxmox", "--backup", backup)
+    arguments = (*IMPORT, backup)
     assert tool.json(*arguments) == tool.json(*arguments)
     assert len(os.listdir(tool.path / "images")) == len(tool.json("image", "list")) == 2
 
 
 def test_text_is_a_script_with_notes(tool: Tool, backup: str) -> None:
-    lines = tool("server", "import", "proxmox", "--backup", backup).splitlines()
+    lines = tool(*IMPORT, backup).splitlines()
     assert lines[0] == "# the variables of the firmware are new: the guest starts by the default path of its disk"
     assert all(line.startswith("openstack ") for line in lines[1:])
 
 
 def test_damaged_backup_makes_no_image(tool: Tool, backup: str) -> None:
     Path(backup).write_bytes(Path(backup).read_bytes()[:-1])
-    assert "backup.vma is unacceptable: it ends early" in tool.fails("server", "import", "proxmox", "--backup", backup)
+    assert "backup.vma is unacceptable: it ends early" in tool.fails(*IMPORT, backup)
     assert os.listdir(tool.path / "images") == tool.json("image", "list") == []
 
 
 def test_import_without_room_makes_no_image(tool: Tool, backup: str) -> None:
     tool.configure("[image]\nmin_free_mb = 1000000000\n")
-    assert "have to stay free" in tool.fails("server", "import", "proxmox", "--backup", backup)
+    assert "have to stay free" in tool.fails(*IMPORT, backup)
     assert os.listdir(tool.path / "images") == []
 
 
 def test_backup_without_the_guests_disks_is_refused(tool: Tool, backup: str) -> None:
     Path(backup).write_bytes(vma_writer.archive({"qemu-server.conf": CONFIG}, {"drive-efidisk0": b"efi." * 128}))
-    assert "has no disk of the guest" in tool.fails("server", "import", "proxmox", "--backup", backup)
+    assert "has no disk of the guest" in tool.fails(*IMPORT, backup)
 
 
 def test_backup_without_a_configuration_is_refused(tool: Tool, backup: str) -> None:
     Path(backup).write_bytes(vma_writer.archive({}, DISKS))
-    assert "the guest has no disk" in tool.fails("server", "import", "proxmox", "--backup", backup)
+    assert "the guest has no disk" in tool.fails(*IMPORT, backup)
 
 
 def test_disk_that_the_backup_leaves_out_is_named(tool: Tool, backup: str) -> None:
     Path(backup).write_bytes(vma_writer.archive({"qemu-server.conf": CONFIG}, {"drive-scsi1": ROOT}))
-    found = tool.json("server", "import", "proxmox", "--backup", backup)
+    found = tool.json(*IMPORT, backup)
     assert "scsi0 is not in the backup" in found["notes"]
     assert list(found["images"]) == ["scsi1"]
 
 
-def test_images_of_a_project_are_its_own(tool: Tool, backup: str) -> None:
-    project = tool("project", "create", "shop")
-    found = tool.json("server", "import", "proxmox", "--backup", backup, "--project", "shop")
-    image = image_of(tool, found["images"]["scsi1"])
-    assert (image.owner, image.visibility) == (project, "private")
+def test_same_backup_for_another_project_has_images_of_its_own(tool: Tool, backup: str) -> None:
+    first = tool.json(*IMPORT, backup)["images"]
+    tool("project", "create", "bank")
+    other = ("server", "import", "proxmox", "--project", "bank", "--backup", backup)
+    second = tool.json(*other)["images"]
+    assert {*first.values()}.isdisjoint(second.values())
+    assert tool.json(*other)["images"] == second
+
+
+def test_backup_with_a_wrong_checksum_at_its_end_makes_no_image(tool: Tool, backup: str) -> None:
+    data = gzip.compress(Path(backup).read_bytes())
+    Path(backup).write_bytes(data[:-8] + bytes(4) + data[-4:])
+    assert "gzip finds that it is damaged" in tool.fails(*IMPORT, backup)
+    assert os.listdir(tool.path / "images") == tool.json("image", "list") == []
 
 
 def test_guest_of_the_api_has_commands_for_its_disks(tool: Tool, tmp_path: Path) -> None:
@@ -168,13 +187,14 @@ def test_guest_of_the_api_has_commands_for_its_disks(tool: Tool, tmp_path: Path)
         (("100",), "need each other"),
         (("--url", "https://pve:8006"), "need each other"),
         (("100", "--url", "https://pve:8006"), "need each other"),
-        (("--backup", "/nonexistent"), "/nonexistent: No such file"),
+        (("--backup", "/nonexistent"), "--backup needs --project"),
+        (("--backup", "/nonexistent", "--project", "shop"), "/nonexistent: No such file"),
     ],
 )
-def test_import_of_nothing_is_refused(tool: Tool, arguments: tuple[str, ...], message: str) -> None:
+def test_import_of_nothing_is_refused(tool: Tool, project: str, arguments: tuple[str, ...], message: str) -> None:
     assert message in tool.fails("server", "import", "proxmox", *arguments)
 
 
 def test_import_with_another_image_backend_is_refused(tool: Tool, backup: str) -> None:
     tool.configure("[image]\nbackend = glance\n")
-    assert "import images there" in tool.fails("server", "import", "proxmox", "--backup", backup)
+    assert "import images there" in tool.fails(*IMPORT, backup)

@@ -282,6 +282,8 @@ class ManageTiming:
     upgrade_poll: float = 1.0
     #: Interval between two looks at hosts that are to suspend their promises.
     suspend_poll: float = 1.0
+    #: Time after the first break of a download. It doubles with each further one.
+    fetch_wait: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -46,5 +46,9 @@ Compute::
     virt/images.py                      qemu-img
     virt/libvirt/disks/image_cache.py   image cache of the host
 
+Further packages:
+
+- `sources`: images and servers from outside the cloud
+
 Tests: ``tests/unit/image``, ``tests/unit/api/image``, ``tests/functional/test_glance.py``.
 """

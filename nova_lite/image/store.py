@@ -125,6 +125,27 @@ def add(
         raise
 
 
+def adopt(store_path: str, image_id: str, path: str, check: Callable[[str], None] | None = None) -> Sums:
+    """Give a complete file in the store's directory the name of an image. ``check`` is that of `add`."""
+    with open(path, "rb") as file:
+        found = Sums(os.fstat(file.fileno()).st_size, *sums(path))
+        _name(store_path, image_id, path, file.fileno(), check)
+    return found
+
+
+def _name(
+    store_path: str, image_id: str, path: str, descriptor: int, check: Callable[[str], None] | None = None
+) -> None:
+    """Give a complete file its name, when it is on disk and has the store's owner."""
+    os.fchmod(descriptor, MODE)
+    _give_to_owner_of(store_path, descriptor)
+    os.fsync(descriptor)
+    if check is not None:
+        check(path)
+    os.rename(path, file_path(store_path, image_id))
+    files.sync_directory(store_path)
+
+
 class IncompleteFile:
     """File of an image that is being written. It gets its name when it is complete and on disk."""
 
@@ -148,14 +169,8 @@ class IncompleteFile:
     def publish(self, check: Callable[[str], None] | None = None) -> Sums:
         """Give the file its name. ``check`` is that of `add`."""
         self._file.flush()
-        os.fchmod(self._file.fileno(), MODE)
-        _give_to_owner_of(self._store_path, self._file.fileno())
-        os.fsync(self._file.fileno())
-        if check is not None:
-            check(self._temporary)
-        os.rename(self._temporary, file_path(self._store_path, self._image_id))
+        _name(self._store_path, self._image_id, self._temporary, self._file.fileno(), check)
         self.discard()
-        files.sync_directory(self._store_path)
         return Sums(self.size, self._digest.hexdigest(), self._md5.hexdigest())
 
     def append(self, first: int) -> None:

@@ -27,7 +27,7 @@ class Tool:
         self.database = f"sqlite:///{path}/db.sqlite"
         self.capsys = capsys
         self.text = self.error = ""
-        self.timing = ManageTiming(move_poll=0.01, upgrade_poll=0.01)
+        self.timing = ManageTiming(move_poll=0.01, upgrade_poll=0.01, fetch_wait=0.01)
         self.configure()
 
     def configure(self, extra: str = "", database: str | None = None) -> None:

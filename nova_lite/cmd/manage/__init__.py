@@ -22,11 +22,13 @@ Commands, and what they share:
 - `cpu_baseline`: ``host cpu-baseline``: the largest processor that all hosts of an aggregate have
 - `database`: command ``db``: schema, purge, and version
 - `flavors`: command ``flavor``: sizes of servers
+- `fetching`: ``image fetch``: well-known cloud images from their distributors
 - `floating_pools`: command ``floating-pool``: pools of floating addresses for the built-in networks
 - `front_ends`: command ``frontend``: machines with the APIs, or the console proxies, alone
 - `hosts`: commands ``service`` and ``host``: daemons and hypervisors
 - `identity`: commands ``user`` and ``project``: accounts of a cloud without Keystone
 - `images`: command ``image``: images of the built-in backend, rows and files
+- `importing`: ``server import``: guests of Proxmox
 - `joining`: commands ``host token`` and ``host remove``: hosts that join with a token
 - `keys`: command ``keys``: keys that sign messages, and the list of trusted ones
 - `maintenance`: ``host maintenance``: empties a host, and brings back afterwards what has left it
@@ -37,7 +39,7 @@ Commands, and what they share:
 - `replication`: command ``replication``: servers with a replica at a second site
 - `scheduler`: ``scheduler``: explains why a server is on its host or on none, and whether a new one would fit
 - `server_groups`: command ``server-group``: groups with affinity or anti-affinity policies
-- `servers`: command ``server``: servers whose guest is newer than their row, after a restore of the database
+- `servers`: command ``server``: servers from elsewhere, and those whose guest is newer than their row after a restore
 - `shares`: command ``share``: directories of hosts that servers of a project may mount
 - `top`: command ``top``: a table of the cloud's work that is refreshed
 - `trace`: command ``trace``: the way of one request through the machines of the cloud

@@ -99,6 +99,12 @@ class App:
         if self._transport is not None:
             self._transport.cleanup()
 
+    def require_local_images(self) -> None:
+        """Raise `ConfigurationError` unless images are in the built-in store."""
+        if self.conf.image.backend != "local":
+            reason = f"[image] backend = {self.conf.image.backend}: import images there."
+            raise exceptions.ConfigurationError(reason=reason)
+
     def say(self, line: str) -> None:
         """Print a line of progress at once, on standard error if programs read the output."""
         print(line, file=sys.stderr if self.output == "json" else sys.stdout, flush=True)
@@ -113,6 +119,24 @@ class App:
         table = prettytable.PrettyTable(list(columns), align="l")
         table.add_rows([[_cell(value) for value in row] for row in rows])
         print(table)
+
+
+class Progress:
+    """Progress in percent, or in MiB while the total is unknown. It is shown on a terminal only."""
+
+    def __init__(self) -> None:
+        self._visible = sys.stderr.isatty()
+        self._text = ""
+
+    def show(self, done: int, total: int) -> None:
+        text = f"{100 * done // total:3d} %" if total else f"{done // 1024**2} MiB"
+        if self._visible and text != self._text:
+            self._text = text
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._visible:
+            print(file=sys.stderr)
 
 
 class Parser(argparse.ArgumentParser):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import sys
 import uuid
 from operator import attrgetter
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage import accounts
-from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
+from nova_lite.cmd.manage import accounts, fetching
+from nova_lite.cmd.manage.app import App, Commands, Progress, at_least, key_value
 from nova_lite.db.image import images
 from nova_lite.image import formats, ova, store
 from nova_lite.image.store import file_path
@@ -39,14 +38,22 @@ def register(commands: Commands) -> None:
     import_.add_argument("--visibility", choices=("public", "private", "shared", "community"), default="public")
     import_.add_argument("--project", help="id or name of the project that owns it")
     import_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    fetching.add_options(
+        commands.verb(
+            noun,
+            "fetch",
+            "Fetch a well-known cloud image from its distributor, check it, and print the image's id. A download that "
+            "broke continues. Fetching the same build again changes nothing.",
+            fetching.fetch,
+        )
+    )
     commands.verb(noun, "list", "List all images.", list_)
     delete_ = commands.verb(noun, "delete", "Delete images and their files; existing servers keep their disks.", delete)
     delete_.add_argument("ids", nargs="+", metavar="ID")
 
 
 def import_image(app: App, args: argparse.Namespace) -> None:
-    if app.conf.image.backend != "local":
-        raise exceptions.ConfigurationError(reason=f"[image] backend = {app.conf.image.backend}: import images there.")
+    app.require_local_images()
     with open(formats.open_regular(args.file), "rb") as file:
         disks = _disks(file.fileno(), args)
         for disk in disks:
@@ -127,27 +134,13 @@ def _present(app: App, image: Image, disk: ova.Disk, image_id: str | None) -> Im
 
 def _copy(app: App, image: Image, disk: ova.Disk) -> None:
     store.prepare(app.conf.image.store_path)
-    progress = _Progress(disk.part.size)
+    progress = Progress()
     disk.part.seek(0)
-    image.size, image.checksum, image.md5 = store.add(app.conf.image.store_path, image.id, disk.part, progress.show)
+    image.size, image.checksum, image.md5 = store.add(
+        app.conf.image.store_path, image.id, disk.part, lambda done: progress.show(done, disk.part.size)
+    )
     image.virtual_size = formats.disk_size(disk.part, image.disk_format)
     progress.end()
-
-
-class _Progress:
-    """Progress in percent, on a terminal only."""
-
-    def __init__(self, total: int) -> None:
-        self._total = max(total, 1)
-        self._visible = sys.stderr.isatty()
-
-    def show(self, done: int) -> None:
-        if self._visible:
-            print(f"\r{100 * done // self._total:3d} %", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._visible:
-            print(file=sys.stderr)
 
 
 def _uuid(text: str) -> str:

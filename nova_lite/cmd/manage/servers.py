@@ -1,4 +1,4 @@
-"""Command ``server``: servers whose guest is newer than their row, after a restore of the database."""
+"""Command ``server``: servers from elsewhere, and those whose guest is newer than their row after a restore."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 from nova_lite import operations
 from nova_lite.base import exceptions
+from nova_lite.cmd.manage import importing
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db.servers import newer_domains
 
@@ -19,7 +20,16 @@ Flavor, image, name and metadata of the row are older than the guest. A hard reb
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("server", "Take servers back after a restore of the database.")
+    noun = commands.noun("server", "Import servers from elsewhere, and take servers back after a restore.")
+    importing.add_options(
+        commands.verb(
+            noun,
+            "import",
+            "Read a guest of Proxmox from its API or a backup, make images of the backup's disks, and print the "
+            "commands that make the server. Importing the same again changes nothing.",
+            importing.import_server,
+        )
+    )
     newer_ = commands.verb(
         noun,
         "newer",

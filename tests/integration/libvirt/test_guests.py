@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -18,6 +19,8 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.image.sources import vma
+from nova_lite.image.sources.qcow2_file import Qcow2File
 from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -34,7 +37,7 @@ from tests.integration.libvirt.conftest import (
     whole_lines,
 )
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
-from tests.support import exports
+from tests.support import exports, vma_writer
 from tests.support.guests import make_image, make_network, make_vif
 from tests.support.waiting import polls, wait_for
 
@@ -165,6 +168,25 @@ def test_archive_of_vmware_boots(
     spec = guest_spec(images, [], image=image, memory_mb=96)
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "nova-lite-guest", "none")]
+    driver.guests.destroy(spec.instance.uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_guest_boots_from_a_backup_of_proxmox(
+    connection: Any, driver: LibvirtDriver, images: Images, guest: Path, directory: Path
+) -> None:
+    raw, disk = directory / "proxmox.img", directory / "proxmox.qcow2"
+    command = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(guest / "disk.qcow2"), str(raw)]
+    subprocess.run(command, check=True)
+    content = vma_writer.archive({}, {"drive-scsi0": raw.read_bytes(), "drive-scsi1": bytes(512)})
+    archive = vma.Archive(io.BytesIO(content), "backup")
+    with disk.open("w+b") as file:
+        target = Qcow2File(file.fileno(), archive.devices[1].size, lambda size: None)
+        archive.extract({1: target}, lambda count: None)
+        target.finish()
+    spec = guest_spec(images, [], image=make_image(disk, "qcow2"), memory_mb=96)
+    boot(driver, spec)
+    assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "web-one", "none")]
     driver.guests.destroy(spec.instance.uuid)
     assert_nothing_left(connection, driver, spec)
 

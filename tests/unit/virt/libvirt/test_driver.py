@@ -120,7 +120,7 @@ class Starting(Parts):
     def loaded(self, encrypted: list[str], own: OwnKeys) -> Any:
         return contextlib.nullcontext()
 
-    def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool) -> None:
+    def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool, saved: None) -> None:
         self.done.append("start")
 
 

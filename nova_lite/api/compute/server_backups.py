@@ -10,6 +10,7 @@ from nova_lite.api.compute import schema_types as t
 from nova_lite.api.compute import server_password, view_helpers
 from nova_lite.api.compute.servers import create
 from nova_lite.api.compute.servers import view as view_of_server
+from nova_lite.api.http import validation
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import BackupDisk, BackupEngine, BackupQuery, BackupStatus, RestoreStatus, ServerBackup
@@ -31,6 +32,7 @@ INDEX_QUERY = t.strict(
     }
 )
 IMAGE_BODY = t.wrapped("image", t.strict({}))
+LOCK_BODY = t.wrapped("lock", t.strict({"until": {"type": "string", "format": "date-time"}}, ("until",)))
 RESTORE_BODY = t.wrapped("restore", t.strict({"adminPass": _PASSWORD}))
 CREATE_SERVER_BODY = t.wrapped(
     "server",
@@ -69,6 +71,7 @@ class ServerBackups(Extension):
         Route("GET", _PATH, "index"),
         Route("GET", _ONE, "show"),
         Route("DELETE", _ONE, "delete"),
+        Route("PUT", _ONE + "/lock", "lock"),
         Route("POST", _ONE + "/image", "make_image"),
         Route("POST", _ONE + "/restore", "restore"),
         Route("POST", _ONE + "/servers", "create_server"),
@@ -99,9 +102,18 @@ class ServerBackups(Extension):
 
     @declares(policies.BACKUP_DELETE, status=204, faults=(409,))
     def delete(self, req: Request, id: str) -> Response:
-        """Delete a backup and its image, even the last one. A backup that is being made cannot be deleted."""
+        """Delete a backup and its image, even the last one.
+
+        A backup that is being made cannot be deleted, and a locked one by nobody, not even by an admin.
+        """
         self.conductor.server_backup_delete(req.context, id)
         return Response(status=204)
+
+    @declares(policies.BACKUP_LOCK, body=LOCK_BODY, response="server_backup", faults=(409,))
+    def lock(self, req: Request, id: str) -> Response:
+        """Lock a complete backup in the repository until a time, or lengthen its lock. A lock is never shortened."""
+        until = validation.parse_time(req.data["lock"]["until"])
+        return Response({"server_backup": view(self.conductor.server_backup_lock(req.context, id, until))})
 
     @declares(policies.BACKUP_IMAGE, body=IMAGE_BODY, status=202, response="server_backup", faults=(409,))
     def make_image(self, req: Request, id: str) -> Response:
@@ -226,6 +238,7 @@ def view(backup: ServerBackup) -> dict[str, Any]:
         "size": backup.size,
         "attempts": backup.attempts,
         "reason": backup.reason,
+        "locked_until": view_helpers.iso_seconds(backup.locked_until),
         "scheduled_for": view_helpers.iso_seconds(backup.scheduled_for),
         "started_at": view_helpers.iso_seconds(backup.started_at),
         "finished_at": view_helpers.iso_seconds(backup.finished_at),

@@ -95,6 +95,14 @@ class ServerBackupRunning(Conflict):
     msg_fmt = "Backup %(backup_id)s is being made. Delete it when it is complete."
 
 
+class ServerBackupLocked(Conflict):
+    msg_fmt = "Backup %(backup_id)s is locked until %(locked_until)s. Nobody can remove it before, or shorten its lock."
+
+
+class ServerBackupNotLockable(Conflict):
+    msg_fmt = "Backup %(backup_id)s cannot be locked: %(reason)s."
+
+
 class ServerBackupInRepository(Conflict):
     msg_fmt = (
         "The data of backup %(backup_id)s are in the repository. Make an image of it first: POST "

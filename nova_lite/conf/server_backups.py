@@ -103,8 +103,8 @@ OPTS = [
         default=400,
         min=0,
         help=(
-            "Most days for which a project may lock a backup. Nobody can free the room of a locked backup earlier. Set "
-            "0 to forbid locks, and raise it if laws demand more."
+            "Most days for which a project may lock a backup. No user and no admin can free the room of a locked "
+            "backup earlier. Set 0 to forbid locks, and raise it if laws demand more."
         ),
     ),
     cfg.IntOpt(

@@ -25,7 +25,7 @@ class BackupPolicy(msgspec.Struct, kw_only=True):
     ``not_before`` and ``not_after``: minutes of the day between which backups begin; the window may contain midnight.
     ``servers``: uuids. A server is a target if it is listed, has one of the ``tags``, or if ``all_servers`` is set.
     ``volumes``: backups contain the attached volumes, too; None: the default of the engine. ``locked_days``: days for
-    which nobody can remove a backup. ``next_run_at``: the next time of the schedule; None while it is disabled.
+    which no user can remove a backup. ``next_run_at``: the next time of the schedule; None while it is disabled.
     """
 
     id: str = ""

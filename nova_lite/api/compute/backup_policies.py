@@ -86,7 +86,7 @@ class BackupPolicies(Extension):
         The schedule has a ``minute``, for days an ``hour`` and for weeks a ``weekday``, all in UTC. The retention keeps
         the newest backup of as many hours, days and weeks as it says. Backups begin only within the window. With
         ``volumes``, which is the default of engine ``restic``, they contain the attached volumes, too. For
-        ``locked_days`` nobody can remove a backup, not even after the policy has changed.
+        ``locked_days`` no user can remove a backup, not even after the policy has changed.
         """
         policy = BackupPolicy(**_changes(req.data["backup_policy"]))
         created = self.conductor.backup_policy_create(req.context, policy)

@@ -96,11 +96,21 @@ class ServerBackupRunning(Conflict):
 
 
 class ServerBackupLocked(Conflict):
-    msg_fmt = "Backup %(backup_id)s is locked until %(locked_until)s. Nobody can remove it before, or shorten its lock."
+    msg_fmt = (
+        "Backup %(backup_id)s is locked until %(locked_until)s. No user can remove it earlier, or shorten its lock."
+    )
 
 
 class ServerBackupNotLockable(Conflict):
     msg_fmt = "Backup %(backup_id)s cannot be locked: %(reason)s."
+
+
+class BackupFileNotFound(NotFound):
+    msg_fmt = "Backup %(backup_id)s: %(reason)s."
+
+
+class BackupFilesUnreadable(Conflict):
+    msg_fmt = "Files of backup %(backup_id)s cannot be read: %(reason)s."
 
 
 class ServerBackupInRepository(Conflict):

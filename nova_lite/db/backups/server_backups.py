@@ -675,7 +675,7 @@ def series(uow: UnitOfWork, policy_id: str, instance_uuid: str) -> list[ServerBa
 def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
     """Mark complete backups for removal, and return their number. A newer complete one of each exists.
 
-    A locked backup and one that is being restored stay, and one from which a server was restored, as long as it uses
+    A backup stays that is locked or being restored, and each from which a server was restored, as long as it uses
     the image.
     """
     ids = [backup.image_id for backup in backups]

@@ -1,4 +1,4 @@
-"""Locks of backups: nobody removes a locked backup or shortens its lock, and what it is based on stays."""
+"""Locks of backups: no user removes a locked backup or shortens its lock, and its bases stay."""
 
 from __future__ import annotations
 

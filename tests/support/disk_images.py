@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import subprocess
 import uuid
@@ -12,6 +13,8 @@ MIB = 1024**2
 #: Content of the large file, and of the sparse one with its hole.
 BIG, SPARSE = os.urandom(3 * MIB + 17), bytes(5 * MIB) + b"end"
 NUMBER = 600
+#: Content of a file that is written in turn with another one.
+APART = os.urandom(MIB // 2)
 
 
 def make_tree(top: Path) -> Path:
@@ -47,6 +50,29 @@ def make_xfs(tree: Path, image: Path, *options: str) -> Path:
     prototype.write_text("\n".join(["/boot", "0 0", "d--755 0 0", *_prototype(tree), "$", ""]))
     command = ["mkfs.xfs", "-q", "-L", "guest-root", *options, "-p", prototype, image]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    return image
+
+
+def make_ntfs(tree: Path, image: Path) -> Path:
+    """Make a file system with the ordinary files of the tree, and one whose data are apart. It is mounted as a file."""
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    subprocess.run(["mkntfs", "-q", "-F", "-L", "guest-root", image], check=True, capture_output=True)
+    mounted = image.with_suffix(".mounted")
+    mounted.mkdir()
+    subprocess.run(["ntfs-3g", image, mounted], check=True)
+    try:
+        for path in sorted(tree.rglob("*")):
+            if path.is_dir():
+                (mounted / path.relative_to(tree)).mkdir()
+            elif path.is_file() and not path.is_symlink():
+                shutil.copyfile(path, mounted / path.relative_to(tree))
+        with (mounted / "apart").open("wb", 0) as apart, (mounted / "between").open("wb", 0) as between:
+            for at in range(0, len(APART), 4096):
+                apart.write(APART[at : at + 4096])
+                between.write(bytes(4096))
+    finally:
+        subprocess.run(["umount", mounted], check=True)
     return image
 
 

@@ -6,6 +6,6 @@ A guest has written the disk, so each byte of it may be hostile. No kernel mount
 - `reader`: the process: one request, a line of JSON, and then data; it imports the standard library alone
 - `sandbox`: limits of the process, and a filter that leaves it no system calls but those on open files
 - `disk`: bytes of a disk: raw or qcow2, and its partitions
-- `ext`, `xfs`: file systems, read only
+- `ext`, `xfs`, `ntfs`: file systems, read only
 - `tree`: paths, lists and archives of any of these file systems
 """

@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 from nova_lite.backups.files import disk, sandbox, tree
 from nova_lite.backups.files.disk import Disk, Partition, Refused
 from nova_lite.backups.files.ext import Ext
+from nova_lite.backups.files.ntfs import Ntfs
 from nova_lite.backups.files.tree import FileSystem, Kind
 from nova_lite.backups.files.xfs import Xfs
 
 #: Other contents of a partition: offset and bytes by which each is known.
 _OTHERS = (
-    ("ntfs", 3, b"NTFS    "),
     ("btrfs", 65600, b"_BHRfS_M"),
     ("luks", 0, b"LUKS\xba\xbe"),
     ("lvm", 536, b"LVM2 001"),
@@ -28,7 +28,7 @@ _OTHERS = (
     ("fat", 82, b"FAT32"),
     ("swap", 4086, b"SWAPSPACE2"),
 )
-_OPENED: tuple[type[Ext] | type[Xfs], ...] = (Ext, Xfs)
+_OPENED: tuple[type[Ext] | type[Xfs] | type[Ntfs], ...] = (Ext, Xfs, Ntfs)
 
 
 #: Content of the line of JSON, and a function that writes the data behind it.

@@ -31,9 +31,10 @@ class Xfs:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         head = disk.read(0, 512).ljust(512, b"\0")
-        (self._block,) = struct.unpack_from(">I", head, 4)
+        self._block: int = struct.unpack_from(">I", head, 4)[0]
         (self.root,) = struct.unpack_from(">Q", head, 56)
-        self._group_blocks, self._groups = struct.unpack_from(">II", head, 84)
+        self._group_blocks: int = struct.unpack_from(">I", head, 84)[0]
+        self._groups: int = struct.unpack_from(">I", head, 88)[0]
         (version,) = struct.unpack_from(">H", head, 100)
         (self._inode_size,) = struct.unpack_from(">H", head, 104)
         self._per_block_log, self._group_log = head[123], head[124]

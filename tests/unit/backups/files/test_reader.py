@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,21 @@ def test_files_of_a_file_system_are_those_that_were_written(make: Make, tree: Pa
         check=False,
     )
     assert (compared.returncode, compared.stdout[:500]) == (0, b"")
+
+
+@pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK), reason="no FUSE")
+def test_files_of_ntfs_are_those_that_were_written(tree: Path, tmp_path: Path) -> None:
+    asked = Asked(disk_images.make_ntfs(tree, tmp_path / "image"))
+    (partition,) = asked.partitions()
+    assert (partition.file_system, partition.label, partition.readable) == ("ntfs", "guest-root", True)
+    assert asked.names().keys() == {"apart", "between", "big", "empty", "etc", "many", "sparse"}
+    assert len(asked.names("many")) == NUMBER
+    for path, content in (("big", BIG), ("sparse", SPARSE), ("empty", b""), ("apart", disk_images.APART)):
+        assert asked.download(path) == (Found("file", len(content)), content), path
+    assert asked.download("etc/hostname")[1] == b"guest\n"
+    assert asked.names()["big"].modified == pytest.approx(time.time(), abs=600)
+    assert {f"many/file{number:05}" for number in range(NUMBER)} < asked.members("many").keys()
+    _damage(tmp_path / "image", (b"FI", b"IN"))
 
 
 @pytest.mark.parametrize(
@@ -273,10 +290,14 @@ def test_file_of_a_false_size_is_refused_or_zero(ext4: bytes, tmp_path: Path, si
 def test_damaged_file_system_ends_in_an_answer(
     make: Callable[[Path, Path], Path], marks: tuple[bytes, ...] | None, tree: Path, tmp_path: Path
 ) -> None:
-    path = make(tree, tmp_path / "image")
+    _damage(make(tree, tmp_path / "image"), marks)
+
+
+def _damage(path: Path, marks: tuple[bytes, ...] | None) -> None:
+    """Read a file system with damages of many kinds. ``marks``: first bytes of the sectors that are damaged."""
     chance, refused = random.Random(7), 0
     with path.open("r+b") as disk:
-        head = disk.read(8 * MIB)
+        head = disk.read(16 * MIB)
         used = [at for at in range(0, len(head), 512) if any(head[at : at + 512])]
         if marks is not None:
             used = [at for at in used if head[at : at + 2] in marks]
@@ -386,4 +407,6 @@ def test_readers_are_limited_by_project_and_in_all_until_they_are_closed(
 
 
 def test_programs_of_these_tests_exist() -> None:
-    assert [name for name in ("mke2fs", "mkfs.xfs", "qemu-img") if shutil.which(name) is None] == []
+    assert [
+        name for name in ("mke2fs", "mkfs.xfs", "mkntfs", "ntfs-3g", "qemu-img") if shutil.which(name) is None
+    ] == []

@@ -14,8 +14,8 @@ from nova_lite.base import concurrency, exceptions
 
 #: Readers at a time in this process, and those of a project. Each may block a thread that sends responses.
 MAX_READERS, MAX_OF_PROJECT = 4, 2
-#: Seconds within which a reader answers, or gives the next data. Most bytes of an answer.
-SECONDS, _MAX_ANSWER = 60.0, 32 * 1024**2
+#: Most bytes of an answer.
+_MAX_ANSWER = 32 * 1024**2
 _CHUNK = 1024**2
 #: Directory that has the package.
 _TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -71,9 +71,13 @@ class _Refusal(msgspec.Struct):
 
 
 class Readers:
-    """Readers of this process. Methods raise `BackupFileNotFound`, `BackupFilesUnreadable`, `ServiceUnavailable`."""
+    """Readers of this process. Methods raise `BackupFileNotFound`, `BackupFilesUnreadable`, `ServiceUnavailable`.
 
-    def __init__(self) -> None:
+    ``seconds``: time within which a reader answers, or gives the next data.
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        self.seconds = seconds
         self._lock: Any = concurrency.native("threading").Lock()
         self._projects: collections.Counter[str] = collections.Counter()
 
@@ -117,6 +121,7 @@ class Reader:
 
     def __init__(self, readers: Readers, disk: DiskImage, request: dict[str, Any]) -> None:
         self._readers: Readers | None = readers
+        self._seconds = readers.seconds
         self._disk = disk
         self._rest = b""
         self._left: int | None = None
@@ -137,7 +142,7 @@ class Reader:
 
     def answer(self, kind: type[T]) -> T:
         """Wait for the answer."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self._seconds
         line, chunk = bytearray(), b""
         while b"\n" not in chunk:
             chunk = self._read(deadline - time.monotonic())
@@ -164,7 +169,7 @@ class Reader:
 
     def __next__(self) -> bytes:
         """Return the next data. Raises an error if they end early: then the response does, too."""
-        chunk, self._rest = self._rest or self._read(SECONDS), b""
+        chunk, self._rest = self._rest or self._read(self._seconds), b""
         if self._left is not None:
             self._left -= len(chunk)
         if not chunk:
@@ -187,7 +192,7 @@ class Reader:
         poll = concurrency.native("select").poll()
         poll.register(number)
         if not poll.poll(max(0.0, seconds) * 1000):
-            raise self._unreadable(f"nothing was found within {SECONDS:g} seconds")
+            raise self._unreadable(f"nothing was found within {self._seconds:g} seconds")
         return bytes(concurrency.native("os").read(number, _CHUNK))
 
     def _unreadable(self, reason: str) -> exceptions.BackupFilesUnreadable:

@@ -142,7 +142,7 @@ class Ntfs:
         return found
 
     def _attributes(self, number: int) -> list[_Attribute]:
-        """Return the attributes of a file. Parts of one that are in several records are joined."""
+        """Return the attributes of a file. Its parts in several records are joined."""
         parts = list(self._parts(self._raw(number)))
         lists = [self._content(part) for part in parts if part.kind == _LIST]
         numbers = dict.fromkeys(other for text in lists for other in _listed(text) if other != number)

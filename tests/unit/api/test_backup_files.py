@@ -9,11 +9,11 @@ from oslo_config import cfg
 
 from nova_lite.image import store
 from nova_lite.objects import Image
-from tests.support import disk_images
+from tests.support import disk_images, make
 from tests.support.api_client import STRANGER, Client, fault
 from tests.support.backups import set_backup
-from tests.unit.api.test_backup_policies import BACKUPS, PATH, create, with_server
 
+BACKUPS = "/os-server-backups"
 IMAGE = "0f3d2c9e-32c1-4f0c-a6a9-3a1f3a1f0001"
 VOLUME = "0f3d2c9e-32c1-4f0c-a6a9-3a1f3a1f0002"
 
@@ -21,10 +21,10 @@ VOLUME = "0f3d2c9e-32c1-4f0c-a6a9-3a1f3a1f0002"
 @pytest.fixture
 def backup(api: Client, conf: cfg.ConfigOpts, tmp_path: Path) -> str:
     """Return the path of a complete backup that is an image with an ext4 file system in partition 1."""
-    create(api, targets={"all": True})
-    with_server(api)
-    policy = api.json("GET", PATH)["backup_policies"][0]["id"]
-    (planned,) = api.json("POST", f"{PATH}/{policy}/run", status=202)["server_backups"]
+    api.conductor.db.write(lambda uow: make.instance(uow, project_id="demo", launched_at=uow.now))
+    wanted = {"name": "p", "schedule": {"every": "hour"}, "retention": {"hourly": 1}, "targets": {"all": True}}
+    policy = api.json("POST", "/os-backup-policies", {"backup_policy": wanted}, status=201)["backup_policy"]["id"]
+    (planned,) = api.json("POST", f"/os-backup-policies/{policy}/run", status=202)["server_backups"]
     (tmp_path / "tree/etc").mkdir(parents=True)
     (tmp_path / "tree/etc/hostname").write_text("guest\n")
     conf.set_override("store_path", str(tmp_path / "images"), "image")

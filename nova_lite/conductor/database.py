@@ -225,6 +225,7 @@ WRITES: dict[str, Function] = {
     "security_group_update": security_groups.update,
     "server_backup_delete": server_backups.delete,
     "server_backup_hold": server_backups.hold,
+    "server_backup_lock": server_backups.lock_until,
     "server_backup_want_image": server_backups.want_image,
     "server_group_create": server_groups.create,
     "server_group_delete": server_groups.delete,

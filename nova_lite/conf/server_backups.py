@@ -99,6 +99,15 @@ OPTS = [
         ),
     ),
     cfg.IntOpt(
+        "max_locked_days",
+        default=400,
+        min=0,
+        help=(
+            "Most days for which a project may lock a backup. No user and no admin can free the room of a locked "
+            "backup earlier. Set 0 to forbid locks, and raise it if laws demand more."
+        ),
+    ),
+    cfg.IntOpt(
         "policies_per_project",
         default=20,
         min=-1,

@@ -24,8 +24,8 @@ class BackupPolicy(msgspec.Struct, kw_only=True):
     ``keep_hourly``, ``keep_daily`` and ``keep_weekly``: numbers of hours, days and weeks whose newest backup is kept.
     ``not_before`` and ``not_after``: minutes of the day between which backups begin; the window may contain midnight.
     ``servers``: uuids. A server is a target if it is listed, has one of the ``tags``, or if ``all_servers`` is set.
-    ``volumes``: backups contain the attached volumes, too; None: the default of the engine. ``next_run_at``: the next
-    time of the schedule; None while the policy is disabled.
+    ``volumes``: backups contain the attached volumes, too; None: the default of the engine. ``locked_days``: days for
+    which no user can remove a backup. ``next_run_at``: the next time of the schedule; None while it is disabled.
     """
 
     id: str = ""
@@ -44,6 +44,7 @@ class BackupPolicy(msgspec.Struct, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
     all_servers: bool = False
     volumes: bool | None = None
+    locked_days: int = 0
     project_id: str = ""
     user_id: str = ""
     created_at: datetime.datetime | None = None
@@ -108,6 +109,7 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     ``snapshot`` and ``digest``: its stream in the repository. ``has_image``: the uploaded stream is still in the image
     store, or an image is registered for a backup that has not begun. ``restored_image_id``, ``restore_status`` and
     ``restore_reason``: the image that is made of its root disk. ``disks``: what is in it, the root disk first.
+    ``locked_until``: nothing removes it before this time.
     """
 
     id: str
@@ -139,6 +141,7 @@ class ServerBackup(msgspec.Struct, kw_only=True):
     restore_status: str | None = None
     restore_reason: str | None = None
     disks: list[BackupDisk] = msgspec.field(default_factory=list)
+    locked_until: datetime.datetime | None = None
 
 
 class BackupQuery(msgspec.Struct, kw_only=True, omit_defaults=True):

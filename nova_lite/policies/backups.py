@@ -27,6 +27,15 @@ BACKUP_INDEX_ALL = _backups(
     "index:all_projects", ADMIN, "List the backups of all projects", f"GET {_BACKUPS}?all_projects=True"
 )
 BACKUP_SHOW = _backups("show", READER, "Show a backup of a server", f"GET {_BACKUP}")
+BACKUP_FILES = _backups(
+    "files",
+    MEMBER,
+    "List and download files of a server's backup",
+    f"GET {_BACKUP}/partitions",
+    f"GET {_BACKUP}/files",
+    f"GET {_BACKUP}/download",
+)
+BACKUP_LOCK = _backups("lock", MEMBER, "Lock a backup of a server until a time", f"PUT {_BACKUP}/lock")
 BACKUP_RESTORE = _backups("restore", MEMBER, "Restore a server in place from its backup", f"POST {_BACKUP}/restore")
 BACKUP_CREATE_SERVER = _backups(
     "create_server", MEMBER, "Create a server of another one's backup", f"POST {_BACKUP}/servers"

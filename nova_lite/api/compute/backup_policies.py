@@ -43,6 +43,7 @@ _POLICY: t.Schema = {
     "window": _WINDOW,
     "targets": _TARGETS,
     "volumes": {"type": "boolean"},
+    "locked_days": _number(36500),
 }
 CREATE_BODY = t.wrapped("backup_policy", t.strict(_POLICY, ("name", "schedule", "retention", "targets")))
 UPDATE_BODY = t.wrapped("backup_policy", t.strict(_POLICY, minProperties=1))
@@ -84,7 +85,8 @@ class BackupPolicies(Extension):
 
         The schedule has a ``minute``, for days an ``hour`` and for weeks a ``weekday``, all in UTC. The retention keeps
         the newest backup of as many hours, days and weeks as it says. Backups begin only within the window. With
-        ``volumes``, which is the default of engine ``restic``, they contain the attached volumes, too.
+        ``volumes``, which is the default of engine ``restic``, they contain the attached volumes, too. For
+        ``locked_days`` no user can remove a backup, not even after the policy has changed.
         """
         policy = BackupPolicy(**_changes(req.data["backup_policy"]))
         created = self.conductor.backup_policy_create(req.context, policy)
@@ -123,7 +125,9 @@ class BackupPolicies(Extension):
 
 def _changes(body: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of the policy that the body sets."""
-    changes: dict[str, Any] = {name: body[name] for name in ("name", "enabled", "volumes") if name in body}
+    changes: dict[str, Any] = {
+        name: body[name] for name in ("name", "enabled", "volumes", "locked_days") if name in body
+    }
     if (schedule := body.get("schedule")) is not None:
         changes["every"] = Every(schedule["every"])
         changes |= {"minute": int(schedule.get("minute", 0)), "hour": int(schedule.get("hour", 0))}
@@ -163,6 +167,7 @@ def _view(policy: BackupPolicy) -> dict[str, Any]:
         "window": {"not_before": _clock(policy.not_before), "not_after": _clock(policy.not_after)},
         "targets": {"servers": policy.servers, "tags": policy.tags, "all": policy.all_servers},
         "volumes": bool(policy.volumes),
+        "locked_days": policy.locked_days,
         "project_id": policy.project_id,
         "user_id": policy.user_id,
         "created_at": view_helpers.iso_seconds(policy.created_at),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from oslo_utils import strutils
 
 from nova_lite.api.compute import schema_types as t
 from nova_lite.api.compute import server_password, view_helpers
 from nova_lite.api.compute.servers import create
 from nova_lite.api.compute.servers import view as view_of_server
-from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
+from nova_lite.api.http import validation
+from nova_lite.api.http.wsgi import ApiServices, Extension, Request, Response, Route, declares
+from nova_lite.backups.files.client import DiskImage, Listing, Partitions, Readers
 from nova_lite.base import exceptions
+from nova_lite.image import store
 from nova_lite.objects import BackupDisk, BackupEngine, BackupQuery, BackupStatus, RestoreStatus, ServerBackup
 from nova_lite.policies import backups as policies
 from nova_lite.policies import servers as server_policies
@@ -31,6 +35,16 @@ INDEX_QUERY = t.strict(
     }
 )
 IMAGE_BODY = t.wrapped("image", t.strict({}))
+_DISK = {"volume_id": t.repeatable(t.UUID)}
+PARTITIONS_QUERY = t.strict(_DISK)
+FILE_QUERY = t.strict(
+    {
+        **_DISK,
+        "partition": t.repeatable({"type": "string", "pattern": "^[0-9]{1,3}$"}),
+        "path": t.repeatable({"type": "string", "maxLength": 4096}),
+    }
+)
+LOCK_BODY = t.wrapped("lock", t.strict({"until": {"type": "string", "format": "date-time"}}, ("until",)))
 RESTORE_BODY = t.wrapped("restore", t.strict({"adminPass": _PASSWORD}))
 CREATE_SERVER_BODY = t.wrapped(
     "server",
@@ -69,10 +83,18 @@ class ServerBackups(Extension):
         Route("GET", _PATH, "index"),
         Route("GET", _ONE, "show"),
         Route("DELETE", _ONE, "delete"),
+        Route("PUT", _ONE + "/lock", "lock"),
+        Route("GET", _ONE + "/partitions", "partitions"),
+        Route("GET", _ONE + "/files", "files"),
+        Route("GET", _ONE + "/download", "download"),
         Route("POST", _ONE + "/image", "make_image"),
         Route("POST", _ONE + "/restore", "restore"),
         Route("POST", _ONE + "/servers", "create_server"),
     )
+
+    def __init__(self, services: ApiServices) -> None:
+        super().__init__(services)
+        self._readers = Readers()
 
     @declares(policies.BACKUP_INDEX, query=INDEX_QUERY, response=("server_backups", "server_backups_links"))
     def index(self, req: Request) -> Response:
@@ -99,9 +121,64 @@ class ServerBackups(Extension):
 
     @declares(policies.BACKUP_DELETE, status=204, faults=(409,))
     def delete(self, req: Request, id: str) -> Response:
-        """Delete a backup and its image, even the last one. A backup that is being made cannot be deleted."""
+        """Delete a backup and its image, even the last one.
+
+        A backup that is being made cannot be deleted, and a locked one not even by an admin.
+        """
         self.conductor.server_backup_delete(req.context, id)
         return Response(status=204)
+
+    @declares(policies.BACKUP_LOCK, body=LOCK_BODY, response="server_backup", faults=(409,))
+    def lock(self, req: Request, id: str) -> Response:
+        """Lock a complete backup in the repository until a time, or lengthen its lock. A lock is never shortened."""
+        until = validation.parse_time(req.data["lock"]["until"])
+        return Response({"server_backup": view(self.conductor.server_backup_lock(req.context, id, until))})
+
+    @declares(policies.BACKUP_FILES, query=PARTITIONS_QUERY, response="partitions", faults=(409, 503))
+    def partitions(self, req: Request, id: str) -> Response:
+        """List the partitions of a disk of a backup that is an image, or of which an image was made.
+
+        ``volume_id`` names a disk other than the root disk. Number 0 is a disk without partitions.
+        """
+        found = self._readers.ask(self._disk(req, id), {"verb": "partitions"}, Partitions)
+        return Response({"partitions": msgspec.to_builtins(found.partitions)})
+
+    @declares(policies.BACKUP_FILES, query=FILE_QUERY, response=("files", "truncated"), faults=(409, 503))
+    def files(self, req: Request, id: str) -> Response:
+        """List a directory of a disk of a backup: ``path`` on the file system of ``partition``.
+
+        No link is followed. ``truncated``: the directory has more entries than are listed.
+        """
+        found = self._readers.ask(self._disk(req, id), _of_file("list", req), Listing)
+        return Response({"files": msgspec.to_builtins(found.entries), "truncated": found.truncated})
+
+    @declares(policies.BACKUP_FILES, query=FILE_QUERY, faults=(409, 503))
+    def download(self, req: Request, id: str) -> Response:
+        """Download a file of a disk of a backup, or a directory as a tar archive, from ``path`` on ``partition``.
+
+        A download that cannot be completed ends early, and the connection with it.
+        """
+        found, data = self._readers.download(self._disk(req, id), _of_file("download", req))
+        if found.size is None:
+            return Response(headers={"Content-Type": "application/x-tar"}, data=data)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(found.size)}
+        return Response(headers=headers, data=data)
+
+    def _disk(self, req: Request, id: str) -> DiskImage:
+        """Return the image of a disk of a complete backup. Raises an error if there is none in the built-in store."""
+        backup = self.conductor.server_backup_hold(req.context, id)
+        volume_id = req.query.one("volume_id")
+        named = [disk for disk in backup.disks if disk.volume_id == volume_id]
+        if volume_id is not None and not named:
+            raise exceptions.BackupFileNotFound(backup_id=id, reason=f"it has no volume {volume_id}")
+        if not self.images.has_local_rows:
+            raise exceptions.BackupFilesUnreadable(backup_id=id, reason="its image is in Glance")
+        try:
+            image = self.conductor.image_get(req.context, (named[0].image_id if named else None) or backup.image_id)
+        except exceptions.ImageNotFound as error:
+            raise exceptions.ServerBackupInRepository(backup_id=id) from error
+        path = store.file_path(self.conf.image.store_path, image.id)
+        return DiskImage(backup_id=id, project_id=backup.project_id, path=path, format=str(image.disk_format))
 
     @declares(policies.BACKUP_IMAGE, body=IMAGE_BODY, status=202, response="server_backup", faults=(409,))
     def make_image(self, req: Request, id: str) -> Response:
@@ -157,6 +234,10 @@ class ServerBackups(Extension):
 
     def _shown(self, password: str) -> str | None:
         return password if self.conf.api.enable_instance_password else None
+
+
+def _of_file(verb: str, req: Request) -> dict[str, Any]:
+    return {"verb": verb, "partition": int(req.query.one("partition") or 0), "path": req.query.one("path") or "/"}
 
 
 def _as_before(backup: ServerBackup) -> dict[str, Any]:
@@ -226,6 +307,7 @@ def view(backup: ServerBackup) -> dict[str, Any]:
         "size": backup.size,
         "attempts": backup.attempts,
         "reason": backup.reason,
+        "locked_until": view_helpers.iso_seconds(backup.locked_until),
         "scheduled_for": view_helpers.iso_seconds(backup.scheduled_for),
         "started_at": view_helpers.iso_seconds(backup.started_at),
         "finished_at": view_helpers.iso_seconds(backup.finished_at),

@@ -20,7 +20,7 @@ import inspect
 import logging
 import re
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -276,12 +276,19 @@ class Extension:
 
 
 class Response:
-    """The result of a handler: a status, headers, and a JSON body (None: no body)."""
+    """The result of a handler: a status, headers, and a JSON body (None: no body), or the ``data`` of a file."""
 
-    def __init__(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        body: Any = None,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        data: Iterable[bytes] | None = None,
+    ) -> None:
         self.body = body
         self.status = status
         self.headers = headers or {}
+        self.data = data
 
 
 class Request(webob.Request):  # type: ignore[misc]
@@ -623,6 +630,8 @@ def to_response(result: Response) -> webob.Response:
     if result.body is not None:
         response.content_type = "application/json"
         response.body = msgspec.json.encode(result.body)
+    elif result.data is not None:
+        response.app_iter = result.data
     else:
         response.content_length = 0
     for name, value in result.headers.items():

@@ -95,6 +95,24 @@ class ServerBackupRunning(Conflict):
     msg_fmt = "Backup %(backup_id)s is being made. Delete it when it is complete."
 
 
+class ServerBackupLocked(Conflict):
+    msg_fmt = (
+        "Backup %(backup_id)s is locked until %(locked_until)s. No user can remove it earlier, or shorten its lock."
+    )
+
+
+class ServerBackupNotLockable(Conflict):
+    msg_fmt = "Backup %(backup_id)s cannot be locked: %(reason)s."
+
+
+class BackupFileNotFound(NotFound):
+    msg_fmt = "Backup %(backup_id)s: %(reason)s."
+
+
+class BackupFilesUnreadable(Conflict):
+    msg_fmt = "Files of backup %(backup_id)s cannot be read: %(reason)s."
+
+
 class ServerBackupInRepository(Conflict):
     msg_fmt = (
         "The data of backup %(backup_id)s are in the repository. Make an image of it first: POST "

@@ -189,6 +189,8 @@ class ScheduledBackups:
             base = server_backups.base_of(uow, row, server, self.conf.server_backups.full_every)
             policy = backup_policies.by_id(uow, row.policy_id)
             disks = server_backups.disks_to_back_up(uow, server, policy is not None and bool(policy.volumes))
+            if policy is not None and policy.locked_days:
+                row.locked_until = uow.now + datetime.timedelta(days=policy.locked_days)
             payload["backup"] = {"backup_id": row.uuid}
             if any(disk.volume_id for disk in disks):
                 payload["backup"]["disks"] = [disk.volume_id for disk in disks]

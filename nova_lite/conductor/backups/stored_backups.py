@@ -196,10 +196,11 @@ class StoredBackups:
     def _drop_upload(self, backup: ServerBackup) -> None:
         """Remove the uploaded data, which the repository has now, or no user needs.
 
-        The repository may have data of a failed backup, too, which were refused or whose conductor died.
+        The repository may have data of a failed backup, too, which were refused or whose conductor died. Recorded data
+        stay until the backup is removed.
         """
         self._drop_image(backup)
-        if backup.status is BackupStatus.FAILED:
+        if backup.status is BackupStatus.FAILED and backup.snapshot is None:
             self._blocking(self._repository(backup.project_id).forget, backup.id)
         self.db.write(server_backups.image_dropped, backup)
 

@@ -27,7 +27,7 @@ from nova_lite.operations import states
 #: Columns that a request sets.
 CHANGEABLE = (
     "name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly", "not_before",
-    "not_after", "servers", "tags", "all_servers", "volumes",
+    "not_after", "servers", "tags", "all_servers", "volumes", "locked_days",
 )  # fmt: skip
 #: States of servers without a disk that changes. A shelved server has its image.
 _WITHOUT_DISK = (states.BUILDING, states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
@@ -68,6 +68,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, polic
         raise exceptions.Forbidden("A backup policy belongs to a project; this token is for none.")
     schedule.check(policy)
     policy.volumes = _with_volumes(uow, policy.volumes)
+    _check_lock(uow, policy.locked_days)
     _check_servers(uow, context.project_id, policy.servers)
     _check_quota(uow, context.project_id, conf.server_backups.policies_per_project)
     row = Row(uuid=str(uuid.uuid4()), project_id=context.project_id, user_id=context.user_id or "", created_at=uow.now)
@@ -86,6 +87,8 @@ def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: di
         setattr(policy, name, value)
     if "volumes" in values:
         policy.volumes = _with_volumes(uow, policy.volumes)
+    if "locked_days" in values:
+        _check_lock(uow, policy.locked_days)
     policy.every = Every(policy.every)
     schedule.check(policy)
     if "servers" in values:
@@ -246,6 +249,18 @@ def _with_volumes(uow: UnitOfWork, wanted: bool | None) -> bool:
             "or ask the operator for [server_backups] engine = restic"
         )
     return is_possible if wanted is None else wanted
+
+
+def _check_lock(uow: UnitOfWork, days: int) -> None:
+    """Raise `InvalidInput` unless backups can be locked for so many days."""
+    options = uow.conf.server_backups
+    if days and options.engine != BackupEngine.RESTIC:
+        raise exceptions.InvalidInput(
+            reason="backups of this cloud are images, which their owner can delete: set locked_days to 0, or ask the "
+            "operator for [server_backups] engine = restic"
+        )
+    if days > options.max_locked_days:
+        raise exceptions.InvalidInput(reason=f"locked_days is at most {options.max_locked_days} in this cloud")
 
 
 def _write(row: Row, policy: BackupPolicy, now: datetime.datetime) -> None:

@@ -85,12 +85,43 @@ def get(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBacku
 
 
 def delete(uow: UnitOfWork, context: RequestContext, backup_id: str) -> None:
-    """Delete a backup: its image is removed soon. Raises `ServerBackupRunning` while it is being made."""
+    """Delete a backup: its image is removed soon. Raises `ServerBackupRunning` while it is being made, and
+    `ServerBackupLocked` for anyone."""
     row = _visible(uow, context, backup_id, lock=True)
     if row.status in (BackupStatus.RUNNING, BackupStatus.STORING):
         raise exceptions.ServerBackupRunning(backup_id=backup_id)
+    if _is_locked(uow, row):
+        raise _locked(row)
     row.status = BackupStatus.DELETING
     uow.session.flush()
+
+
+def lock_until(uow: UnitOfWork, context: RequestContext, backup_id: str, until: datetime.datetime) -> ServerBackup:
+    """Lock a complete backup in a repository until this time, or lengthen its lock. Return it.
+
+    Raises `ServerBackupLocked` if that shortens its lock, `ServerBackupNotLockable`, or `InvalidInput`.
+    """
+    row = _visible(uow, context, backup_id, lock=True)
+    if row.status != BackupStatus.COMPLETE:
+        raise exceptions.ServerBackupNotLockable(backup_id=backup_id, reason=f"it is {row.status}")
+    if row.engine == BackupEngine.IMAGES:
+        raise exceptions.ServerBackupNotLockable(backup_id=backup_id, reason="it is an image of its project")
+    days = uow.conf.server_backups.max_locked_days
+    if not uow.now < until <= uow.now + datetime.timedelta(days=days):
+        raise exceptions.InvalidInput(reason=f"locked_until is in the future, and at most {days} days from now")
+    if row.locked_until is not None and until < row.locked_until:
+        raise _locked(row)
+    row.locked_until = until
+    uow.session.flush()
+    return to_backup(row)
+
+
+def _is_locked(uow: UnitOfWork, row: Row) -> bool:
+    return row.locked_until is not None and row.locked_until > uow.now
+
+
+def _locked(row: Row) -> exceptions.ServerBackupLocked:
+    return exceptions.ServerBackupLocked(backup_id=row.uuid, locked_until=f"{row.locked_until:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def hold(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBackup:
@@ -394,6 +425,7 @@ def fail_backup(uow: UnitOfWork, backup_id: str, status: BackupStatus, reason: s
     if row is None:
         return None
     row.status, row.reason, row.finished_at = BackupStatus.FAILED, reason[:_REASON], uow.now
+    row.locked_until = None  # it has no data
     if row.action_id is None:
         server = instances.lock(uow, row.instance_uuid)
         if server is not None and not server.deleted:
@@ -522,7 +554,7 @@ def with_needless_image(uow: UnitOfWork) -> list[ServerBackup]:
 def image_dropped(uow: UnitOfWork, backup: ServerBackup) -> None:
     """Record that the uploaded data of a backup are removed, and those of a failed one from the repository as well."""
     uow.change(sa.update(Row).where(Row.uuid == backup.id).values(has_image=False))
-    if backup.status is BackupStatus.FAILED:
+    if backup.status is BackupStatus.FAILED and backup.snapshot is None:
         _note_removal(uow, backup)
 
 
@@ -643,7 +675,8 @@ def series(uow: UnitOfWork, policy_id: str, instance_uuid: str) -> list[ServerBa
 def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
     """Mark complete backups for removal, and return their number. A newer complete one of each exists.
 
-    A backup that is being restored stays, and one from which a server was restored, as long as it uses the image.
+    A backup stays that is locked or being restored, and each from which a server was restored, as long as it uses
+    the image.
     """
     ids = [backup.image_id for backup in backups]
     used = sa.select(Instance.image_ref).where(Instance.image_ref.in_(ids), Instance.deleted == sa.false())
@@ -657,7 +690,7 @@ def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
             Row.scheduled_for > backup.scheduled_for,
         )
         is_held = row is not None and row.held_until is not None and row.held_until > uow.now
-        if row is not None and not is_held and uow.session.scalar(sa.select(newer)):
+        if row is not None and not is_held and not _is_locked(uow, row) and uow.session.scalar(sa.select(newer)):
             row.status = BackupStatus.DELETING
             uow.session.flush()
             number += 1
@@ -701,7 +734,13 @@ def expired(uow: UnitOfWork, days: int) -> list[int]:
     """Return the keys of records of failed backups that are older."""
     before = uow.now - datetime.timedelta(days=days)
     return list(
-        uow.session.scalars(sa.select(Row.id).where(Row.status == BackupStatus.FAILED, Row.finished_at < before))
+        uow.session.scalars(
+            sa.select(Row.id).where(
+                Row.status == BackupStatus.FAILED,
+                Row.finished_at < before,
+                sa.or_(Row.locked_until.is_(None), Row.locked_until <= uow.now),
+            )
+        )
     )
 
 

@@ -738,13 +738,14 @@ class BackupPolicy(Numbered, Changed, Base):
     tags: Mapped[list[str]] = mapped_column(sa.JSON)
     all_servers: Mapped[bool]
     volumes: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    locked_days: Mapped[int] = mapped_column(default=0, server_default="0")
     next_run_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
 class ServerBackup(Numbered, Created, Base):
     """A backup that a policy makes (`nova_lite.objects.ServerBackup`). It outlives its policy and its server.
 
-    ``held_until``: retention leaves it alone, because it is being restored.
+    ``held_until``: retention leaves it alone, because it is being restored. ``locked_until``: nothing removes it.
     """
 
     __tablename__ = "server_backups"
@@ -773,6 +774,7 @@ class ServerBackup(Numbered, Created, Base):
     started_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     finished_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     held_until: Mapped[datetime.datetime | None] = mapped_column(Time)
+    locked_until: Mapped[datetime.datetime | None] = mapped_column(Time)
     server: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     engine: Mapped[str] = mapped_column(sa.String(16), default="images", server_default="images")
     generation: Mapped[int | None] = mapped_column()

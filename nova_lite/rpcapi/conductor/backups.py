@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any, Protocol
 
 from nova_lite import rpc
@@ -63,6 +64,11 @@ class BackupsRPC(Protocol):
     def server_backup_want_image(self, context: RequestContext, backup_id: str) -> ServerBackup:
         """Request an image of a complete backup in a repository. Raises `ServerBackupNotComplete`."""
 
+    @rpc.change(rpc.API)
+    def server_backup_lock(self, context: RequestContext, backup_id: str, until: datetime.datetime) -> ServerBackup:
+        """Lock a complete backup in a repository until this time (UTC). Raises `ServerBackupLocked` if that is shorter,
+        or `ServerBackupNotLockable`."""
+
     @rpc.delete(rpc.API)
     def server_backup_delete(self, context: RequestContext, backup_id: str) -> None:
-        """Delete a backup. Its image is removed soon. Raises `ServerBackupRunning`."""
+        """Delete a backup. Its image is removed soon. Raises `ServerBackupRunning` or `ServerBackupLocked`."""

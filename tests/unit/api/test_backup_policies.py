@@ -155,3 +155,24 @@ def test_project_has_at_most_twenty_policies(api: Client) -> None:
     for _ in range(20):
         create(api)
     fault(api("POST", PATH, {"backup_policy": POLICY}), "forbidden", 403)
+
+
+def test_lock_of_a_backup_is_set_lengthened_and_refused(api: Client) -> None:
+    created = create(api, locked_days=0)
+    assert created["locked_days"] == 0
+    refused = fault(api("PUT", f"{PATH}/{created['id']}", {"backup_policy": {"locked_days": 7}}), "badRequest", 400)
+    assert "engine = restic" in refused
+    with_server(api, tag_names=["db"])
+    (planned,) = api.json("POST", f"{PATH}/{created['id']}/run", status=202)["server_backups"]
+    assert planned["locked_until"] is None
+    lock = f"{BACKUPS}/{planned['id']}/lock"
+    until = f"{datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=9):%Y-%m-%dT%H:%M:%SZ}"
+    assert "it is pending" in fault(api("PUT", lock, {"lock": {"until": until}}), "conflictingRequest", 409)
+    values = {"status": "complete", "engine": "restic"}
+    api.conductor.db.write(lambda uow: uow.change(sa.update(models.ServerBackup).values(**values)))
+    assert api.json("PUT", lock, {"lock": {"until": until}})["server_backup"]["locked_until"] == until
+    for token in ({}, {"token": ADMIN}):
+        message = fault(api("DELETE", f"{BACKUPS}/{planned['id']}", **token), "conflictingRequest", 409)
+        assert f"is locked until {until}" in message
+    fault(api("PUT", lock, {"lock": {"until": "tomorrow"}}), "badRequest", 400)
+    fault(api("PUT", lock, {"lock": {"until": until}}, token=STRANGER), "itemNotFound", 404)

@@ -30,8 +30,8 @@ _UNSUPPORTED = {
     "traits": "ids name the kinds of devices",
 }
 _UNSUPPORTED_FLAGS = {
-    "trusted": "ports have no virtual functions",
-    "remote_managed": "ports have no virtual functions",
+    "trusted": "guests cannot change the settings of the virtual functions of ports",
+    "remote_managed": "hosts themselves connect the ports of guests",
 }
 
 

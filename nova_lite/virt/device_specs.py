@@ -30,8 +30,8 @@ _UNSUPPORTED = {
     "traits": "ids name the kinds of devices",
 }
 _UNSUPPORTED_FLAGS = {
-    "trusted": "guests cannot change the settings of the virtual functions of ports",
-    "remote_managed": "hosts themselves connect the ports of guests",
+    "trusted": "no port is trusted",
+    "remote_managed": "ports have devices of the host itself",
 }
 
 

@@ -408,7 +408,7 @@ def _ports_of(session: NeutronSession, call: NetworkCall) -> list[Body]:
 
 def _binding(call: NetworkCall, port: Body | None = None) -> Body:
     """Return the values that bind a port to the host. ``port``: an existing one, which may have a device there."""
-    binding = {"binding:host_id": call.host, "device_owner": OWNER + (call.zone or "nova")}
+    binding: Body = {"binding:host_id": call.host, "device_owner": OWNER + (call.zone or "nova")}
     alias = f"{OF_PORT}{port['id']}" if port else None
     for device in call.devices:
         if port and device.alias == alias:

@@ -59,7 +59,7 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     ``networks``: requested networks. For RESOLVE: "auto", "none" or a list, as in the request. For DETACH these
     are ports of users, which are released. ``vifs``: interfaces that the instance already has. ``project_id``: owner of
     the instance. ``host``, ``zone``: where the instance is to be. ``security_groups``: names or ids for RESOLVE, else
-    ids. ``devices``: those that the instance has on the host. ``key``: the same for each attempt of one ATTACH.
+    ids. ``devices``: of the instance on the host. ``key``: the same for each attempt of one ATTACH.
     ``started_at``: start of the time limit by the monotonic clock, for callers that wait only until its end; None: the
     start of the call.
     """

@@ -84,7 +84,7 @@ def _give(uow: Any, port_id: str) -> None:
     uow.session.get(models.Port, port_id).instance_uuid = instance
 
 
-def test_what_a_host_cannot_enforce_is_refused(api: Api) -> None:
+def test_port_with_settings_that_no_host_enforces_is_refused(api: Api) -> None:
     network, groups = physical(api), api.get("/security-groups")["security_groups"]
     kind = {"network_id": network["id"], "binding:vnic_type": "direct"}
     for values, text in (

@@ -180,7 +180,7 @@ def test_libvirt_accepts_a_guest_with_devices_of_ports(machine: str, sysfs: Path
 
 
 class _Domain:
-    """Domain that takes and gives back devices. ``xml``: what it has; no guest runs."""
+    """Domain without a guest. It records devices that are attached and detached."""
 
     def __init__(self, xml: str) -> None:
         self.root = ET.fromstring(xml)

@@ -19,7 +19,7 @@ from nova_lite.db.hosts import hosts, numa_claims, pci_claims
 from nova_lite.db.hosts.services import COMPUTE
 from nova_lite.db.volume import cinder
 from nova_lite.hardware.numa import NUMARequest
-from nova_lite.objects import Flavor, InstanceNUMATopology, PCIDevice, PCIRequest, Selection
+from nova_lite.objects import Flavor, PCIRequest, Selection
 from nova_lite.objects.host import admission
 
 #: Claimed resources: columns of `Allocation` and, with ``_used``, of `ComputeNode`.
@@ -100,47 +100,6 @@ def take(
         pci_claims.insert(uow, node_id, instance.uuid, chosen.devices)
     uow.publish(HostChanged(node_id))
     return place
-
-
-def add_device(uow: UnitOfWork, instance: Instance, request: PCIRequest) -> bool:
-    """Claim another device of the instance's host. Return False if none is left. The caller holds its lock."""
-    held = _current(uow, instance)
-    numa = msgspec.convert(instance.numa, InstanceNUMATopology | None)
-    near = None if numa is None else {cell.cell for cell in numa.cells}
-    chosen = numa_claims.choose_device(uow, held.compute_node_id, request, near)
-    if chosen is None:
-        return False
-    pci_claims.insert(uow, held.compute_node_id, instance.uuid, chosen.devices)
-    held.pci = instance.pci = [*(instance.pci or ()), *msgspec.to_builtins(chosen.devices)]
-    _use(uow, held.compute_node_id, dict.fromkeys(RESOURCES, 0), (), chosen.columns)
-    uow.publish(HostChanged(held.compute_node_id))
-    return True
-
-
-def remove_device(uow: UnitOfWork, instance: Instance, alias: str) -> None:
-    """Release the instance's device with this alias, if it has one. The caller holds the instance's lock."""
-    removed = [device for device in instance.pci or () if device.get("alias") == alias]
-    if not removed:
-        return
-    held = _current(uow, instance)
-    held.pci = instance.pci = [device for device in instance.pci or () if device not in removed] or None
-    columns = {"pci_used": pci_claims.delete(uow, held.compute_node_id, removed), "freed_at": utcnow()}
-    _use(uow, held.compute_node_id, dict.fromkeys(RESOURCES, 0), (), columns)
-    uow.publish(HostFreed(held.compute_node_id))
-
-
-def _current(uow: UnitOfWork, instance: Instance) -> Allocation:
-    """Return the allocation of the instance's present place."""
-    mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
-    return uow.session.scalars(sa.select(Allocation).where(*mine)).one()
-
-
-def devices_at(uow: UnitOfWork, instance_uuid: str, host: str) -> list[PCIDevice]:
-    """Return the devices that an instance has claimed last on a host."""
-    query = sa.select(Allocation.pci).join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
-    query = query.where(Allocation.instance_uuid == instance_uuid, ComputeNode.host == host)
-    found = uow.session.scalars(query.order_by(Allocation.generation.desc()).limit(1)).first()
-    return msgspec.convert(found or [], list[PCIDevice])
 
 
 def _use(

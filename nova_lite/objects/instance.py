@@ -103,7 +103,7 @@ class VIF(msgspec.Struct, kw_only=True):
     @property
     def is_remote(self) -> bool:
         """True for a port of another network service."""
-        return self.vif_type is not None and self.subnet_id is not None
+        return self.vif_type is not None and (not self.is_device or self.subnet_id is not None)
 
     @property
     def is_device(self) -> bool:

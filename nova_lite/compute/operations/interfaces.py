@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import VIF, ActionCommand, Instance
+from nova_lite.objects import VIF, ActionCommand, Instance, PCIDevice
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def attach_interface(host: LocalHost, command: ActionCommand) -> None:
     attach, vif, instance = host.driver.interfaces.attach, _vif(command), command.instance
     host.driver.networks.plug(instance, instance.vifs)
     if vif.device is not None:
-        host.claims.restore({instance.uuid: Resources.of(instance)})
+        _record_devices(host, instance, instance.pci or [])
     attach(instance.uuid, vif)
 
 
@@ -43,8 +43,13 @@ def detach_interface(host: LocalHost, command: ActionCommand) -> None:
     vif, instance = _vif(command), command.instance
     host.driver.interfaces.detach(instance.uuid, vif)
     if vif.device is not None:
-        rest = [device for device in instance.pci or () if device != vif.device]
-        host.claims.restore({instance.uuid: Resources.of(msgspec.structs.replace(instance, pci=rest))})
+        _record_devices(host, instance, [device for device in instance.pci or () if device != vif.device])
+
+
+def _record_devices(host: LocalHost, instance: Instance, devices: list[PCIDevice]) -> None:
+    resources = Resources.of(msgspec.structs.replace(instance, pci=devices))
+    host.claims.restore({instance.uuid: resources})
+    host.fencing.mark_resized(instance.uuid, resources)
 
 
 def rollback_attach_interface(host: LocalHost, command: ActionCommand) -> None:

@@ -122,6 +122,9 @@ def test_physical_network_has_no_router_and_no_floating_address(api: Api) -> Non
     body = {"subnet_id": subnet["id"]}
     answer = api("PUT", f"/routers/{router['id']}/add_router_interface", body)
     assert (answer.status_code, "which hosts do not route" in answer.text) == (400, True)
-    port = api.port(network_id=network["id"], **{"binding:vnic_type": "direct"})
-    floating = {"floating_network_id": api.pool.id, "port_id": port["id"]}
-    assert api("POST", "/floatingips", {"floatingip": floating}).status_code == 404
+    shared = api.make("/networks", "network", ADMIN, name="s", shared=True, **provider(vlan=43))
+    api.make("/subnets", "subnet", ADMIN, network_id=shared["id"], ip_version=4, cidr="10.64.10.0/24")
+    for item in (network, shared):
+        port = api.port(network_id=item["id"], **{"binding:vnic_type": "direct"})
+        floating = {"floating_network_id": api.pool.id, "port_id": port["id"]}
+        assert api("POST", "/floatingips", {"floatingip": floating}).status_code == 404

@@ -170,6 +170,8 @@ def test_network_of_hosts_is_not_given_without_a_port_for_it(world: Cards) -> No
     request = [NetworkRequest(network_id=world.network.id)]
     with pytest.raises(exceptions.InvalidInput, match="which only ports with binding:vnic_type direct or macvtap"):
         world.create(networks=request)
+    no_default = sa.update(models.Network).values(is_default=False)
+    world.db.write(lambda uow: uow.session.execute(no_default))
     uuid, _, _ = world.built()
     assert [vif.network.physical_network for vif in world.instance(uuid).vifs] == [None], "it is never the default"
     with pytest.raises(exceptions.InvalidInput, match="it is the physical network physnet1"):

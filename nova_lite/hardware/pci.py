@@ -20,6 +20,8 @@ from nova_lite.objects.pci import (
     NUMA_LEGACY,
     NUMA_PREFERRED,
     NUMA_REQUIRED,
+    OF_PORT,
+    PORT_DEVICES,
     TYPE_PCI,
     TYPE_PF,
     TYPE_VF,
@@ -64,6 +66,14 @@ def requests(conf: cfg.ConfigOpts, flavor: Flavor, image: Image | None, strict: 
     policy = next((value for value in values if value is not None), None)
     own = mem_encryption.requests(flavor, image)
     return [*_of_aliases(conf, flavor, policy, strict), *_of_vgpus(flavor, policy), *own]
+
+
+def of_port(port_id: str | None, vnic_type: str, physical_network: str | None) -> PCIRequest:
+    """Return the request of a port for a device of its physical network."""
+    kind = PCIKind(
+        vendor_id="", product_id="", dev_type=PORT_DEVICES[vnic_type], physical_network=physical_network or ""
+    )
+    return PCIRequest(alias=f"{OF_PORT}{port_id}", count=1, kinds=[kind])
 
 
 def wants_devices(flavor: Flavor) -> bool:
@@ -116,6 +126,11 @@ def _of_aliases(conf: cfg.ConfigOpts, flavor: Flavor, policy: str | None, strict
 def check_live_migration(wanted: Iterable[PCIRequest]) -> None:
     """Raise `HardwareRefused` unless the devices of a guest can be migrated while it runs."""
     for request in wanted:
+        if request.alias.startswith(OF_PORT):
+            raise exceptions.HardwareRefused(
+                reason=f"Migration pre-check error: the server's port {request.alias.removeprefix(OF_PORT)} has a "
+                "device of its host, which cannot be migrated while the server runs. Migrate it while it is off."
+            )
         if request.alias.startswith(RESOURCES):
             raise exceptions.HardwareRefused(
                 reason="Migration pre-check error: the server has vGPUs, which cannot be migrated while it runs. "
@@ -335,4 +350,7 @@ def _miss(request: PCIRequest, options: Sequence[PCIDevice], near: Collection[in
         return FitError(f"PCI alias {request.alias} is not configured any more")
     where = "" if near is None or request.numa_policy == NUMA_PREFERRED else " in the guest's NUMA cells"
     what = request.kinds[0].resource_class or f"PCI devices {request.alias}"
+    if request.alias.startswith(OF_PORT):
+        (kind,) = request.kinds
+        what = f"devices ({kind.dev_type}) of physical network {kind.physical_network}"
     return FitError(f"{request.count} {what} requested, {len(options)} free{where}")

@@ -19,6 +19,7 @@ from nova_lite.base import ip
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF, FixedIp, GuestDevice, Instance, block_device, keypair
 from nova_lite.objects.instance import AddressMode, version_of
+from nova_lite.objects.pci import HOSTDEV_PHYSICAL
 
 LATEST = "latest"
 
@@ -220,7 +221,7 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
             {
                 "id": f"interface{number}",
                 "vif_id": vif.id,
-                "type": vif.vif_type or "bridge",
+                "type": "phy" if vif.vif_type == HOSTDEV_PHYSICAL else vif.vif_type or "bridge",
                 "ethernet_mac_address": vif.mac_address,
                 "mtu": vif.network.mtu,
             }

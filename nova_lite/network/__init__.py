@@ -33,7 +33,7 @@ Conductor::
     conductor/network/                   RPC methods, attach with Neutron, packet filters
     conductor/operations/interfaces.py   attach and detach
     conductor/engine/network_calls.py    calls to the backend during an action
-    db/network/                          SQL: networks, ports, routers, security groups, addresses
+    db/network/                          SQL: networks, ports with their devices, routers, security groups, addresses
     objects/network.py                   Network, VIF, NetworkRequest
     objects/router.py                    Router, HostRouter
 

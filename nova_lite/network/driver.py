@@ -19,7 +19,8 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, faults, plugins
 from nova_lite.base.context import RequestContext
-from nova_lite.objects import VIF, Network, NetworkRequest
+from nova_lite.objects import VIF, Network, NetworkRequest, PCIDevice
+from nova_lite.objects.pci import NORMAL
 
 NAMESPACE = "nova_lite.network.backends"
 
@@ -58,8 +59,9 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     ``networks``: requested networks. For RESOLVE: "auto", "none" or a list, as in the request. For DETACH these
     are ports of users, which are released. ``vifs``: interfaces that the instance already has. ``project_id``: owner of
     the instance. ``host``, ``zone``: where the instance is to be. ``security_groups``: names or ids for RESOLVE, else
-    ids. ``key``: the same for each attempt of one ATTACH. ``started_at``: start of the time limit by the monotonic
-    clock, for callers that wait only until its end; None: the start of the call.
+    ids. ``devices``: of the instance on the host. ``key``: the same for each attempt of one ATTACH.
+    ``started_at``: start of the time limit by the monotonic clock, for callers that wait only until its end; None: the
+    start of the call.
     """
 
     method: NetworkMethod
@@ -71,6 +73,7 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     host: str = ""
     zone: str = ""
     security_groups: list[str] = msgspec.field(default_factory=list)
+    devices: list[PCIDevice] = msgspec.field(default_factory=list)
     key: str = ""
     started_at: float | None = None
 
@@ -99,6 +102,7 @@ class StoredPort(NamedTuple):
     ``owner``: project of the port or of its instance. ``project_id``: None for a port that was made with its instance.
     ``is_routers``: only a router may have it, since it is an interface of one or has the address of the gateway.
     ``has_address``: a server needs that. ``device_id``: of another program that has the port.
+    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``physical_network``: of its network.
     """
 
     network_id: str
@@ -108,6 +112,8 @@ class StoredPort(NamedTuple):
     is_routers: bool = False
     has_address: bool = True
     device_id: str = ""
+    vnic_type: str = NORMAL
+    physical_network: str | None = None
 
 
 class Addresses(NamedTuple):

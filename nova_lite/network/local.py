@@ -14,9 +14,12 @@ from nova_lite.network.address_pool import AddressPool
 from nova_lite.network.driver import AUTO, NONE, Addresses, NetworkBackend, NetworkStore
 from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
 from nova_lite.objects.instance import version_of
+from nova_lite.objects.pci import NORMAL, PORT_DEVICES
 
 #: Random addresses that are looked up together. If all are in use, the pool is nearly full.
 SAMPLE = 16
+
+_KINDS = " or ".join(PORT_DEVICES)
 
 #: Collisions with addresses and MAC addresses of others before the pool counts as empty.
 MAX_COLLISIONS = 64
@@ -46,7 +49,11 @@ class LocalNetworks(NetworkBackend):
 
         Raises `NetworkAmbiguous`.
         """
-        usable = [network for network in store.usable(context.project_id) if store.links(network)]
+        usable = [
+            network
+            for network in store.usable(context.project_id)
+            if network.physical_network is None and store.links(network)
+        ]
         own = [network for network in usable if network.is_default and network.project_id is not None]
         shared = [network for network in usable if network.is_default]
         choice = own or shared or usable
@@ -60,6 +67,7 @@ class LocalNetworks(NetworkBackend):
         network = self._named(store, context, request)
         if not store.links(network):
             raise exceptions.NetworkRequiresSubnet(network_id=network.id)
+        check_device(network.id, network.physical_network, NORMAL)
         address = None
         if request.fixed_ip:
             if not context.is_admin and network.project_id != context.project_id:
@@ -77,7 +85,13 @@ class LocalNetworks(NetworkBackend):
             raise exceptions.PortInUse(port_id=request.port_id)
         if not port.has_address:
             raise exceptions.PortRequiresFixedIP(port_id=request.port_id)
-        return NetworkRequest(network_id=port.network_id, port_id=request.port_id, tag=request.tag)
+        return NetworkRequest(
+            network_id=port.network_id,
+            port_id=request.port_id,
+            tag=request.tag,
+            vnic_type=port.vnic_type,
+            physical_network=port.physical_network,
+        )
 
     def _named(self, store: NetworkStore, context: RequestContext, request: NetworkRequest) -> Network:
         if not request.network_id:
@@ -194,6 +208,17 @@ class LocalNetworks(NetworkBackend):
 
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
         store.remove_ports(instance_uuid)
+
+
+def check_device(network_id: str, physical_network: str | None, vnic_type: str) -> None:
+    """Raise `InvalidInput` unless ports of this kind reach the network: hosts bridge only networks of their own."""
+    if (vnic_type == NORMAL) == (physical_network is None):
+        return
+    if vnic_type == NORMAL:
+        why = f"it is the physical network {physical_network}, which only ports with binding:vnic_type {_KINDS} reach"
+    else:
+        why = f"it has no provider:physical_network, in which a host could have a device for vnic_type {vnic_type}"
+    raise exceptions.InvalidInput(reason=f"network {network_id} cannot have this port: {why}")
 
 
 def _chosen(link: Network, text: str) -> str | None:

@@ -36,6 +36,7 @@ from nova_lite.network.driver import (
 from nova_lite.network.neutron_client import NeutronClient, NeutronRefusal, NeutronSession
 from nova_lite.objects import VIF, FixedIp, Network, NetworkRequest
 from nova_lite.objects.instance import AddressMode, version_of
+from nova_lite.objects.pci import NORMAL, OF_PORT, PORT_DEVICES
 
 LOG = logging.getLogger(__name__)
 
@@ -49,6 +50,10 @@ REGROUP_ATTEMPTS = 4
 UNBOUND, BINDING_FAILED = "unbound", "binding_failed"
 
 OWNER = "compute:"
+
+#: Attribute of a port that names its device on the host, and its keys for that.
+PROFILE = "binding:profile"
+_OF_DEVICE = ("pci_slot", "pci_vendor_info", "physical_network")
 
 Body = dict[str, Any]
 
@@ -148,7 +153,14 @@ def _requests(
 def _request(session: NeutronSession, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
     if request.port_id:
         port = _free_port(session, context, request.port_id, "")
-        return NetworkRequest(network_id=port["network_id"], port_id=port["id"], tag=request.tag)
+        kind = port.get("binding:vnic_type") or NORMAL
+        return NetworkRequest(
+            network_id=port["network_id"],
+            port_id=port["id"],
+            tag=request.tag,
+            vnic_type=kind,
+            physical_network=None if kind == NORMAL else _physical_network(session, port, kind),
+        )
     if not request.network_id:
         only = _only_network(session, context)
         if only is None:
@@ -164,6 +176,23 @@ def _request(session: NeutronSession, context: RequestContext, request: NetworkR
     if request.fixed_ip:
         _check_address(session, network["id"], request.fixed_ip)
     return msgspec.structs.replace(request, network_id=network["id"])
+
+
+def _physical_network(session: NeutronSession, port: Body, kind: str) -> str:
+    """Return the physical network of a port that has a device of its host. Raises `InvalidInput`."""
+    if kind not in PORT_DEVICES:
+        raise exceptions.InvalidInput(
+            reason=f"port {port['id']} has binding:vnic_type {kind}: servers have {', '.join((NORMAL, *PORT_DEVICES))}"
+        )
+    network = session.get("network", port["network_id"]) or {}
+    named = (segment.get("provider:physical_network") for segment in (network, *network.get("segments", ())))
+    found = next(filter(None, named), None)
+    if found is None:
+        raise exceptions.InvalidInput(
+            reason=f"network {port['network_id']} has no provider:physical_network, in which a host could have a "
+            f"device for port {port['id']} ({kind})"
+        )
+    return str(found)
 
 
 def _check_choice(context: RequestContext, network: Body, request: NetworkRequest) -> None:
@@ -297,7 +326,7 @@ def _attach(session: NeutronSession, call: NetworkCall) -> VIF:
     try:
         (vif,) = _connected(session, call, [_InstancePort(0, request.tag, bool(request.port_id), port)])
     except exceptions.PortBindingFailed:
-        _release(session, port["id"], bool(request.port_id))
+        _release(session, port, bool(request.port_id))
         raise
     return vif
 
@@ -308,14 +337,14 @@ def _deallocate(session: NeutronSession, call: NetworkCall) -> None:
     of_users = {vif.id for vif in call.vifs if vif.kept}
     of_users |= {request.port_id for request in call.networks if request.port_id}
     for port in _ports_of(session, call):
-        _release(session, port["id"], port["id"] in of_users)
+        _release(session, port, port["id"] in of_users)
 
 
 def _detach(session: NeutronSession, call: NetworkCall) -> None:
     for vif in call.vifs:
         port = session.get("port", vif.id)
         if port is not None and port["device_id"] == call.instance_uuid:
-            _release(session, vif.id, vif.kept)
+            _release(session, port, vif.kept)
     if not call.key:
         return
     assert not isinstance(call.networks, str)
@@ -323,7 +352,7 @@ def _detach(session: NeutronSession, call: NetworkCall) -> None:
     own_addresses = {mac_of(call.instance_uuid, call.key, attempt) for attempt in range(MAC_ATTEMPTS)}
     for port in _ports_of(session, call):
         if port["id"] in of_users or (port["mac_address"] in own_addresses and not of_users):
-            _release(session, port["id"], bool(of_users))
+            _release(session, port, bool(of_users))
 
 
 def _look(session: NeutronSession, call: NetworkCall) -> list[VIF]:
@@ -337,8 +366,10 @@ def _bind_all(session: NeutronSession, call: NetworkCall) -> list[VIF]:
     interfaces = _known_ports(call, ports)
     for interface in interfaces:
         port = interface.port
-        if port.get("binding:host_id") != call.host or port["binding:vif_type"] in (BINDING_FAILED, UNBOUND):
-            interface.port = session.update("port", port["id"], _binding(call))
+        binding = _binding(call, port)
+        is_there = all(port.get(name) == binding[name] for name in ("binding:host_id", PROFILE) if name in binding)
+        if not is_there or port["binding:vif_type"] in (BINDING_FAILED, UNBOUND):
+            interface.port = session.update("port", port["id"], binding)
     return _connected(session, call, interfaces)
 
 
@@ -375,8 +406,18 @@ def _ports_of(session: NeutronSession, call: NetworkCall) -> list[Body]:
     return session.list("ports", device_id=call.instance_uuid)
 
 
-def _binding(call: NetworkCall) -> Body:
-    return {"binding:host_id": call.host, "device_owner": OWNER + (call.zone or "nova")}
+def _binding(call: NetworkCall, port: Body | None = None) -> Body:
+    """Return the values that bind a port to the host. ``port``: an existing one, which may have a device there."""
+    binding: Body = {"binding:host_id": call.host, "device_owner": OWNER + (call.zone or "nova")}
+    alias = f"{OF_PORT}{port['id']}" if port else None
+    for device in call.devices:
+        if port and device.alias == alias:
+            binding[PROFILE] = (port.get(PROFILE) or {}) | {
+                "pci_slot": device.address,
+                "pci_vendor_info": f"{device.vendor_id}:{device.product_id}",
+                "physical_network": device.physical_network,
+            }
+    return binding
 
 
 def _port_for(
@@ -403,14 +444,14 @@ def _port_for(
 
 
 def _bind(session: NeutronSession, call: NetworkCall, port: Body) -> Body:
-    return session.update("port", port["id"], _binding(call))
+    return session.update("port", port["id"], _binding(call, port))
 
 
 def _assign(session: NeutronSession, call: NetworkCall, port_id: str) -> Body:
     """Assign a user's port to the instance. Of two servers that request it at the same time, one gets it."""
     context = get_admin_context()  # RESOLVE has checked the owner
     port = _free_port(session, context, port_id, call.instance_uuid)
-    values = {"device_id": call.instance_uuid, **_binding(call)}
+    values = {"device_id": call.instance_uuid, **_binding(call, port)}
     try:
         return session.update("port", port_id, values, port.get("revision_number"))
     except NeutronRefusal as error:
@@ -456,13 +497,16 @@ def _translated(error: NeutronRefusal, request: NetworkRequest) -> exceptions.No
     return known.get(error.kind) or exceptions.InvalidInput(reason=error.message)
 
 
-def _release(session: NeutronSession, port_id: str, of_user: bool) -> None:
+def _release(session: NeutronSession, port: Body, of_user: bool) -> None:
     """Delete the port, or make a user's port free again."""
     if not of_user:
-        session.delete("port", port_id)
+        session.delete("port", port["id"])
         return
+    free: Body = {"device_id": "", "device_owner": "", "binding:host_id": ""}
+    if profile := port.get(PROFILE):
+        free[PROFILE] = {name: value for name, value in profile.items() if name not in _OF_DEVICE}
     try:
-        session.update("port", port_id, {"device_id": "", "device_owner": "", "binding:host_id": ""})
+        session.update("port", port["id"], free)
     except NeutronRefusal as error:
         if error.status != 404:
             raise
@@ -517,6 +561,9 @@ def _vif(interface: _InstancePort, network: Body, subnets: Mapping[str, Body], g
     known_groups = [groups[id] for id in port.get("security_groups", []) if id in groups]
     described = _network(network, subnets[first.subnet_id])
     described.address_mode = first.address_mode
+    details = port.get("binding:vif_details") or {}
+    described.physical_network = (port.get(PROFILE) or {}).get("physical_network")
+    described.vlan = int(details["vlan"]) if details.get("vlan") else None
     return VIF(
         id=port["id"],
         mac_address=port["mac_address"],
@@ -527,7 +574,8 @@ def _vif(interface: _InstancePort, network: Body, subnets: Mapping[str, Body], g
         position=interface.position,
         state=interface.state,
         vif_type=port.get("binding:vif_type") or UNBOUND,
-        vif_details=port.get("binding:vif_details") or {},
+        vif_details=details,
+        vnic_type=port.get("binding:vnic_type") or NORMAL,
         subnet_id=first.subnet_id,
         more=more,
         kept=interface.kept,

@@ -14,6 +14,7 @@ from nova_lite.objects.guest_device import GuestReport
 from nova_lite.objects.image import Image
 from nova_lite.objects.incident import Incident
 from nova_lite.objects.instance import VIF, Instance
+from nova_lite.objects.pci import NORMAL
 from nova_lite.objects.request_spec import RequestedDestination
 from nova_lite.objects.security_group import PortFilters
 from nova_lite.objects.storage import LeftDisks
@@ -21,12 +22,17 @@ from nova_lite.objects.volume import Volume
 
 
 class NetworkRequest(msgspec.Struct, kw_only=True):
-    """Requested interface: a network or a port by id, with an optional fixed address."""
+    """Requested interface: a network or a port by id, with an optional fixed address.
+
+    ``vnic_type`` and ``physical_network``: of a resolved port that has a device of its host.
+    """
 
     network_id: str | None = None
     port_id: str | None = None
     fixed_ip: str | None = None
     tag: str | None = None
+    vnic_type: str = NORMAL
+    physical_network: str | None = None
 
 
 class CreateRequest(msgspec.Struct, kw_only=True):

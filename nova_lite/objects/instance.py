@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.guest_device import GuestDevices
 from nova_lite.objects.network import Network
 from nova_lite.objects.numa import InstanceNUMATopology
-from nova_lite.objects.pci import PCIDevice
+from nova_lite.objects.pci import HOSTDEV_PHYSICAL, HW_VEB, NORMAL, OF_PORT, PCIDevice
 from nova_lite.objects.point import SnapshotPoint
 from nova_lite.objects.share import ShareMapping
 
@@ -67,8 +68,12 @@ class VIF(msgspec.Struct, kw_only=True):
     has, too. ``security_groups``: their names; None: those of the instance. ``more``: further addresses, for
     example that of IPv6.
 
+    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``device``: what a port of that kind has on its host; set
+    on the host only.
+
     The other fields describe a port of Neutron. The host plugs it according to ``vif_type`` and ``vif_details``, and
-    enforces nothing itself. ``vif_type`` is None for the built-in network service. ``subnet_id``: of ``address``.
+    enforces nothing itself. ``vif_type`` is None for a port of the built-in network service without a device.
+    ``subnet_id``: of ``address``.
     ``kept``: a user made the port, so it outlives the instance. ``active``: the network is connected.
     ``security_group_ids``: ids, because names need not be unique in Neutron.
     """
@@ -93,6 +98,23 @@ class VIF(msgspec.Struct, kw_only=True):
     kept: bool = False
     active: bool = True
     security_group_ids: list[str] = msgspec.field(default_factory=list)
+    vnic_type: str = NORMAL
+    device: PCIDevice | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """True for a port of another network service."""
+        return self.vif_type is not None and (not self.is_device or self.subnet_id is not None)
+
+    @property
+    def is_device(self) -> bool:
+        """True for a device of the host. The host has no part in its packets."""
+        return self.vif_type in (HW_VEB, HOSTDEV_PHYSICAL)
+
+    def with_device(self, devices: Iterable[PCIDevice] | None) -> VIF:
+        """Return the interface with its device among those of its instance."""
+        alias = f"{OF_PORT}{self.id}"
+        return msgspec.structs.replace(self, device=next((one for one in devices or () if one.alias == alias), None))
 
 
 def domain_name(instance_uuid: str) -> str:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import msgspec
 
+from nova_lite.objects.pci import NORMAL
+
 
 class Revised(Protocol):
     """Resource that has a revision: it knows when it was made, and changed last."""
@@ -59,6 +61,7 @@ class Network(msgspec.Struct, kw_only=True):
     if there is no gateway; None: the hosts choose it. ``port_security_enabled``: of its new ports. ``parent_id``: the
     network of which this is a segment, with further subnets on a bridge of its own; None: it is a network itself.
     ``is_segmented``: it has segments. ``subnet_id`` and ``subnet6_id``: see `nova_lite.objects.ipv6.subnet_id_of`.
+    ``physical_network``: network of the hosts' devices, which only ports with such devices reach; ``vlan``: its VLAN.
     """
 
     id: str
@@ -86,6 +89,8 @@ class Network(msgspec.Struct, kw_only=True):
     is_segmented: bool = False
     subnet_id: str | None = None
     subnet6_id: str | None = None
+    physical_network: str | None = None
+    vlan: int | None = None
 
     @property
     def public_id(self) -> str:
@@ -129,7 +134,8 @@ class Port(msgspec.Struct, kw_only=True):
     its network says. ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``.
     ``segment_id``: segment of its subnets; None: these are the network's own, or in a request any ones. ``device_id``
     and ``device_owner``: texts of another program that has the port, such as a load balancer. ``subnet_id`` and
-    ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them.
+    ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them. ``vnic_type``:
+    see `nova_lite.objects.pci.PORT_DEVICES`.
     """
 
     id: str
@@ -158,6 +164,7 @@ class Port(msgspec.Struct, kw_only=True):
     device_owner: str = ""
     subnet_id: str | None = None
     subnet6_id: str | None = None
+    vnic_type: str = NORMAL
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

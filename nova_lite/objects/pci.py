@@ -7,6 +7,17 @@ import msgspec
 #: Types of devices: an ordinary one, a physical function with SR-IOV, and a virtual function of one.
 TYPE_PCI, TYPE_PF, TYPE_VF = "type-PCI", "type-PF", "type-VF"
 
+#: Types of the devices that ports have, by their ``binding:vnic_type``. A `NORMAL` port has none.
+MACVTAP = "macvtap"
+PORT_DEVICES = {"direct": TYPE_VF, MACVTAP: TYPE_VF, "direct-physical": TYPE_PF}
+NORMAL = "normal"
+#: Types of their interfaces: on a virtual function, and on a whole card.
+HW_VEB, HOSTDEV_PHYSICAL = "hw_veb", "hostdev_physical"
+VIF_TYPES = {kind: HW_VEB if device == TYPE_VF else HOSTDEV_PHYSICAL for kind, device in PORT_DEVICES.items()}
+
+#: Beginning of the aliases that stand for ports.
+OF_PORT = "port:"
+
 #: Policies of the NUMA cell of a device. They concern guests that are placed in NUMA cells.
 NUMA_REQUIRED, NUMA_PREFERRED, NUMA_LEGACY = "required", "preferred", "legacy"
 
@@ -19,7 +30,7 @@ class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``address``: as ``0000:81:00.0``. ``numa_cell``: None if the machine does not say. ``parent``: address of the
     physical function of a virtual one. ``managed``: libvirt binds the device to its driver for guests. ``alias``: of a
-    claimed device, the alias that requested it.
+    claimed device, the alias that requested it, or `OF_PORT` with the id of its port.
 
     A vGPU has a ``resource_class`` and no ids. Its address is that of its ``parent`` with a number: ``0000:84:00.0#2``.
     So has a context of encrypted memory, ``sev#2``, whose pool is its ``parent`` and ``product_id``.
@@ -37,11 +48,17 @@ class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alias: str = ""
     resource_class: str = ""
 
+    @property
+    def is_of_port(self) -> bool:
+        """True for the device of a port."""
+        return self.alias.startswith(OF_PORT)
+
 
 class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Kind of devices that an alias stands for. None matches any value, but a physical function has to be named.
 
-    vGPUs have their ``resource_class`` only, and contexts of encrypted memory also the pool as ``product_id``.
+    vGPUs have their ``resource_class`` only, contexts of encrypted memory also the pool as ``product_id``, and devices of
+    ports their type and ``physical_network``.
     """
 
     vendor_id: str
@@ -49,8 +66,11 @@ class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dev_type: str | None = None
     live_migratable: bool | None = None
     resource_class: str = ""
+    physical_network: str | None = None
 
     def matches(self, device: PCIDevice) -> bool:
+        if self.physical_network is not None:
+            return (device.physical_network, device.dev_type) == (self.physical_network, self.dev_type)
         if (device.vendor_id, device.product_id) != (self.vendor_id, self.product_id):
             return False
         if device.resource_class != self.resource_class:
@@ -63,7 +83,7 @@ class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PCIRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Request for ``count`` devices, each of any of the ``kinds``. No kinds: the alias is not configured any more.
 
-    ``alias``: of vGPUs, the extra spec that requests them.
+    ``alias``: of vGPUs, the extra spec that requests them. Of a port, see `PCIDevice`.
     """
 
     alias: str

@@ -46,6 +46,12 @@ NETWORK_DELETE = rule("delete_network", MEMBER, "Delete a network of the caller'
 PROVIDER_GET = rule(
     "get_network:provider:network_type", ADMIN, "See a network's provider attributes", f"GET {_NETWORK}"
 )
+PROVIDER_CREATE = rule(
+    "create_network:provider:physical_network",
+    ADMIN,
+    "Create a network that is a physical one, or a VLAN of it",
+    "POST /v2.0/networks",
+)
 SUBNET_GET = rule(
     "get_subnet",
     READER,

@@ -30,8 +30,8 @@ _UNSUPPORTED = {
     "traits": "ids name the kinds of devices",
 }
 _UNSUPPORTED_FLAGS = {
-    "trusted": "ports have no virtual functions",
-    "remote_managed": "ports have no virtual functions",
+    "trusted": "no port is trusted",
+    "remote_managed": "ports have devices of the host itself",
 }
 
 

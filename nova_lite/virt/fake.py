@@ -261,6 +261,7 @@ class FakeInterfaces(Ability, abilities.Interfaces):
         self._fake.step("attach_interface")
         if vif.id not in domain.interfaces:
             domain.interfaces.append(vif.id)
+            domain.pci += [] if vif.device is None else [vif.device.address]
             self._fake.write(domain)
         self._fake.step("attach_interface_after")
 
@@ -268,6 +269,7 @@ class FakeInterfaces(Ability, abilities.Interfaces):
         domain = self._fake.read(instance_uuid)
         self._fake.step("detach_interface")
         domain.interfaces = [port_id for port_id in domain.interfaces if port_id != vif.id]
+        domain.pci = [address for address in domain.pci if vif.device is None or address != vif.device.address]
         self._fake.write(domain)
         rest = [other for other in self._fake.vifs(instance_uuid) if other.id != vif.id]
         files.write_atomically(self._fake.file("vifs", instance_uuid), msgspec.json.encode(rest), durable=False)

@@ -104,5 +104,5 @@ def own_parts(uow: UnitOfWork, server_id: str) -> tuple[str, list[int], list[str
     allocation, node = models.Allocation, models.ComputeNode
     query = sa.select(node.host, allocation.numa, allocation.pci).join(node, node.id == allocation.compute_node_id)
     host, numa, devices = uow.session.execute(query.where(allocation.instance_uuid == server_id)).one()
-    cpus = msgspec.convert(numa, InstanceNUMATopology).host_cpus
-    return host, cpus, [device["address"] for device in devices]
+    cpus = [] if numa is None else msgspec.convert(numa, InstanceNUMATopology).host_cpus
+    return host, cpus, [device["address"] for device in devices or ()]

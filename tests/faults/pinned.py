@@ -12,9 +12,12 @@ from tests.support.waiting import wait_for
 
 #: Addresses of the device and of the vGPU of each host.
 DEVICE, VGPU = "0000:41:00.0", "0000:81:00.0#0"
+#: Address of the virtual function of each host, for a port.
+FUNCTION = "0000:c1:01.0"
 DEVICES = f"""[pci]
 alias = {{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}}
 device_spec = {{"address": "{DEVICE}"}}
+device_spec = {{"address": "{FUNCTION}", "physical_network": "physnet1"}}
 [devices]
 enabled_mdev_types = nvidia-35
 [mdev_nvidia-35]

@@ -420,6 +420,63 @@ def given_and_free_again(arena: Arena) -> None:
     arena.insist_until(lambda: network(arena, "DELETE", f"/ports/{port['id']}"), lambda: not ports_of_users(arena))
 
 
+def one_with_free_device_port(arena: Arena) -> None:
+    """Make a server, and a port that gets a virtual function of its host."""
+    one_active(arena)
+    listed = network(arena, "GET", "/networks?name=physical")
+    assert listed is not None
+    networks = listed.json()["networks"]
+    if not networks:
+        attributes = {"provider:network_type": "flat", "provider:physical_network": "physnet1"}
+        made = network(arena, "POST", "/networks", {"network": {"name": "physical", **attributes}})
+        assert made is not None and made.status_code == 201, made
+        networks = [made.json()["network"]]
+        subnet = {"network_id": networks[0]["id"], "ip_version": 4, "cidr": "10.64.9.0/24"}
+        made = network(arena, "POST", "/subnets", {"subnet": subnet})
+        assert made is not None and made.status_code == 201, made and made.text
+    port = {"name": "mine", "network_id": networks[0]["id"], "binding:vnic_type": "direct"}
+    made = network(arena, "POST", "/ports", {"port": port})
+    assert made is not None and made.status_code == 201, made and made.text
+
+
+def attach_device(arena: Arena) -> None:
+    """Attach the port: the guest and the rows have its device."""
+    (port,) = ports_of_users(arena)
+    body = {"interfaceAttachment": {"port_id": port["id"]}}
+    arena.insist_until(
+        lambda: arena.send("POST", f"/servers/{arena.one()}/os-interface", body), lambda: len(ports(arena)) > 1
+    )
+    has_interfaces(arena, 2)
+    assert [devices for _, _, devices in arena.own_parts().values()] == [[pinned.FUNCTION]]
+
+
+def one_with_device_port(arena: Arena) -> None:
+    one_with_free_device_port(arena)
+    attach_device(arena)
+
+
+def detach_device(arena: Arena) -> None:
+    """Detach the port, which then has no device, and delete it."""
+    (port,) = ports_of_users(arena)
+    arena.insist("DELETE", f"/servers/{arena.one()}/os-interface/{port['id']}", None, (202, 404, 409))
+    has_interfaces(arena, 1)
+    assert [devices for _, _, devices in arena.own_parts().values()] == [[]]
+    arena.insist_until(lambda: network(arena, "DELETE", f"/ports/{port['id']}"), lambda: not ports_of_users(arena))
+
+
+def attach_and_detach_device(arena: Arena) -> None:
+    attach_device(arena)
+    detach_device(arena)
+
+
+def _devices_of_ports() -> Iterator[Scenario]:
+    for row, prepare, run in (
+        (operations.ATTACH_INTERFACE, one_with_free_device_port, attach_and_detach_device),
+        (operations.DETACH_INTERFACE, one_with_device_port, detach_device),
+    ):
+        yield Scenario(f"{row.kind} with a device", prepare, run, points.of(row), pinned.SITE)
+
+
 SOFT = Site(reclaim=3600)
 RECLAIMED: Points = {
     CONDUCTOR: around("handle/finish_action", f"commit/{points.FINISH}"),
@@ -1350,6 +1407,7 @@ def _stories() -> Iterator[Scenario]:
     )
     yield from _moves()
     yield from _interfaces()
+    yield from _devices_of_ports()
     yield from _with_neutron()
     yield from _with_cinder()
     yield from _automatic()

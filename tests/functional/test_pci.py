@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud
@@ -19,7 +20,9 @@ alias = {"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}
 alias = {"name": "card", "vendor_id": "8086", "product_id": "1592", "device_type": "type-PF"}
 alias = {"name": "function", "vendor_id": "8086", "product_id": "1889", "device_type": "type-VF"}
 device_spec = {"address": "0000:41:00.0"}
-device_spec = {"devname": "ens1"}
+device_spec = {"devname": "ens1", "physical_network": "physnet1"}
+[network]
+project_ranges = 10.64.0.0/16
 """
 GPU = "0000:41:00.0"
 FLAVORS = {"gpu": "gpu:1", "card": "card:1", "function": "function:2", "unknown": "fpga:1"}
@@ -130,6 +133,55 @@ def test_request_that_devices_do_not_permit_is_refused(tidy: Cloud) -> None:
     live = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
     assert "PCI devices gpu, which cannot be migrated while it runs" in refused(tidy, server, live, 400)
     assert "has PCI devices of its host, so it cannot be suspended" in refused(tidy, server, {"suspend": None}, 409)
+
+
+def network(running: Cloud, method: str, path: str, key: str, **values: Any) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{running.network_port}/v2.0/{path}"
+    headers = {"X-Auth-Token": running.token}
+    answer = requests.request(method, url, json={key: values}, headers=headers, timeout=60)
+    assert answer.ok, answer.text
+    found: dict[str, Any] = answer.json()[key] if answer.content else {}
+    return found
+
+
+def test_port_brings_a_virtual_function_along_and_loses_it_with_its_server(tidy: Cloud) -> None:
+    provider = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+    physical = network(tidy, "POST", "networks", "network", **provider, **{"provider:segmentation_id": 42})
+    cidr = {"network_id": physical["id"], "ip_version": 4, "cidr": "10.64.9.0/24"}
+    network(tidy, "POST", "subnets", "subnet", **cidr)
+    kind = {"network_id": physical["id"], "binding:vnic_type": "direct"}
+    first, second = (network(tidy, "POST", "ports", "port", **kind)["id"] for _ in range(2))
+    body = {"name": "vf", "flavorRef": "1", "imageRef": tidy.image_id, "networks": [{"port": first}]}
+    server = ask(tidy, "POST", "/servers", {"server": body}, status=202)["server"]["id"]
+    tidy.wait_active([server])
+    host, devices = held(tidy, server)
+    assert len(devices) == 1
+    bound = network(tidy, "GET", f"ports/{first}", "port")
+    assert (bound["binding:host_id"], bound["binding:vif_type"]) == (host, "hw_veb")
+    interface = {"interfaceAttachment": {"port_id": second}}
+    ask(tidy, "POST", f"/servers/{server}/os-interface", interface)
+    settled(tidy, server)
+    assert len(set(held(tidy, server)[1])) == 2
+    tidy.audit()
+    live = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+    assert "has a device of its host, which cannot be migrated" in refused(tidy, server, live, 400)
+    act(tidy, server, {"migrate": None}, "VERIFY_RESIZE")
+    ask(tidy, "POST", f"/servers/{server}/action", {"confirmResize": None}, status=204)
+    settled(tidy, server)
+    assert (held(tidy, server)[0] != host, len(held(tidy, server)[1])) == (True, 2)
+    ask(tidy, "DELETE", f"/servers/{server}/os-interface/{second}", status=202)
+    wait_for("it is detached", lambda: len(held(tidy, server)[1]) == 1)
+    tidy.audit()
+    act(tidy, server, {"shelve": None}, "SHELVED_OFFLOADED")
+    tidy.audit()
+    act(tidy, server, {"unshelve": None}, "ACTIVE")
+    assert len(held(tidy, server)[1]) == 1
+    ask(tidy, "DELETE", f"/servers/{server}", status=204)
+    wait_for("it is gone", lambda: tidy.show(server) is None)
+    free = network(tidy, "GET", f"ports/{first}", "port")
+    assert (free["device_id"], free["binding:vif_type"]) == ("", "unbound")
+    for port_id in (first, second):
+        network(tidy, "DELETE", f"ports/{port_id}", "port")
 
 
 def test_owner_sees_that_a_device_has_vanished_and_nobody_gets_it(tidy: Cloud) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import requests
 
+from nova_lite.objects.pci import VIF_TYPES
 from tests.support.waiting import polls
 
 Body = dict[str, Any]
@@ -216,8 +217,12 @@ backend = neutron
 
     def _bound(self, port: Body) -> Body:
         host = port.setdefault("binding:host_id", "")
-        port["binding:vif_type"] = "ovs" if host in self.hosts else "binding_failed" if host else "unbound"
+        bound = VIF_TYPES.get(port.get("binding:vnic_type", ""), "ovs")
+        port["binding:vif_type"] = bound if host in self.hosts else "binding_failed" if host else "unbound"
         port["binding:vif_details"] = {"bridge_name": "br-int", "port_filter": True}
+        if bound != "ovs":
+            vlan = self.rows["networks"][port["network_id"]].get("provider:segmentation_id")
+            port["binding:vif_details"] = {"port_filter": False} | ({} if vlan is None else {"vlan": str(vlan)})
         if self.notify is not None and port["binding:vif_type"] == "ovs" and port["status"] != "ACTIVE":
             threading.Timer(SECONDS, self._connect, (port,)).start()
         return port

@@ -15,6 +15,7 @@ import msgspec
 from nova_lite.api.http import bodies, validation
 from nova_lite.api.http.bodies import Body
 from nova_lite.base import exceptions, ip
+from nova_lite.objects.pci import NORMAL, PORT_DEVICES
 
 #: Number of tags that a resource may have, and characters of a tag.
 MAX_TAGS = 50
@@ -105,6 +106,12 @@ def mac_address(value: Any, name: str) -> str:
     if value.lower() == _NO_MAC_ADDRESS or value.lower().startswith(_OF_HOSTS):
         raise invalid(name, f"{value} belongs to no interface of a server: use one that begins with fa:16:3e.")
     return value.lower()
+
+
+def vnic_type(value: Any, name: str) -> str:
+    if value not in (NORMAL, *PORT_DEVICES):
+        raise invalid(name, f"Servers have ports of the kinds {', '.join((NORMAL, *PORT_DEVICES))}.")
+    return str(value)
 
 
 def number(value: Any, name: str, lowest: int, highest: int) -> int:

@@ -23,12 +23,16 @@ Item: TypeAlias = NetworkRecord | FloatingIpPool
 
 _PATH, _ONE, _KEY = "/networks", "/networks/{id}", "network"
 #: Attributes that an external network does not have, because it has no ports, with the only value.
-_OF_PORTS = {"shared": False, "admin_state_up": True, "port_security_enabled": True, "mtu": 1500, "tags": []}
+_OF_PORTS = {
+    "shared": False, "admin_state_up": True, "port_security_enabled": True, "mtu": 1500, "tags": [],
+    "network_type": None, "physical_network": None, "vlan": None,
+}  # fmt: skip
 _OPERATORS = "The operator makes and deletes pools of floating addresses (nova-lite-manage)."
 #: Reason to refuse a change of a network or subnet.
 UNCHANGEABLE = "{name} cannot be changed. Hosts already use it: make another one instead."
 
 Mtu: TypeAlias = Annotated[int, fields.within(factory.MIN_MTU, factory.MAX_MTU)]
+Vlan: TypeAlias = Annotated[int | None, fields.within(1, 4094)]
 
 
 class _Network(fields.Named):
@@ -49,6 +53,9 @@ class NewNetwork(_Network):
     project_id: fields.Text = ""
     tenant_id: fields.Text = ""
     tags: fields.Tags = []
+    network_type: fields.OptionalText = field(default=None, name="provider:network_type")
+    physical_network: fields.OptionalText = field(default=None, name="provider:physical_network")
+    vlan: Vlan = field(default=None, name="provider:segmentation_id")
 
 
 class ChangedNetwork(_Network):
@@ -137,6 +144,9 @@ class Networks(NetworkFinder):
 
     @staticmethod
     def _new_network(req: ServiceRequest, body: NewNetwork) -> NetworkRecord:
+        if body.network_type or body.physical_network or body.vlan:
+            req.authorize(policies.PROVIDER_CREATE)
+            _check_provider(body)
         network = requests.new(req, NetworkRecord, body, cidr="", shared=False)
         if body.shared:
             req.authorize(policies.NETWORK_CREATE_SHARED)
@@ -186,6 +196,16 @@ class Networks(NetworkFinder):
 
 def view(item: Item, for_admin: bool) -> views.View:
     return views.pool(item, for_admin) if isinstance(item, FloatingIpPool) else views.network(item, for_admin)
+
+
+def _check_provider(body: NewNetwork) -> None:
+    """Check that a physical network, or its VLAN, is described completely. Raises a 400."""
+    if body.network_type not in ("flat", "vlan"):
+        raise fields.invalid("provider:network_type", "It must be flat or vlan for a physical network.")
+    if not body.physical_network:
+        raise fields.invalid("provider:physical_network", "Devices of hosts have its name (physical_network).")
+    if (body.network_type == "vlan") != (body.vlan is not None):
+        raise fields.invalid("provider:segmentation_id", "It is the number of a VLAN, if network_type is vlan.")
 
 
 def _check_external(values: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from nova_lite.api.network.fixed_addresses import NO_ADDRESS, FixedAddresses, Fi
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import ListQuery, Port, ipv6
+from nova_lite.objects.pci import NORMAL, PORT_DEVICES
 from nova_lite.policies import network_service as policies
 
 _PATH, _ONE, _KEY = "/ports", "/ports/{id}", "port"
@@ -23,6 +24,7 @@ _DEVICE = ("device_id", "device_owner")
 #: Beginnings of the owners of servers' and routers' ports.
 _RESERVED_OWNERS = ("compute:", "network:")
 _RELEASES = {"Server": "detach it with the compute API", "Router": "remove it by remove_router_interface"}
+_NO_OTHER_KIND = "The kind of a port cannot be changed: make another port."
 _NO_BINDING = "The host of a port is that of its server: give it to a server by the compute API."
 
 #: Filters that the conductor applies, so that it does not send all ports.
@@ -36,7 +38,7 @@ MacAddress: TypeAlias = Annotated[str, fields.checked(fields.mac_address)]
 Groups: TypeAlias = Annotated[list[str], fields.checked(fields.ids)]
 Pairs: TypeAlias = Annotated[list[dict[str, str]], fields.checked(fields.address_pairs)]
 OnlyEmptyObject: TypeAlias = Annotated[Any, fields.only({})]
-OnlyNormal: TypeAlias = Annotated[Any, fields.only("normal")]
+VnicType: TypeAlias = Annotated[str, fields.checked(fields.vnic_type, enum=[NORMAL, *PORT_DEVICES])]
 
 
 class _Port(fields.Named):
@@ -48,7 +50,7 @@ class _Port(fields.Named):
     device_owner: fields.Text = ""
     host_id: fields.Present = field(default="", name="binding:host_id")
     profile: OnlyEmptyObject = field(default=SAME, name="binding:profile")
-    vnic_type: OnlyNormal = field(default=SAME, name="binding:vnic_type")
+    vnic_type: VnicType = field(default=SAME, name="binding:vnic_type")
     extra_dhcp_opts: fields.OnlyEmptyList = SAME
     dns_name: fields.OnlyEmptyText = SAME
     dns_domain: fields.OnlyEmptyText = SAME
@@ -178,9 +180,11 @@ class Ports(NetworkResource):
 
 
 def _check_device(req: ServiceRequest, changes: dict[str, Any], port: Port, now: views.View) -> None:
-    """Check changes of a port's host and device. Raises a 400, 403 or 409. The changes keep what really changes."""
+    """Check changes of a port's host, kind and device. Raises a 400, 403 or 409. What really changes stays."""
     if "host_id" in changes:
         _require_same("binding:host_id", changes.pop("host_id"), now["binding:host_id"], _NO_BINDING)
+    if "vnic_type" in changes:
+        _require_same("binding:vnic_type", changes.pop("vnic_type"), port.vnic_type, _NO_OTHER_KIND)
     if port.instance_uuid or port.router_id:
         kind = "Server" if port.instance_uuid else "Router"
         why = f"{kind} {now['device_id']} has the port: {_RELEASES[kind]}."

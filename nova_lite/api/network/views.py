@@ -28,6 +28,7 @@ from nova_lite.objects import (
     ipv6,
 )
 from nova_lite.objects.network import Revised, revision_number
+from nova_lite.objects.pci import VIF_TYPES
 from nova_lite.operations.states import PowerState
 
 View = dict[str, Any]
@@ -87,13 +88,19 @@ def _network() -> View:
     }
 
 
-def _kind(shown: NetworkRecord) -> tuple[str, int | None]:
-    """Return Neutron's network type and segment. A network with a VNI spans hosts."""
-    return ("local", None) if shown.vni is None else ("vxlan", shown.vni)
+def _kind(shown: NetworkRecord) -> tuple[str, int | None, str | None]:
+    """Return Neutron's network type, segment and physical network. A network with a VNI spans hosts."""
+    if shown.physical_network is not None:
+        return "flat" if shown.vlan is None else "vlan", shown.vlan, shown.physical_network
+    return ("local", None, None) if shown.vni is None else ("vxlan", shown.vni, None)
 
 
-def _provider(kind: str, number: int | None = None) -> View:
-    return {"provider:network_type": kind, "provider:physical_network": None, "provider:segmentation_id": number}
+def _provider(kind: str, number: int | None = None, physical_network: str | None = None) -> View:
+    return {
+        "provider:network_type": kind,
+        "provider:physical_network": physical_network,
+        "provider:segmentation_id": number,
+    }
 
 
 def subnet(shown: NetworkRecord) -> View:
@@ -202,7 +209,7 @@ def port(shown: Port, for_admin: bool) -> View:
         "port_security_enabled": shown.port_security_enabled,
         "allowed_address_pairs": shown.address_pairs or [],
         "extra_dhcp_opts": [],
-        "binding:vnic_type": "normal",
+        "binding:vnic_type": shown.vnic_type,
         "dns_name": "",
         "dns_domain": "",
         "dns_assignment": [],
@@ -212,10 +219,11 @@ def port(shown: Port, for_admin: bool) -> View:
         **_standard(shown),
     }
     if for_admin:
+        bound = VIF_TYPES.get(shown.vnic_type, "bridge")
         view |= {
             "binding:host_id": shown.host or "",
-            "binding:vif_type": "bridge" if shown.host else "unbound",
-            "binding:vif_details": {"port_filter": True} if shown.host else {},
+            "binding:vif_type": bound if shown.host else "unbound",
+            "binding:vif_details": {"port_filter": bound == "bridge"} if shown.host else {},
             "binding:profile": {},
         }
     return view

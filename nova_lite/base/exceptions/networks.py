@@ -38,6 +38,10 @@ class PortRequiresFixedIP(Invalid):
     msg_fmt = "Port %(port_id)s requires a FixedIP in order to be used."
 
 
+class InterfaceAttachPciClaimFailed(Invalid):
+    msg_fmt = "Failed to claim PCI device for port %(port_id)s attached to instance %(uuid)s: its host has none left."
+
+
 class SecurityGroupUnavailable(Invalid):
     msg_fmt = "Unable to find security_group with name or id %(name)s"
 

@@ -10,10 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
+from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import VIF, ActionCommand, Instance
+from nova_lite.objects import VIF, ActionCommand, Instance, PCIDevice
 
 LOG = logging.getLogger(__name__)
 
@@ -27,15 +30,26 @@ _PAUSE = threading.Event()
 def attach_interface(host: LocalHost, command: ActionCommand) -> None:
     """Attach the interface ``payload["port_id"]``. An existing interface stays."""
     host.require_domain(command)
-    attach, vif = host.driver.interfaces.attach, _vif(command)
-    host.driver.networks.plug(command.instance, command.instance.vifs)
-    attach(command.instance.uuid, vif)
+    attach, vif, instance = host.driver.interfaces.attach, _vif(command), command.instance
+    host.driver.networks.plug(instance, instance.vifs)
+    if vif.device is not None:
+        _record_devices(host, instance, instance.pci or [])
+    attach(instance.uuid, vif)
 
 
 def detach_interface(host: LocalHost, command: ActionCommand) -> None:
     """Detach the interface ``payload["port_id"]`` from the guest and from its bridge."""
     host.require_domain(command)
-    host.driver.interfaces.detach(command.instance.uuid, _vif(command))
+    vif, instance = _vif(command), command.instance
+    host.driver.interfaces.detach(instance.uuid, vif)
+    if vif.device is not None:
+        _record_devices(host, instance, [device for device in instance.pci or () if device != vif.device])
+
+
+def _record_devices(host: LocalHost, instance: Instance, devices: list[PCIDevice]) -> None:
+    resources = Resources.of(msgspec.structs.replace(instance, pci=devices))
+    host.claims.restore({instance.uuid: resources})
+    host.fencing.mark_resized(instance.uuid, resources)
 
 
 def rollback_attach_interface(host: LocalHost, command: ActionCommand) -> None:
@@ -60,7 +74,7 @@ def _vif(command: ActionCommand) -> VIF:
     port_id = command.payload["port_id"]
     for vif in command.instance.vifs:
         if vif.id == port_id:
-            return vif
+            return vif.with_device(command.instance.pci)
     raise exceptions.PortNotFound(port_id=port_id, instance_id=command.instance.uuid)
 
 
@@ -76,7 +90,7 @@ def bind_and_plug(host: LocalHost, instance: Instance) -> list[VIF]:
 
 def bind(host: LocalHost, instance: Instance) -> list[VIF]:
     """Let another network service bind the instance's ports to this host. Return the bound interfaces."""
-    if all(vif.vif_type is None for vif in instance.vifs):
+    if not any(vif.is_remote for vif in instance.vifs):
         return instance.vifs
     return host.retrier.call(
         f"Instance {instance.uuid}: interfaces_bind",
@@ -89,7 +103,7 @@ def plugging_wait(host: LocalHost, instance_uuid: str, vifs: list[VIF], generati
     """Return a function that waits until the network service has activated the ports. None if there is nothing to wait
     for."""
     seconds = host.conf.network.vif_plugging_timeout
-    if not seconds or not any(vif.vif_type is not None for vif in vifs):
+    if not seconds or not any(vif.is_remote for vif in vifs):
         return None
     return lambda: _wait(host, instance_uuid, generation, seconds)
 

@@ -9,7 +9,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.network import builtin_networks, pending_attaches
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
-from nova_lite.objects import NetworkRequest
+from nova_lite.objects import NetworkRequest, PCIDevice
 
 #: Key in the payload of an action on one interface.
 PORT_ID = "port_id"
@@ -33,6 +33,7 @@ def plan(
         host=instance.host or "",
         zone=instance.availability_zone or "",
         security_groups=instance.request.get("security_groups", []),
+        devices=msgspec.convert(instance.pci or [], list[PCIDevice]),
     )
 
 

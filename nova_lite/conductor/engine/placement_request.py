@@ -12,6 +12,7 @@ from nova_lite import operations
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
+from nova_lite.db.network import port_devices
 from nova_lite.db.servers import instances, server_groups, shares
 from nova_lite.db.volume import sharing
 from nova_lite.hardware import pci
@@ -104,7 +105,7 @@ def request_spec(
         user_id=instance.user_id,
         flavor=new_flavor,
         image=image,
-        pci=pci.requests(uow.conf, new_flavor, image),
+        pci=[*pci.requests(uow.conf, new_flavor, image), *port_devices.requests(uow, instance)],
         availability_zone=instance.requested_availability_zone,
         forced_host=instance.request.get("forced_host"),
         forced_node=instance.request.get("forced_node"),

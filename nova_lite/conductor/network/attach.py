@@ -28,6 +28,7 @@ from nova_lite.db.network import pending_attaches
 from nova_lite.db.servers import instances
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import ActionCommand, NetworkRequest
+from nova_lite.objects.pci import NORMAL
 
 LOG = logging.getLogger(__name__)
 
@@ -55,6 +56,11 @@ class InterfaceAttacher:
             return self.db.write(self.engine.accept_in, context, instance_uuid, KIND, payload)
         resolve = NetworkCall(method=NetworkMethod.RESOLVE, context=context, networks=[request])
         (request,) = self.network.call(resolve).requests
+        if request.vnic_type != NORMAL:
+            raise exceptions.InvalidInput(
+                reason=f"port {request.port_id} has binding:vnic_type {request.vnic_type}: a server of Neutron's ports "
+                "gets it when it is created, or not at all"
+            )
         begun = time.monotonic()
         call = self.db.write(self._plan, context, instance_uuid, request)
         call.started_at = begun

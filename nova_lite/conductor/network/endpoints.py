@@ -13,7 +13,7 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.network import builtin_networks, security_groups
+from nova_lite.db.network import builtin_networks, port_devices, security_groups
 from nova_lite.db.servers import instances
 from nova_lite.network.driver import NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import VIF, BuildNetworks, SecurityGroup
@@ -46,7 +46,7 @@ class NetworkServiceEndpoints:
             raise exceptions.StaleReport(instance_id=instance_uuid, generation=0, host=host)
         instance = instances.get_row(uow, get_admin_context(), instance_uuid)
         call = network_calls.plan(uow, self.network, instance, get_admin_context(), method)
-        call.host = host
+        call.host, call.devices = host, port_devices.devices_at(uow, instance_uuid, host)
         return call
 
     # --- events

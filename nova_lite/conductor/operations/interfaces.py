@@ -21,7 +21,7 @@ from nova_lite.conductor.engine.network_calls import PORT_ID
 from nova_lite.conductor.operations import checks
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
-from nova_lite.db.network import builtin_networks, pending_attaches, port_quota
+from nova_lite.db.network import builtin_networks, pending_attaches, port_devices, port_quota
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import VIF, NetworkRequest
 from nova_lite.operations import Step
@@ -56,6 +56,7 @@ class AttachInterfaceHandler(OperationHandler):
             vif = load_backend(uow.conf).attach(builtin_networks.Store(uow), context, instance.uuid, request)
             if not request.port_id:
                 port_quota.check_attached(uow, uow.conf, instance.project_id)
+            port_devices.claim(uow, instance, vif)
         _set_state(uow, instance, vif.id, ATTACHING)
         return {PORT_ID: vif.id}
 
@@ -65,8 +66,10 @@ class AttachInterfaceHandler(OperationHandler):
             _set_state(uow, instance, _port_of(uow, instance, ATTACHING), None)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        port_id = _port_of(uow, instance, ATTACHING)
+        port_devices.release(uow, instance, port_id)
         if not builtin_networks.Store(uow).recorded(instance.uuid):
-            builtin_networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, ATTACHING))
+            builtin_networks.Store(uow).remove_port(instance.uuid, port_id)
 
 
 class DetachInterfaceHandler(OperationHandler):
@@ -87,8 +90,11 @@ class DetachInterfaceHandler(OperationHandler):
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
-        if step.name == operations.PERFORM and not builtin_networks.Store(uow).recorded(instance.uuid):
-            builtin_networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, DETACHING))
+        if step.name == operations.PERFORM:
+            port_id = _port_of(uow, instance, DETACHING)
+            port_devices.release(uow, instance, port_id)
+            if not builtin_networks.Store(uow).recorded(instance.uuid):
+                builtin_networks.Store(uow).remove_port(instance.uuid, port_id)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         _set_state(uow, instance, _port_of(uow, instance, DETACHING), None)

@@ -19,6 +19,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.hosts import hosts
+from nova_lite.db.network import port_devices
 from nova_lite.db.servers import claims, server_migrations
 from nova_lite.hardware import pci
 from nova_lite.objects import Flavor, Image
@@ -56,7 +57,8 @@ class LiveMigrateHandler(OperationHandler):
             )
         flavor = msgspec.convert(instance.flavor, Flavor)
         image = msgspec.convert(instance.image, Image | None)
-        pci.check_live_migration(pci.requests(uow.conf, flavor, image))
+        wanted = pci.requests(uow.conf, flavor, image)
+        pci.check_live_migration([*wanted, *port_devices.requests(uow, instance)])
         instance.request = {}
         if target is not None:
             forced = payload.get("forced")

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from nova_lite.objects import Subnet6
+from nova_lite.objects.pci import NORMAL
 
 #: Microseconds on MariaDB, too.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -937,7 +938,8 @@ class Network(Tagged, Changed, Base):
     one from ``start`` to ``end``. ``revised``: hosts have to learn of the settings of its subnet, since these have
     changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet_id`` and ``subnet6_id``: see
     `nova_lite.objects.ipv6.subnet_id_of`. ``parent_id``: network of which the row is a segment, for further subnets;
-    None: it is a network itself. ``is_segmented``: it has segments.
+    None: it is a network itself. ``is_segmented``: it has segments. ``physical_network`` and ``vlan``: see
+    `nova_lite.objects.Network`.
     """
 
     __tablename__ = "networks"
@@ -975,6 +977,8 @@ class Network(Tagged, Changed, Base):
     host_routes: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     host_address: Mapped[str | None] = mapped_column(sa.String(45))
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    physical_network: Mapped[str | None] = mapped_column(Name)
+    vlan: Mapped[int | None] = mapped_column()
 
     @property
     def public_id(self) -> str:
@@ -999,6 +1003,7 @@ class Port(Tagged, Changed, Base):
     ``security_groups``: names; None: those of its instance. ``address`` None: only of a user's port without a server.
     ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
     ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
+    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`.
     """
 
     __tablename__ = "ports"
@@ -1027,6 +1032,7 @@ class Port(Tagged, Changed, Base):
     address_pairs: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     device_id: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"), index=True)
     device_owner: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    vnic_type: Mapped[str] = mapped_column(sa.String(16), default=NORMAL, server_default=sa.text("'normal'"))
 
 
 class Router(Tagged, Changed, Base):

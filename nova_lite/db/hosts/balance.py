@@ -64,7 +64,7 @@ _ONLY = 1
 _COLUMNS = (
     Instance.id, Instance.uuid, Instance.display_name, Instance.host, Instance.vm_state, Instance.power_state,
     Instance.task_state, Instance.locked, Instance.shares, Instance.points, Instance.flavor, Instance.image,
-    Instance.metadata_, Instance.system_metadata, Instance.project_id, Instance.block_devices,
+    Instance.pci, Instance.metadata_, Instance.system_metadata, Instance.project_id, Instance.block_devices,
 )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def _server(
     topology = hardware.numa_of(flavor, image)
     alone = topology is not None and bool(topology.dedicated)
     stays = history.stays.get(row.uuid, "")
-    if pci.wants_devices(flavor):
+    if row.pci or pci.wants_devices(flavor):
         stays = "it has devices of its host"
     if mem_encryption.model_of(row.flavor, row.image) is not None:
         stays = "its memory is encrypted"

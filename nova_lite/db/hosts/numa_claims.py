@@ -5,7 +5,7 @@ Claims wait for each other at that lock, so each reads the current usage. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -62,6 +62,18 @@ def choose(uow: UnitOfWork, node_id: int, numa: NUMARequest | None, pci: Sequenc
     if topology is not None:
         columns["numa_used"] = msgspec.to_builtins(usage_with(usage, topology))
     return Chosen(topology, devices, columns)
+
+
+def choose_device(uow: UnitOfWork, node_id: int, request: PCIRequest, near: Collection[int] | None) -> Chosen | None:
+    """Lock the node, and choose a free device for a guest there. ``near``: its NUMA cells. None: none is left."""
+    inventory, *_ = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
+    claimed = pci_claims.used(uow, node_id)
+    free = pci_requests.unused(compute_nodes.pci_devices(inventory), claimed)
+    try:
+        devices = pci_requests.choose([request], free, near)
+    except fitting.FitError:
+        return None
+    return Chosen(None, devices, {"pci_used": sorted([*claimed, *(device.address for device in devices)])})
 
 
 def without(uow: UnitOfWork, node_id: int, released: Iterable[dict[str, Any]]) -> dict[str, Any] | None:

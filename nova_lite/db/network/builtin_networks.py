@@ -129,7 +129,8 @@ class Store:
         owner = sa.func.coalesce(port.project_id, instance.project_id)
         has_address = port.address.is_not(None)
         columns = (port.network_id, owner, port.project_id, port.instance_uuid, OF_ROUTER, has_address, port.device_id)
-        query = sa.select(*columns).where(port.id == port_id)
+        link = sa.select(models.Network.physical_network).where(models.Network.id == port.network_id)
+        query = sa.select(*columns, port.vnic_type, link.scalar_subquery()).where(port.id == port_id)
         found = self._session.execute(query.outerjoin(instance, instance.uuid == port.instance_uuid)).first()
         return None if found is None else StoredPort(*found)
 

@@ -48,7 +48,9 @@ SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
 #: Changes of a network itself, and values that its segments have, too.
 _OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu"}
-_COPIED = ("name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router")
+_COPIED = (
+    "name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router", "physical_network", "vlan",
+)  # fmt: skip
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
 MAX_HOST_ROUTES = 20
@@ -198,11 +200,12 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
         return rows.to_object(NetworkRecord, known)
     if network.project_id is not None:
         check_quota(uow, conf, network.project_id)
+    _check_physical(uow, network)
     for _ in range(MAX_COLLISIONS):
         row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, **_NO_SUBNET6, "created_at": uow.now})
         row.bridge = _bridge(network.id)
-        row.needs_router = network.project_id is not None
-        vni = row.vni = _free_vni(uow, conf)
+        row.needs_router = network.project_id is not None or network.physical_network is not None
+        vni = row.vni = None if network.physical_network else _free_vni(uow, conf)
         if vni is not None:
             row.mtu = min(row.mtu, factory.TUNNEL_MTU)
         try:
@@ -215,6 +218,17 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
             rbac.share(uow, "network", row.id, context.project_id)
         return rows.to_object(NetworkRecord, row)
     raise exceptions.NetworkExists(name=network.name)
+
+
+def _check_physical(uow: UnitOfWork, network: NetworkRecord) -> None:
+    """Raise `Conflict` if another network is the same VLAN of the physical network, or all that is untagged there."""
+    if network.physical_network:
+        same = (Network.physical_network == network.physical_network, Network.vlan.is_not_distinct_from(network.vlan))
+        if other := uow.session.scalars(sa.select(Network.id).where(_WHOLE, *same)).first():
+            where = "untagged" if network.vlan is None else f"VLAN {network.vlan}"
+            raise exceptions.Conflict(
+                f"Network {other} is {where} of physical network {network.physical_network} already."
+            )
 
 
 def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:

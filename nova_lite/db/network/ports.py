@@ -24,6 +24,7 @@ from nova_lite.db.network import builtin_networks, port_quota, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ListQuery, Network, Port, ipv6
+from nova_lite.objects.pci import NORMAL
 from nova_lite.objects.security_group import DEFAULT
 
 _RANDOM = random.SystemRandom()
@@ -157,7 +158,11 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     if not links[0].cidr and port.address not in ("", NO_ADDRESS):  # the address is IPv4
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     port_quota.check_port(uow, conf, owner)
+    local.check_device(network.id, network.physical_network, port.vnic_type)
     is_secure = network.port_security_enabled if port.port_security_enabled is None else port.port_security_enabled
+    if port.vnic_type != NORMAL:
+        is_secure = bool(port.port_security_enabled)
+    _check_device_port(port.vnic_type, is_secure, port.admin_state_up)
     if not is_secure and port.security_groups:
         raise exceptions.PortSecurityRequiredForGroups()
     if not is_secure and port.address_pairs:
@@ -174,10 +179,21 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "port_security_enabled": is_secure,
         "device_id": _device_id(uow, port.device_id),
         "device_owner": port.device_owner,
+        "vnic_type": port.vnic_type,
         "created_at": uow.now,
     }
     _insert_on(uow, links, port, values)
     return get(uow, context, port.id)
+
+
+def _check_device_port(vnic_type: str, is_secure: bool, is_up: bool) -> None:
+    """Raise `InvalidInput` for what a host does not enforce on a device of a guest."""
+    if vnic_type != NORMAL and (is_secure or not is_up):
+        what = "security groups and addresses" if is_secure else "admin_state_up"
+        raise exceptions.InvalidInput(
+            reason=f"a port with binding:vnic_type {vnic_type} bypasses its host, which cannot enforce {what} there: "
+            "it has port_security_enabled false, and admin_state_up true"
+        )
 
 
 def _device_id(uow: UnitOfWork, device_id: str) -> str:
@@ -323,6 +339,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         row.device_id = _device_id(uow, changes.get("device_id", row.device_id))
         row.device_owner = changes.get("device_owner", row.device_owner)
     _check_security(found, changes)
+    _check_device_port(row.vnic_type, changes.get("port_security_enabled", False), changes.get("admin_state_up", True))
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, context, found.project_id, changes["security_groups"])
     if changes.get("mac_address", row.mac_address) != row.mac_address:

@@ -256,6 +256,10 @@ def _network(uow: UnitOfWork, row: Row, network_id: str, version: int) -> Networ
         raise exceptions.InvalidInput(
             reason=f"subnet {subnet_id} is shared by all projects: it has its way out without a router"
         )
+    if network.physical_network is not None:
+        raise exceptions.InvalidInput(
+            reason=f"subnet {subnet_id} is on the physical network {network.physical_network}, which hosts do not route"
+        )
     if version == 6 and network.subnet6 is None:
         raise exceptions.InvalidInput(
             reason="the interface of the IPv4 subnet connects this network's IPv6 subnet, too"

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from nova_lite.db.core import models, rows
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.objects.instance import version_of
+from nova_lite.objects.pci import VIF_TYPES
 
 _PORT = rows.shared_fields(VIF, models.Port)
 _NETWORK = rows.shared_fields(Network, models.Network)
@@ -29,6 +30,7 @@ def to_vif(values: Sequence[Any]) -> VIF:
     network = Network(**dict(zip(_NETWORK, values[len(_PORT) : -2], strict=True)))
     return VIF(
         **port,
+        vif_type=VIF_TYPES.get(port["vnic_type"]),
         unguarded=not port["port_security_enabled"],
         network=network,
         floating_address=values[-1],

@@ -6,16 +6,18 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import libvirt
+import msgspec
 import pytest
 
 from nova_lite.objects import PCIDevice
+from nova_lite.objects.pci import PORT_DEVICES, VIF_TYPES
 from nova_lite.virt import vgpus
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
-from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain import guest_xml, pci_xml
 from nova_lite.virt.libvirt.host import mediated_devices, pci_devices
 from tests.support import make
-from tests.support.guests import make_instance, make_spec
+from tests.support.guests import make_instance, make_network, make_spec, make_vif
 
 PCI_DEVICES = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
 DEVICES = Path("/sys/bus/pci/devices")
@@ -68,6 +70,37 @@ def test_guest_with_devices_of_this_machine_is_defined_by_qemus_driver(machine: 
     finally:
         domain.undefine()
     assert len(places) == len(devices) > 0
+
+
+@pytest.mark.parametrize("machine", ["pc", "q35"])
+def test_guest_with_devices_of_ports_is_defined_by_qemus_driver(
+    machine: str, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt checks the kinds of interfaces, and their VLAN."""
+    monkeypatch.setattr(pci_xml, "SYSFS", str(tmp_path))
+    network = make_network()
+    network.vlan = 42
+    vifs, devices = [], []
+    for number, kind in enumerate(PORT_DEVICES):
+        vif = make_vif(number, network=network, vnic_type=kind, vif_type=VIF_TYPES[kind])
+        function = PCIDevice(
+            address=f"0000:c1:0{number}.0", vendor_id="8086", product_id="1889", dev_type=PORT_DEVICES[kind]
+        )
+        (tmp_path / function.address / "net" / "ens1f0v0").mkdir(parents=True)
+        vifs.append(vif)
+        devices.append(msgspec.structs.replace(function, alias=f"port:{vif.id}"))
+    spec = make_spec(instance=make_instance(pci=devices), vifs=vifs)
+    disks = DiskSet(disks=[Disk(path="/nonexistent/disk", device="vda", format="qcow2")], direct_boot=None)
+    given = guest_xml.Host(machine=machine, spare_ports=2)
+    xml = guest_xml.guest_xml(spec, "host", "/nonexistent", disks, "qemu", 32, given=given)
+    domain = connection.get().defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    try:
+        root = ET.fromstring(domain.XMLDesc())
+    finally:
+        domain.undefine()
+    assert [item.get("type") for item in root.iterfind("devices/interface")] == ["hostdev", "direct"]
+    assert [item.get("id") for item in root.iterfind("devices/interface/vlan/tag")] == ["42", "42"]
+    assert root.find("devices/hostdev[@type='pci']") is not None
 
 
 def test_libvirtd_takes_the_description_of_a_mediated_device(connection: Connection) -> None:

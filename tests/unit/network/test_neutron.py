@@ -15,7 +15,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, NetworkMethod, ResolvedNetworks, load_backend
 from nova_lite.network.neutron import NeutronNetworks, mac_of
-from nova_lite.objects import VIF, NetworkRequest
+from nova_lite.objects import VIF, NetworkRequest, PCIDevice
 from tests.support.api_client import make_conf
 from tests.support.neutron import FakeNeutron
 from tests.support.neutron_backend import backend_of
@@ -245,6 +245,47 @@ def test_port_of_a_user_is_assigned_and_released(backend: NeutronNetworks, neutr
     backend.call(call(NetworkMethod.DEALLOCATE, vifs=vifs))
     assert neutron.ports == [port]
     assert (port["device_id"], port["device_owner"], port["binding:host_id"]) == ("", "", "")
+
+
+def with_function(port: dict[str, Any], address: str) -> list[PCIDevice]:
+    """Return the devices of a server: one of its flavor, and a virtual function of the port."""
+    function = PCIDevice(
+        address=address,
+        vendor_id="8086",
+        product_id="1889",
+        dev_type="type-VF",
+        physical_network="physnet1",
+        alias=f"port:{port['id']}",
+    )
+    return [PCIDevice(address="0000:81:00.0", vendor_id="10de", product_id="1eb8", alias="gpu"), function]
+
+
+@pytest.mark.parametrize("where", ["network", "segment"])
+def test_port_with_a_device_names_it_while_a_server_has_it(
+    backend: NeutronNetworks, neutron: FakeNeutron, where: str
+) -> None:
+    physical = {"provider:physical_network": "physnet1", "provider:segmentation_id": 42}
+    network = neutron.network(**(physical if where == "network" else {"segments": [{}, physical]}))
+    port = neutron.port(network, **{"binding:vnic_type": "direct", "binding:profile": {"trusted": "false"}})
+    (request,) = resolve(backend, [NetworkRequest(port_id=port["id"])]).requests
+    assert (request.vnic_type, request.physical_network) == ("direct", "physnet1")
+    (vif,) = allocate(backend, request, devices=with_function(port, "0000:c1:01.0"))
+    profile = {"pci_slot": "0000:c1:01.0", "pci_vendor_info": "8086:1889", "physical_network": "physnet1"}
+    assert port["binding:profile"] == {"trusted": "false", **profile}
+    assert (vif.vif_type, vif.vnic_type, vif.is_device, vif.is_remote) == ("hw_veb", "direct", True, True)
+    assert (vif.network.physical_network, vif.network.vlan) == ("physnet1", 42 if where == "network" else None)
+    backend.call(call(NetworkMethod.BIND, vifs=[vif], devices=with_function(port, "0000:c1:01.3")))
+    assert port["binding:profile"]["pci_slot"] == "0000:c1:01.3", "it is bound again, at the same host"
+    backend.call(call(NetworkMethod.DEALLOCATE, vifs=[vif]))
+    assert (port["binding:profile"], port["device_id"]) == ({"trusted": "false"}, "")
+
+
+def test_port_whose_device_no_host_has_is_refused(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    for kind, text in (("direct", "has no provider:physical_network"), ("vdpa", "binding:vnic_type vdpa")):
+        port = neutron.port(network, **{"binding:vnic_type": kind})
+        with pytest.raises(exceptions.InvalidInput, match=text):
+            resolve(backend, [NetworkRequest(port_id=port["id"])])
 
 
 def test_port_is_assigned_to_one_of_two_servers(backend: NeutronNetworks, neutron: FakeNeutron) -> None:

@@ -102,7 +102,7 @@ def test_device_spec_that_is_missing_offers_nothing() -> None:
         ({"devname": 1}, "devname has to be a text"),
         ({"managed": "maybe"}, "managed has to be yes or no"),
         ({"live_migratable": "maybe"}, "live_migratable has to be yes or no"),
-        ({"trusted": "true"}, "trusted is not supported, because ports have no virtual functions"),
+        ({"trusted": "true"}, "trusted is not supported, because no port is trusted"),
         ({"remote_managed": "true"}, "remote_managed is not supported"),
         ({"resource_class": "PGPU"}, "resource_class is not supported, because ids name the kinds"),
         ({"traits": "X"}, "traits is not supported"),

@@ -122,7 +122,8 @@ def guest_xml(
     _text(domain, "on_crash", "destroy")
     console_log = os.path.join(directory, CONSOLE_LOG)
     drive_bus = hardware_xml.without_ide(machine) or guest.IDE
-    devices = _devices(domain, spec.vifs, libvirt_networks, disks.disks, hardware, drive_bus)
+    vifs = [vif.with_device(instance.pci) for vif in spec.vifs]
+    devices = _devices(domain, vifs, libvirt_networks, disks.disks, hardware, drive_bus)
     consoles.add(devices, listeners, console_log)
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)
@@ -326,8 +327,13 @@ def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT)
     """Return a tap device on the network's bridge. `anti_spoofing` guards it by its name.
 
     A libvirt network is referred to by its name, so that libvirt knows its guests and plugs them in again after a
-    restart. Ports of Neutron are filtered by Open vSwitch.
+    restart. Ports of Neutron are filtered by Open vSwitch. A device of the host is not filtered.
     """
+    if vif.is_device:
+        element = pci_xml.interface(vif)
+        if element.get("type") == "direct":
+            hardware_xml.interface(element, hardware)
+        return element
     if vif.vif_type is not None:
         element = neutron.interface(vif)
         _common(element, vif)

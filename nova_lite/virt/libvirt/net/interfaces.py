@@ -12,8 +12,9 @@ import libvirt
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF
+from nova_lite.objects.pci import HOSTDEV_PHYSICAL
 from nova_lite.virt.libvirt.connection import BUSY, Connection, LibvirtFailure
-from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain import guest_xml, pci_xml
 
 LOG = logging.getLogger(__name__)
 
@@ -79,5 +80,8 @@ class InterfaceDevices:
         if flag == _LIVE and not self._connection.call(domain.isActive):
             return False
         xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE if flag == _CONFIG else 0)
-        found = ET.fromstring(xml).iterfind("devices/interface/mac")  # noqa: S314 libvirt's own
+        root = ET.fromstring(xml)  # noqa: S314 libvirt's own
+        if vif.vif_type == HOSTDEV_PHYSICAL and vif.device is not None:
+            return pci_xml.has_whole(root, vif.device)
+        found = root.iterfind("devices/interface/mac")
         return vif.mac_address.lower() in (str(element.get("address")).lower() for element in found)

@@ -120,6 +120,8 @@ class HostNetworks:
 
         Returns whether libvirt manages the network: then the caller has to apply its `rules`.
         """
+        if vif.is_device:
+            return False
         if vif.vif_type is not None:
             neutron.plug(vif)
             return False

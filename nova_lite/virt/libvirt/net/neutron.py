@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF
+from nova_lite.objects.pci import HOSTDEV_PHYSICAL, HW_VEB, NORMAL
 from nova_lite.virt.libvirt.net import names
 
 LOG = logging.getLogger(__name__)
@@ -39,9 +40,10 @@ _NO_BRIDGE = 2
 
 def plug(vif: VIF) -> None:
     """Check that the host can connect a port. Raises `VirtDriverError`."""
-    if vif.vif_type != OVS:
+    if vif.vif_type != OVS or vif.vnic_type != NORMAL:
         raise exceptions.VirtDriverError(
-            reason=f"port {vif.id} is bound as {vif.vif_type}, but guests can be connected only as {OVS}"
+            reason=f"port {vif.id} ({vif.vnic_type}) is bound as {vif.vif_type}, but guests can be connected only as "
+            f"{OVS} ({NORMAL}), {HW_VEB} or {HOSTDEV_PHYSICAL}"
         )
     if vif.vif_details.get("ovs_hybrid_plug"):
         raise exceptions.VirtDriverError(

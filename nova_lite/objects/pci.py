@@ -57,8 +57,8 @@ class PCIDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PCIKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Kind of devices that an alias stands for. None matches any value, but a physical function has to be named.
 
-    vGPUs have their ``resource_class`` only, and contexts of encrypted memory also the pool as ``product_id``. Devices of
-    ports have their type and ``physical_network``.
+    vGPUs have their ``resource_class`` only, and contexts of encrypted memory also the pool as ``product_id``.
+    Devices of ports have their type and ``physical_network``.
     """
 
     vendor_id: str

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import libvirt
 import pytest
 
+from nova_lite.hardware import mem_encryption
 from nova_lite.objects import LiveDestination, PCIDevice
 from nova_lite.virt import vgpus
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
@@ -55,6 +56,10 @@ def test_libvirt_accepts_a_guest_with_devices(machine: str) -> None:
     assert assigned(domain.XMLDesc()) == assigned(xml)
     assert pci_xml.vgpus_in(domain.XMLDesc()) == pci_xml.vgpus_in(xml) == [vgpus.uuid_of(VGPU.address)]
     domain.undefine()
+
+
+def test_context_of_encrypted_memory_is_no_device_of_its_guest() -> None:
+    assert "hostdev" not in build(mem_encryption.contexts([("sev", 1)]))
 
 
 def test_guest_has_its_vgpu_as_a_mediated_device() -> None:

@@ -10,6 +10,7 @@ import libvirt
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.hardware import mem_encryption
 from nova_lite.objects import VIF, LiveDestination, PCIDevice
 from nova_lite.objects.pci import PORT_DEVICES, VIF_TYPES
 from nova_lite.virt import vgpus
@@ -61,6 +62,10 @@ def test_libvirt_accepts_a_guest_with_devices(machine: str) -> None:
     assert assigned(domain.XMLDesc()) == assigned(xml)
     assert pci_xml.vgpus_in(domain.XMLDesc()) == pci_xml.vgpus_in(xml) == [vgpus.uuid_of(VGPU.address)]
     domain.undefine()
+
+
+def test_context_of_encrypted_memory_is_no_device_of_its_guest() -> None:
+    assert "hostdev" not in build(mem_encryption.contexts([("sev", 1)]))
 
 
 def test_guest_has_its_vgpu_as_a_mediated_device() -> None:

@@ -128,6 +128,7 @@ NOT_MODELLED = (
     "detach_interface",
     "attach_share",
     "create_point",
+    "revert_to_point",
     "volume_snapshot_create",
     "volume_snapshot_delete",
 )

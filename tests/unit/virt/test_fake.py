@@ -425,3 +425,18 @@ def test_guest_has_a_share_until_it_is_detached(fake_driver: fake.FakeDriver) ->
     fake_driver.shares.detach(UUID, has)
     fake_driver.shares.detach(UUID, has)
     assert fake_driver.hypervisor.read(UUID).shares == {"more": "directory/more"}
+
+
+def test_guest_returns_to_a_snapshot_point_and_continues_with_its_memory(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.guests.spawn(spec())
+    disk = Path(fake_driver.hypervisor.disks(UUID), "disk")
+    whole = disk.read_text()
+    for _ in range(2):
+        fake_driver.points.create(UUID, "point", True)
+    for memory, power_state in ((False, PowerState.SHUTDOWN), (True, PowerState.RUNNING)):
+        disk.write_text("later")
+        fake_driver.points.revert(UUID, "point", memory)
+        assert (disk.read_text(), fake_driver.guests.get(UUID).power_state) == (whole, power_state)
+    for _ in range(2):
+        fake_driver.points.delete(UUID, "point")
+    assert [path.name for path in disk.parent.glob("point-*")] == []

@@ -25,7 +25,7 @@ def change(action: str) -> ActionCommand:
 
 
 def recorded(host: Host) -> list[tuple[str, ...]]:
-    """Return the devices of the guest, and those that are recorded for the next start of the daemon."""
+    """Return the devices of the guest, and the devices on record for the next start of the daemon."""
     domain = Path(fake_hypervisor.state_path(host.conf, HOST), "domains", f"{UUID}.json")
     return [tuple(json.loads(domain.read_text())["pci"]), host.manager.host.fencing.resources()[UUID].pci]
 

@@ -110,7 +110,7 @@ def test_network_and_then_its_subnet(api: Api) -> None:
     [
         ({"admin_state_up": None}, "use true or false"),
         ({"router:external": "yes"}, "true or false"),
-        ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),
+        ({"vlan_transparent": True}, "This cloud's networks do not support it"),
         ({"mtu": 10}, "from 68 to 9216"),
         ({"name": "a\nb"}, "printable"),
         ({"name": 1}, "must be a text"),
@@ -252,7 +252,7 @@ def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: 
         ({"security_groups": [NOBODY]}, 404, "SecurityGroupNotFound", NOBODY),
         ({"security_groups": ["default"]}, 400, "HTTPBadRequest", "list of UUIDs"),
         ({"security_groups": [NOBODY, NOBODY]}, 400, "HTTPBadRequest", "duplicate items"),
-        ({"binding:vnic_type": "direct"}, 400, "HTTPBadRequest", "do not support it"),
+        ({"binding:vnic_type": ["direct"]}, 400, "HTTPBadRequest", "Servers have ports of the kinds normal"),
     ],
 )
 def test_unsupported_port_is_refused(api: Api, values: dict[str, Any], status: int, kind: str, text: str) -> None:

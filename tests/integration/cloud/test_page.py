@@ -226,7 +226,7 @@ def first_server(newcomer: Newcomer, image: str) -> None:
     newcomer.act("Add a rule", What="SSH")
     page.sees("Lets in SSH (TCP 22) from everywhere")
     page.go("servers/new")
-    page.write("Image", image)
+    page.write("Boot source", image)
     page.write("Network", "inside")
     page.write("Key", "mine")
     page.browser.run("document.querySelector('.split summary').click(); true")

@@ -1,8 +1,8 @@
 // Backup policies, and the backups of servers that they make.
 import type { VNode } from "preact";
 import { call, list } from "./api";
-import { names } from "./choices";
-import type { Backup, BackupPolicy, NewPolicy } from "./compute.types";
+import { names, Secret } from "./choices";
+import type { Backup, BackupPolicy, ComputeReply, NewPolicy } from "./compute.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, useData } from "./state";
@@ -12,6 +12,7 @@ import {
   Failure,
   type Field,
   Name,
+  resulting,
   Status,
   size,
   Table,
@@ -344,6 +345,36 @@ function Protection({ policy }: { policy: string }): VNode {
   );
 }
 
+const isComplete = (row: Backup): boolean => row.status === "complete";
+const IMAGE = { image: {} };
+/** The request that a backup in a repository needs before its restoration. */
+const imageRequest = (row: Backup): string =>
+  row.image_id ? "" : `${request("POST", `/os-server-backups/${row.id}/image`, IMAGE)}\n`;
+const serverOf = (values: Values) => ({
+  server: { name: values.name, ...(values.key ? { key_name: values.key } : {}) },
+});
+
+/** Make the image of a backup in a repository, and wait for it. A backup that is an image has one. */
+export async function makeImage(row: Backup, progress: (text: string) => void, wait = 2000): Promise<void> {
+  if (row.image_id) return;
+  let found = (await call("compute", "POST", `/os-server-backups/${row.id}/image`, IMAGE)).server_backup;
+  while (!found.image_id) {
+    if (found.restore_status === "failed") throw new Error(found.restore_reason ?? t("The image could not be made."));
+    progress(t("The image of the backup is being made…"));
+    await new Promise((done) => setTimeout(done, wait));
+    found = (await call("compute", "GET", `/os-server-backups/${row.id}`)).server_backup;
+  }
+}
+
+const restored = ({ server }: ComputeReply): VNode => (
+  <>
+    <p>
+      <a href={link("servers", server.id)}>{t("Look at the server")}</a>
+    </p>
+    <Secret label={t("Password of the server")} value={server.adminPass} />
+  </>
+);
+
 export const backups = (): Kind<Backup> => ({
   path: "backups",
   title: t("Backups"),
@@ -404,6 +435,43 @@ export const backups = (): Kind<Backup> => ({
     [t("Finished"), <Time at={row.finished_at} />],
   ],
   actions: [
+    resulting<Backup, ComputeReply>({
+      name: "restore",
+      label: t("Restore in place"),
+      rule: ["os_compute_api:os-server-backups:restore", "os_compute_api:servers:rebuild"],
+      danger: true,
+      single: true,
+      when: isComplete,
+      confirm: t(
+        "The server goes back to this backup, and loses what was written to its root disk since. If the server is gone, restore it as a new server.",
+      ),
+      run: async (row, _, progress) => {
+        await makeImage(row, progress);
+        return call("compute", "POST", `/os-server-backups/${row.id}/restore`, { restore: {} });
+      },
+      command: (row) =>
+        `${imageRequest(row)}${request("POST", `/os-server-backups/${row.id}/restore`, { restore: {} })}`,
+      result: restored,
+    }),
+    resulting<Backup, ComputeReply>({
+      name: "new",
+      label: t("Restore as a new server"),
+      rule: ["os_compute_api:os-server-backups:create_server", "os_compute_api:servers:create"],
+      single: true,
+      when: isComplete,
+      confirm: t("A new server gets what the backup has, with new volumes. It needs room in the quota."),
+      fieldsOf: (row) => [
+        { name: "name", label: t("Name"), required: true, initial: row.server_name ?? "" },
+        { name: "key", label: t("Key"), kind: "select", choices: names.keys },
+      ],
+      run: async (row, values, progress) => {
+        await makeImage(row, progress);
+        return call("compute", "POST", `/os-server-backups/${row.id}/servers`, serverOf(values));
+      },
+      command: (row, values) =>
+        `${imageRequest(row)}${request("POST", `/os-server-backups/${row.id}/servers`, serverOf(values))}`,
+      result: restored,
+    }),
     {
       name: "delete",
       label: t("Delete"),

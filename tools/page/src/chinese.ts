@@ -721,6 +721,17 @@ export const CHINESE: Record<string, string> = {
   "with a new disk of its image": "用镜像的新磁盘",
   "with a stop; its owner confirms the move": "停机迁移；由所有者确认",
   "with its volume": "带着其卷",
+  "Boot source": "启动源",
+  "A volume boots one server.": "一个卷只能启动一台云主机。",
+  "Restore in place": "原地恢复",
+  "Restore as a new server": "恢复为新云主机",
+  "The server goes back to this backup, and loses what was written to its root disk since. If the server is gone, restore it as a new server.":
+    "云主机回到此备份，此后写入根磁盘的内容会丢失。如果云主机已不存在，请恢复为新云主机。",
+  "A new server gets what the backup has, with new volumes. It needs room in the quota.":
+    "新云主机获得备份中的内容和新的卷，需要有剩余配额。",
+  "The image could not be made.": "无法生成镜像。",
+  "The image of the backup is being made…": "正在生成备份的镜像……",
+  "Look at the server": "查看云主机",
   // Words of the APIs that the page shows: states, tasks, and actions.
   "Active": "运行",
   "Critical": "严重",

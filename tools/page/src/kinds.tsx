@@ -3,13 +3,14 @@ import type { VNode } from "preact";
 import { type ApiError, all, call, list, upload } from "./api";
 import { freeServers, Secret } from "./choices";
 import type { KeyPair } from "./compute.types";
+import { createOf } from "./create";
 import type { Credential } from "./identity.types";
 import type { Image } from "./image.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
 import { freeAddresses } from "./server";
-import { names } from "./servers";
+import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
 import { Topology } from "./topology";
 import {
@@ -147,6 +148,7 @@ export const images = (): Kind<Image> => ({
     },
   ],
   actions: [
+    createOf((row) => row.id, isBootable),
     {
       name: "rename",
       label: t("Change"),
@@ -319,6 +321,10 @@ export const volumes = (): Kind<Volume> => ({
     },
   ],
   actions: [
+    createOf(
+      (row) => `volume:${row.id}`,
+      (row) => row.bootable === "true" && row.status === "available",
+    ),
     {
       name: "attach",
       label: t("Attach to a server"),
@@ -386,12 +392,24 @@ export const volumes = (): Kind<Volume> => ({
   ],
 });
 
-export const snapshots = (): Kind<Snapshot> => ({
+/** A snapshot, and whether its volume boots a server. */
+export interface BootSnapshot extends Snapshot {
+  boots: boolean;
+}
+
+export const snapshots = (): Kind<BootSnapshot> => ({
   path: "snapshots",
   title: t("Volume snapshots"),
   one: t("snapshot"),
   rule: "volume:get_all_snapshots",
-  load: () => all("volume", "/snapshots/detail", "snapshots"),
+  load: async () => {
+    const [rows, found] = await Promise.all([
+      all("volume", "/snapshots/detail", "snapshots"),
+      all("volume", "/volumes/detail", "volumes"),
+    ]);
+    const bootable = new Set(found.filter((row) => row.bootable === "true").map((row) => row.id));
+    return rows.map((row) => ({ ...row, boots: bootable.has(row.volume_id) }));
+  },
   nameOf: title,
   empty: t("There are no snapshots. Make one of a volume, and a new volume of it later."),
   command: "openstack volume snapshot list",
@@ -425,6 +443,10 @@ export const snapshots = (): Kind<Snapshot> => ({
     },
   ],
   actions: [
+    createOf(
+      (row) => `snapshot:${row.id}`,
+      (row) => row.boots && row.status === "available",
+    ),
     {
       name: "volume",
       label: t("Make a volume of it"),

@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, all, call, list } from "./api";
+import { backups } from "./backups";
 import type {
   Attachment,
   Server as Instance,
@@ -11,12 +12,12 @@ import type {
   SecurityGroupOfServer,
 } from "./compute.types";
 import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
-import { createAgain } from "./create";
+import { createAgain, createOf } from "./create";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
 import type { FloatingIp } from "./network.types";
-import { addressesOf, hostOf, names, serverActions, statusOf, taskOf } from "./servers";
+import { addressesOf, hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
 import { accepts, has, link, may, useData } from "./state";
 import {
   type Action,
@@ -731,7 +732,7 @@ function Snapshots({ server }: { server: Instance }): VNode {
         rows={data}
         idOf={(row) => row.id}
         nameOf={(row) => row.name || row.id}
-        actions={[rebuild, remove]}
+        actions={[createOf((row) => row.id, isBootable), rebuild, remove]}
         done={reload}
         empty={<p>{t("This server has no snapshots. One is an image of its disk.")}</p>}
         columns={[
@@ -765,6 +766,34 @@ function Snapshots({ server }: { server: Instance }): VNode {
         ]}
       />
       <Command text={command("openstack image list --property", `instance_uuid=${server.id}`)} />
+      {may("os_compute_api:os-server-backups:index") && <Backups server={server} />}
+    </>
+  );
+}
+
+/** Backups of this server, with what can be restored of them. */
+function Backups({ server }: { server: Instance }): VNode {
+  const kind = backups();
+  const { data, error, reload } = useData(
+    () => list("compute", `/os-server-backups?server_id=${server.id}`, "server_backups"),
+    ["backups", server.id],
+    10,
+  );
+  if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
+  return (
+    <>
+      <h2>{kind.title}</h2>
+      <Table
+        scope="backup-"
+        label={kind.title}
+        rows={data}
+        columns={kind.columns}
+        idOf={(row) => row.id}
+        nameOf={kind.nameOf!}
+        actions={kind.actions}
+        done={reload}
+        empty={<p>{kind.empty}</p>}
+      />
     </>
   );
 }

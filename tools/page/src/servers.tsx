@@ -1,6 +1,6 @@
 // Servers: the list, and what can be done with one.
 import type { VNode } from "preact";
-import { call, list, pages } from "./api";
+import { all, call, list, pages } from "./api";
 import type { ComputeReply, PlainAction, Server, ServerAction } from "./compute.types";
 import type { Image } from "./image.types";
 import { t } from "./messages";
@@ -34,10 +34,10 @@ const act = (server: Server, action: ServerAction) => call("compute", "POST", `/
 // --- names of other things
 
 /** Images that a server can have: kernels and ramdisks belong to others. */
+export const isBootable = (image: Image): boolean =>
+  image.status === "active" && !["aki", "ari"].includes(image.disk_format ?? "");
 export const bootable = async (): Promise<Image[]> =>
-  (await list("image", "/images?status=active&limit=500", "images")).filter(
-    (image) => !["aki", "ari"].includes(image.disk_format ?? ""),
-  );
+  (await all("image", "/images?status=active", "images")).filter(isBootable);
 export const names = {
   flavors: async (): Promise<Choice[]> =>
     (await list("compute", "/flavors/detail?sort_key=memory_mb", "flavors")).map((flavor) => ({

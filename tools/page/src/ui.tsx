@@ -449,7 +449,8 @@ export interface Action<T, R = unknown> {
   above?(row: T): VNode; // what the user sees before the click; for one row
   fields?: Field[];
   fieldsOf?(row: T): Field[]; // of an action on one row
-  run(row: T, values: Values, progress: (text: string) => void): Promise<R>;
+  go?(row: T): void; // to another view, instead of a dialog
+  run?(row: T, values: Values, progress: (text: string) => void): Promise<R>;
   command?(row: T, values: Values): string;
   result?(value: R): VNode | null;
   single?: boolean; // not for several rows
@@ -496,7 +497,7 @@ export function ActionDialog<T>({
     const work = async () => {
       for (let row = queue.shift(); row !== undefined; row = queue.shift()) {
         try {
-          value = await action.run(row, values, setBusy);
+          value = await action.run?.(row, values, setBusy);
         } catch (error) {
           failed.push({ name: nameOf(row), error: error as Error, row });
         }
@@ -595,6 +596,7 @@ export function ActionButtons<T>({
 }): VNode {
   const reload = useContext(Reloading);
   const [open, setOpen] = useState<Action<T> | null>(null);
+  const choose = (action: Action<T>) => (action.go ? action.go(row) : setOpen(action));
   const found = usable(actions, row);
   const buttons = found.slice(0, main);
   const rest = found.slice(main);
@@ -605,12 +607,12 @@ export function ActionButtons<T>({
           key={action.name}
           type="button"
           class={action.danger ? "danger quiet" : ""}
-          onClick={() => setOpen(action)}
+          onClick={() => choose(action)}
         >
           {action.label}
         </button>
       ))}
-      {rest.length > 0 && <Menu label={t("More")} actions={rest} choose={setOpen} />}
+      {rest.length > 0 && <Menu label={t("More")} actions={rest} choose={choose} />}
       {open && (
         <ActionDialog
           key={open.name}
@@ -940,7 +942,7 @@ export function Table<T>({
                           <Menu
                             label={t("Actions")}
                             actions={found}
-                            choose={(action) => setOpen({ action, rows: [row] })}
+                            choose={(action) => (action.go ? action.go(row) : setOpen({ action, rows: [row] }))}
                           />
                         )}
                       </td>

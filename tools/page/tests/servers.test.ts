@@ -1,14 +1,16 @@
 // Servers: what happened to one, what a form sends, how hosts are drained, and when backups run.
-import { beforeEach, expect, test } from "vitest";
-import { aimed, kept, bodyOf as policyBody, timing } from "../src/backups";
-import type { Flavor, Server } from "../src/compute.types";
-import { bodyOf, EMPTY, metadataOf, problems } from "../src/create";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { aimed, backups, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
+import type { Backup, Flavor, Server } from "../src/compute.types";
+import { bodyOf, commandOf, EMPTY, loadDraft, metadataOf, problems } from "../src/create";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
+import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
 import { planned } from "../src/plan";
 import { outcome, stages } from "../src/server";
 import { accepts, sessionOf, shared } from "../src/state";
-import type { Values } from "../src/ui";
+import { usable, type Values } from "../src/ui";
+import type { Volume } from "../src/volume.types";
 
 const FLAVOR = { id: "f", name: "m1", vcpus: 2, ram: 2048, disk: 20 } as Flavor;
 const IMAGE = { id: "i", name: "debian", min_disk: 0, min_ram: 0 } as Image;
@@ -36,6 +38,7 @@ const server = (id: string, ram: number, change: Partial<Server> = {}): Server =
 beforeEach(() => {
   shared.operations = {};
 });
+afterEach(() => vi.unstubAllGlobals());
 
 test("stages reads what each filter took out", () => {
   const text =
@@ -202,4 +205,63 @@ test("the body of a policy has the parts of its schedule", () => {
     targets: { all: true },
   });
   expect(policyBody({ ...values, every: "week" }).backup_policy.schedule).toHaveProperty("weekday", "sunday");
+});
+
+const BACKUP = { id: "b", server_id: "s", server_name: "web", status: "complete", image_id: null } as Backup;
+const actionsOf = (rule: string, change: Partial<Backup>): string[] => {
+  shared.rules = new Set(rule.split(" ").map((name) => `os_compute_api:${name}`));
+  return usable(backups().actions, { ...BACKUP, ...change }).map((action) => action.name);
+};
+
+test("a complete backup is restored in place, and as a new server", () => {
+  const all = "os-server-backups:restore os-server-backups:create_server servers:rebuild servers:create";
+  expect(actionsOf(all, {})).toEqual(["restore", "new"]);
+  expect(actionsOf(all, { status: "running" })).toEqual([]);
+  expect(actionsOf("os-server-backups:create_server servers:create", {})).toEqual(["new"]);
+});
+
+test("a backup in a repository waits for its image before it is restored", async () => {
+  const asked: string[] = [];
+  const states = [{ image_id: null }, { image_id: null }, { image_id: "i" }];
+  vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
+    asked.push(`${init.method} ${url}`);
+    return new Response(JSON.stringify({ server_backup: { ...BACKUP, ...states.shift() } }));
+  });
+  await makeImage(BACKUP, () => undefined, 0);
+  const path = "api/compute/v2.1/os-server-backups/b";
+  expect(asked).toEqual([`POST ${path}/image`, `GET ${path}`, `GET ${path}`]);
+  await makeImage({ ...BACKUP, image_id: "i" }, () => undefined, 0);
+  expect(asked).toHaveLength(3);
+});
+
+test("a backup whose image fails says why", async () => {
+  const failed = { ...BACKUP, restore_status: "failed", restore_reason: "The repository is away." };
+  vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ server_backup: failed })));
+  await expect(makeImage(BACKUP, () => undefined, 0)).rejects.toThrow("The repository is away.");
+});
+
+test("images, bootable volumes and their snapshots begin a server", () => {
+  shared.rules = new Set(["os_compute_api:servers:create"]);
+  vi.stubGlobal("location", { hash: "" });
+  const first = (actions: { name: string }[]) => actions.map((action) => action.name);
+  const image = { ...IMAGE, status: "active" } as Image;
+  expect(first(usable(images().actions, image))).toEqual(["server"]);
+  expect(first(usable(images().actions, { ...image, disk_format: "aki" }))).toEqual([]);
+  const volume = { id: "v", bootable: "true", status: "available" } as Volume;
+  expect(first(usable(volumes().actions, volume))).toEqual(["server"]);
+  expect(first(usable(volumes().actions, { ...volume, bootable: "false" }))).toEqual([]);
+  const snapshot = { id: "n", boots: true, status: "available" } as BootSnapshot;
+  expect(first(usable(snapshots().actions, { ...snapshot, boots: false }))).toEqual([]);
+  usable(snapshots().actions, snapshot)[0]!.go!(snapshot);
+  expect(location.hash).toBe("#/servers/new");
+  expect(loadDraft()).toEqual({ ...EMPTY, image: "snapshot:n" });
+});
+
+test.each(["volume", "snapshot"] as const)("a server boots from a %s", (kind) => {
+  const draft = { ...DRAFT, image: `${kind}:x` };
+  expect(bodyOf(draft, 20)).not.toHaveProperty("imageRef");
+  expect(bodyOf(draft, 20).block_device_mapping_v2).toEqual([
+    { boot_index: 0, uuid: "x", source_type: kind, destination_type: "volume", delete_on_termination: false },
+  ]);
+  expect(commandOf(draft, FLAVOR, { name: "volume disk – 10 GB" })).toContain(`--${kind} x --flavor m1`);
 });

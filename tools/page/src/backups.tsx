@@ -1,8 +1,9 @@
 // Backup policies, and the backups of servers that they make.
 import type { VNode } from "preact";
 import { call, list } from "./api";
+import { called, naming } from "./called";
 import { names, Secret } from "./choices";
-import type { Backup, BackupPolicy, ComputeReply, NewPolicy } from "./compute.types";
+import type { Backup, BackupPolicy, ComputeReply, NewPolicy, ServerProtection } from "./compute.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, useData } from "./state";
@@ -289,6 +290,10 @@ export const policies = (): Kind<BackupPolicy> => ({
   ],
 });
 
+/** Whether a server is protected. A policy is met before its first run, and protects nothing until then. */
+export const guarded = (row: Pick<ServerProtection, "met" | "last_backup">): string =>
+  row.met ? (row.last_backup ? "yes" : "not yet") : "no";
+
 /** Which servers a policy protects, and what kept it from the others. */
 function Protection({ policy }: { policy: string }): VNode {
   const { data, error, reload } = useData(
@@ -302,7 +307,9 @@ function Protection({ policy }: { policy: string }): VNode {
       <h2>{t("Protection")}</h2>
       <p>
         {data.met
-          ? t("The policy is met.")
+          ? data.servers.every((row) => guarded(row) === "yes")
+            ? t("The policy is met.")
+            : t("Some servers have no backup yet.")
           : t("The policy is not met: some servers have no backup that is new enough.")}
       </p>
       <Table
@@ -324,8 +331,8 @@ function Protection({ policy }: { policy: string }): VNode {
             name: "met",
             title: t("Protected"),
             narrow: true,
-            text: (row) => (row.met ? "yes" : "no"),
-            cell: (row) => <Status value={row.met ? "yes" : "no"} />,
+            text: guarded,
+            cell: (row) => <Status value={guarded(row)} />,
           },
           {
             name: "last",
@@ -380,8 +387,9 @@ export const backups = (): Kind<Backup> => ({
   title: t("Backups"),
   one: t("backup"),
   rule: "os_compute_api:os-server-backups:index",
-  load: () => list("compute", "/os-server-backups", "server_backups"),
-  show: async (id) => (await call("compute", "GET", `/os-server-backups/${id}`)).server_backup,
+  load: () => naming(list("compute", "/os-server-backups", "server_backups"), "images"),
+  show: async (id) =>
+    (await naming(call("compute", "GET", `/os-server-backups/${id}`), "images", "policies")).server_backup,
   nameOf: (row) => row.server_name || row.server_id,
   empty: t("There are no backups. A backup policy makes them."),
   command: request("GET", "/os-server-backups"),
@@ -422,15 +430,15 @@ export const backups = (): Kind<Backup> => ({
     {
       name: "image",
       title: t("Image"),
-      text: (row) => row.image_id ?? "",
-      cell: (row) => row.image_id && <a href={link("images", row.image_id)}>{row.image_id.slice(0, 8)}</a>,
+      text: (row) => (row.image_id ? called(row.image_id) : ""),
+      cell: (row) => row.image_id && <a href={link("images", row.image_id)}>{called(row.image_id)}</a>,
     },
   ],
   facts: (row) => [
     [t("Server"), <a href={link("servers", row.server_id)}>{row.server_name || row.server_id}</a>],
-    [t("Policy"), row.policy_id && <a href={link("backup-policies", row.policy_id)}>{row.policy_id.slice(0, 8)}</a>],
+    [t("Policy"), row.policy_id && <a href={link("backup-policies", row.policy_id)}>{called(row.policy_id)}</a>],
     [t("Reason"), row.reason],
-    [t("Image"), row.image_id && <a href={link("images", row.image_id)}>{row.image_id}</a>],
+    [t("Image"), row.image_id && <a href={link("images", row.image_id)}>{called(row.image_id)}</a>],
     [t("Size"), row.size ? size(row.size / 1048576) : ""],
     [t("Finished"), <Time at={row.finished_at} />],
   ],

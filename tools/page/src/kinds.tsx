@@ -1,6 +1,7 @@
 // The things of users, besides servers: images, volumes, networks, keys.
 import type { VNode } from "preact";
 import { type ApiError, all, call, list, upload } from "./api";
+import { called, naming } from "./called";
 import { freeServers, Secret } from "./choices";
 import type { KeyPair } from "./compute.types";
 import { createOf } from "./create";
@@ -233,8 +234,8 @@ export const volumes = (): Kind<Volume> => ({
   title: t("Volumes"),
   one: t("volume"),
   rule: "volume:get_all",
-  load: () => all("volume", "/volumes/detail", "volumes"),
-  show: async (id) => (await call("volume", "GET", `/volumes/${id}`)).volume,
+  load: () => naming(all("volume", "/volumes/detail", "volumes"), "servers"),
+  show: async (id) => (await naming(call("volume", "GET", `/volumes/${id}`), "servers")).volume,
   nameOf: title,
   empty: t("There are no volumes. A volume is a disk that outlives servers."),
   command: "openstack volume list",
@@ -258,11 +259,11 @@ export const volumes = (): Kind<Volume> => ({
     {
       name: "server",
       title: t("Server"),
-      text: (row) => row.attachments[0]?.server_id ?? "",
+      text: (row) => row.attachments.map((item) => called(item.server_id)).join(" "),
       cell: (row) =>
         row.attachments.map((item) => (
           <a key={item.server_id} href={link("servers", item.server_id, "disks")}>
-            {short(item.server_id)}
+            {called(item.server_id)}
           </a>
         )),
     },
@@ -282,7 +283,7 @@ export const volumes = (): Kind<Volume> => ({
       t("Server"),
       row.attachments.map((item) => (
         <a key={item.server_id} href={link("servers", item.server_id, "disks")}>
-          {item.server_id}
+          {called(item.server_id)}
         </a>
       )),
     ],
@@ -336,7 +337,7 @@ export const volumes = (): Kind<Volume> => ({
         call("compute", "POST", `/servers/${values.server}/os-volume_attachments`, {
           volumeAttachment: { volumeId: row.id },
         }),
-      command: (row, values) => command("openstack server add volume", values.server, row.id),
+      command: (row, values) => command("openstack server add volume", values.server || "SERVER", row.id),
     },
     {
       name: "detach",
@@ -431,8 +432,8 @@ export const snapshots = (): Kind<BootSnapshot> => ({
     {
       name: "volume",
       title: t("Volume"),
-      text: (row) => row.volume_id,
-      cell: (row) => <a href={link("volumes", row.volume_id)}>{short(row.volume_id)}</a>,
+      text: (row) => called(row.volume_id),
+      cell: (row) => <a href={link("volumes", row.volume_id)}>{called(row.volume_id)}</a>,
     },
     { name: "size", title: t("Size"), number: true, text: (row) => row.size, cell: (row) => `${row.size} GB` },
     {
@@ -600,7 +601,7 @@ export const networks = (): Kind<Ranged> => ({
 
 function Ports({ network }: { network: string }): VNode {
   const { data, error, reload } = useData(
-    () => list("network", `/ports?network_id=${network}`, "ports"),
+    () => naming(list("network", `/ports?network_id=${network}`, "ports"), "servers"),
     ["ports", network],
     10,
   );
@@ -626,11 +627,11 @@ function Ports({ network }: { network: string }): VNode {
             name: "device",
             title: t("Used by"),
             narrow: true,
-            text: (row) => row.device_id,
+            text: (row) => called(row.device_id),
             cell: (row) =>
               row.device_owner.startsWith("compute:") ? (
                 <a href={link("servers", row.device_id, "network")}>
-                  {t("server")} {short(row.device_id)}
+                  {t("server")} {called(row.device_id)}
                 </a>
               ) : (
                 row.device_owner || t("nothing")
@@ -654,6 +655,14 @@ const externals = async (): Promise<Choice[]> =>
     value: row.id,
     label: title(row),
   }));
+const outside = (name: "outside" | "pool"): Field => ({
+  name,
+  label: t("External network"),
+  kind: "select",
+  required: true,
+  first: true,
+  choices: externals,
+});
 const ownSubnets = async (): Promise<Choice[]> => {
   const [subnets, found] = await Promise.all([
     list("network", "/subnets", "subnets"),
@@ -715,6 +724,7 @@ export const routers = (): Kind<Router> => ({
           name: "outside",
           label: t("Way to the outside"),
           kind: "select",
+          first: true,
           choices: async () => [...(await externals()), { value: "", label: t("none") }],
         },
         { name: "subnets", label: t("Networks inside"), kind: "many", choices: ownSubnets },
@@ -751,7 +761,7 @@ export const routers = (): Kind<Router> => ({
       fields: [{ name: "subnet", label: t("Network"), kind: "select", required: true, choices: ownSubnets }],
       run: (row, values) =>
         call("network", "PUT", `/routers/${row.id}/add_router_interface`, { subnet_id: values.subnet }),
-      command: (row, values) => command("openstack router add subnet", row.id, values.subnet),
+      command: (row, values) => command("openstack router add subnet", row.id, values.subnet || "SUBNET"),
     },
     {
       name: "gateway",
@@ -759,12 +769,12 @@ export const routers = (): Kind<Router> => ({
       rule: "update_router",
       single: true,
       when: (row) => !row.external_gateway_info,
-      fields: [{ name: "outside", label: t("External network"), kind: "select", required: true, choices: externals }],
+      fields: [outside("outside")],
       run: (row, values) =>
         call("network", "PUT", `/routers/${row.id}`, {
           router: { external_gateway_info: { network_id: values.outside } },
         }),
-      command: (row, values) => command("openstack router set --external-gateway", values.outside, row.id),
+      command: (row, values) => command("openstack router set --external-gateway", values.outside || "NETWORK", row.id),
     },
     {
       name: "closed",
@@ -788,7 +798,11 @@ export const routers = (): Kind<Router> => ({
 });
 
 function RouterPorts({ router, reload }: { router: Router; reload: () => void }): VNode {
-  const ports = useData(() => list("network", `/ports?device_id=${router.id}`, "ports"), ["router", router.id], 5);
+  const ports = useData(
+    () => naming(list("network", `/ports?device_id=${router.id}`, "ports"), "networks"),
+    ["router", router.id],
+    5,
+  );
   const remove: Action<Port> = {
     name: "remove",
     label: t("Disconnect"),
@@ -818,8 +832,8 @@ function RouterPorts({ router, reload }: { router: Router; reload: () => void })
             name: "network",
             title: t("Network"),
             narrow: true,
-            text: (row) => row.network_id,
-            cell: (row) => <a href={link("networks", row.network_id)}>{short(row.network_id)}</a>,
+            text: (row) => called(row.network_id),
+            cell: (row) => <a href={link("networks", row.network_id)}>{called(row.network_id)}</a>,
           },
           {
             name: "address",
@@ -869,7 +883,7 @@ export const floating = (): Kind<FloatingIp> => ({
       name: "create",
       label: t("Take an address"),
       rule: "create_floatingip",
-      fields: [{ name: "pool", label: t("External network"), kind: "select", required: true, choices: externals }],
+      fields: [outside("pool")],
       run: (_, values) => call("network", "POST", "/floatingips", { floatingip: { floating_network_id: values.pool } }),
       command: (_, values) => command("openstack floating ip create", values.pool || "POOL"),
     },
@@ -888,16 +902,16 @@ export const floating = (): Kind<FloatingIp> => ({
           kind: "select",
           required: true,
           choices: async () =>
-            (await list("network", "/ports", "ports"))
+            (await naming(list("network", "/ports", "ports"), "servers"))
               .filter((port) => port.device_owner.startsWith("compute:"))
               .map((port) => ({
                 value: port.id,
-                label: `${port.fixed_ips[0]?.ip_address ?? ""} (${short(port.device_id)})`,
+                label: `${port.fixed_ips[0]?.ip_address ?? ""} (${called(port.device_id)})`,
               })),
         },
       ],
       run: (row, values) => call("network", "PUT", `/floatingips/${row.id}`, { floatingip: { port_id: values.port } }),
-      command: (row, values) => command("openstack floating ip set --port", values.port, row.id),
+      command: (row, values) => command("openstack floating ip set --port", values.port || "PORT", row.id),
     },
     {
       name: "free",

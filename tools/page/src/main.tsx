@@ -34,6 +34,7 @@ import {
   has,
   inProject,
   isShown,
+  keepPositions,
   link,
   may,
   place,
@@ -41,6 +42,7 @@ import {
   remembered,
   type Session,
   scope,
+  scrollBack,
   sessionOf,
   shared,
   useConnection,
@@ -122,11 +124,12 @@ function View({ found }: { found: Kind[] }): VNode {
   useEffect(() => {
     const kind = found.find((item) => item.path === first);
     document.title = `${kind?.title ?? t(first.charAt(0).toUpperCase() + first.slice(1))} – nova_lite`;
-    if (begun.current) {
-      main.current?.focus();
-      scrollTo(0, 0);
+    if (!begun.current) {
+      begun.current = true;
+      return;
     }
-    begun.current = true;
+    main.current?.focus({ preventScroll: true });
+    return scrollBack();
   }, [where]);
   let view: VNode;
   const kind = found.find((item) => item.path === first);
@@ -166,7 +169,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const { path } = usePlace();
   const [open, setOpen] = useState(false);
   const [search, setSearch] = useState(false);
-  const lost = useConnection();
+  const { lost, late } = useConnection();
   const current = path[0] ?? "servers";
   // biome-ignore lint/correctness/useExhaustiveDependencies: another place closes the menu.
   useEffect(() => setOpen(false), [path.join("/")]);
@@ -242,6 +245,11 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
         {lost && (
           <div class="lost" role="alert">
             {t("The connection to the cloud is lost. What you have entered stays; the page tries again.")}
+          </div>
+        )}
+        {late && (
+          <div class="lost" role="status">
+            {t("No answer for 5 seconds from the API")}: {late}
           </div>
         )}
         <View found={found} />
@@ -836,5 +844,6 @@ function Elsewhere({ session, done }: { session: Session; done: () => void }): V
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 const root = document.getElementById("app")!;
 applyTheme();
+keepPositions();
 setLanguage(language(), false);
 render(<App />, root);

@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, list, send } from "./api";
+import { called, naming } from "./called";
 import type { AuditEvent, Body, Daemon, Flavor, Hypervisor, Server, ServerAction } from "./compute.types";
 import type { Assignment, Project, User } from "./identity.types";
 import type { Kind } from "./listing";
@@ -377,7 +378,11 @@ function CloudMap({ hosts }: { hosts: Host[] }): VNode | null {
 
 function Guests({ host }: { host: string }): VNode {
   const { data, error, reload } = useData(
-    () => list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers"),
+    () =>
+      naming(
+        list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers"),
+        "projects",
+      ),
     ["guests", host],
     5,
   );
@@ -411,8 +416,8 @@ const guestColumns = () => [
   {
     name: "project",
     title: t("Project"),
-    text: (row: Server) => row.tenant_id,
-    cell: (row: Server) => <a href={link("projects", row.tenant_id)}>{row.tenant_id.slice(0, 8)}</a>,
+    text: (row: Server) => called(row.tenant_id),
+    cell: (row: Server) => <a href={link("projects", row.tenant_id)}>{called(row.tenant_id)}</a>,
   },
 ];
 
@@ -425,7 +430,9 @@ export function Actions(): VNode {
       const [building, failed, migrations] = await Promise.all([
         list("compute", "/servers/detail?all_tenants=1&limit=1000&sort_key=updated_at", "servers"),
         list("compute", "/servers/detail?all_tenants=1&status=ERROR&limit=200", "servers"),
-        may("os_compute_api:os-migrations:index") ? list("compute", "/os-migrations?limit=100", "migrations") : [],
+        may("os_compute_api:os-migrations:index")
+          ? naming(list("compute", "/os-migrations?limit=100", "migrations"), "servers")
+          : [],
       ]);
       return { running: building.filter(taskOf), failed, migrations };
     },
@@ -522,8 +529,8 @@ export function Actions(): VNode {
               name: "server",
               title: t("Server"),
               narrow: true,
-              text: (row) => row.instance_uuid,
-              cell: (row) => <a href={link("servers", row.instance_uuid)}>{row.instance_uuid.slice(0, 8)}</a>,
+              text: (row) => called(row.instance_uuid),
+              cell: (row) => <a href={link("servers", row.instance_uuid)}>{called(row.instance_uuid)}</a>,
             },
             {
               name: "status",
@@ -585,7 +592,7 @@ export function Audit(): VNode {
     .map(([name, value]) => `&${name}=${encodeURIComponent(value)}`)
     .join("");
   const { data, error, reload } = useData(
-    () => list("compute", `/os-audit-events?limit=100${query}`, "audit_events"),
+    () => naming(list("compute", `/os-audit-events?limit=100${query}`, "audit_events"), "servers"),
     ["audit", query],
     10,
   );
@@ -677,7 +684,7 @@ export function Audit(): VNode {
                 <>
                   {row.target.typeURI.replace("service/", "")}{" "}
                   {row.target.typeURI.endsWith("/servers") && row.target.id !== "unknown" ? (
-                    <a href={link("servers", row.target.id)}>{row.target.id.slice(0, 8)}</a>
+                    <a href={link("servers", row.target.id)}>{called(row.target.id)}</a>
                   ) : (
                     <code>{row.target.id.slice(0, 12)}</code>
                   )}
@@ -764,6 +771,7 @@ export const users = (): Kind<User> => ({
           name: "role",
           label: t("Role"),
           kind: "select",
+          first: true,
           choices: async () => (await choicesOf("roles")()).sort((left) => (left.label === "member" ? -1 : 1)),
         },
       ],
@@ -797,7 +805,7 @@ export const users = (): Kind<User> => ({
       ],
       run: (row, values) => call("identity", "PUT", `/projects/${values.project}/users/${row.id}/roles/${values.role}`),
       command: (row, values) =>
-        command("openstack role add --user", row.id, ["--project", values.project], values.role),
+        command("openstack role add --user", row.id, ["--project", values.project || "PROJECT"], values.role || "ROLE"),
     },
     {
       name: "password",

@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, all, call, list } from "./api";
 import { backups } from "./backups";
+import { called, naming } from "./called";
 import type {
   Attachment,
   Server as Instance,
@@ -68,18 +69,21 @@ export function meaning(server: Instance): string {
   return meanings[server.status] ?? "";
 }
 
+/** A server that the API no longer has. What is known of it is of before its deletion. */
+export const asDeleted = (server: Instance): Instance => ({
+  ...server,
+  status: "DELETED",
+  "OS-EXT-STS:task_state": null,
+});
+
 export function Server({ id, tab }: { id: string; tab: string | undefined }): VNode {
-  const {
-    data: server,
-    error,
-    reload,
-  } = useData(
-    async () => (await call("compute", "GET", `/servers/${encodeURIComponent(id)}`)).server,
+  const { data, error, reload } = useData(
+    async () => (await naming(call("compute", "GET", `/servers/${encodeURIComponent(id)}`), "groups")).server,
     ["server", id],
     (found) => (taskOf(found) ? 1 : 4),
     of(id),
   );
-  if (!server)
+  if (!data)
     return error ? (
       <>
         <Head title={t("Server")} />
@@ -91,6 +95,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
   const tabs = TABS.filter((name) => name !== "diagnostics" || may("os_compute_api:os-server-diagnostics"));
   const current = tabs.find((name) => name === tab) ?? "timeline";
   const gone = error instanceof ApiError && error.status === 404;
+  const server = gone ? asDeleted(data) : data;
   return (
     <>
       <nav class="path" aria-label={t("Path")}>
@@ -151,7 +156,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
             !!server.server_groups?.length &&
               server.server_groups.map((id) => (
                 <a key={id} href={link("server-groups", id)}>
-                  {id.slice(0, 8)}
+                  {called(id)}
                 </a>
               )),
           ],
@@ -479,7 +484,7 @@ function Interfaces({ server }: { server: Instance }): VNode {
       call("compute", "POST", `/servers/${server.id}/os-interface`, {
         interfaceAttachment: { net_id: values.network },
       }),
-    command: (_, values) => command("openstack server add network", server.id, values.network),
+    command: (_, values) => command("openstack server add network", server.id, values.network || "NETWORK"),
   };
   const group: Action<Instance> = {
     name: "group",
@@ -488,7 +493,7 @@ function Interfaces({ server }: { server: Instance }): VNode {
     fields: [{ name: "group", label: t("Security group"), kind: "select", required: true, choices: names.groups }],
     run: (_, values) =>
       call("compute", "POST", `/servers/${server.id}/action`, { addSecurityGroup: { name: values.group } }),
-    command: (_, values) => command("openstack server add security group", server.id, values.group),
+    command: (_, values) => command("openstack server add security group", server.id, values.group || "GROUP"),
   };
   const floatingIp: Action<Instance> = {
     name: "floating",
@@ -512,7 +517,10 @@ function Interfaces({ server }: { server: Instance }): VNode {
         });
       return call("network", "PUT", `/floatingips/${values.address}`, { floatingip: { port_id: port } });
     },
-    command: (_, values) => command("openstack server add floating ip", server.id, values.address),
+    command: (_, values) =>
+      values.address.startsWith("new:")
+        ? command("openstack floating ip create --port", data!.interfaces[0]!.port_id, values.address.slice(4))
+        : command("openstack server add floating ip", server.id, values.address || "ADDRESS"),
   };
   const detach: Action<Interface> = {
     name: "detach",
@@ -637,7 +645,7 @@ function Disks({ server }: { server: Instance }): VNode {
       call("compute", "POST", `/servers/${server.id}/os-volume_attachments`, {
         volumeAttachment: { volumeId: values.volume },
       }),
-    command: (_, values) => command("openstack server add volume", server.id, values.volume),
+    command: (_, values) => command("openstack server add volume", server.id, values.volume || "VOLUME"),
   };
   const detach: Action<Attached> = {
     name: "detach",

@@ -1,13 +1,13 @@
 // Servers: what happened to one, what a form sends, how hosts are drained, and when backups run.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { aimed, backups, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
+import { aimed, backups, guarded, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
 import type { Backup, Flavor, Server } from "../src/compute.types";
 import { bodyOf, commandOf, EMPTY, loadDraft, metadataOf, problems } from "../src/create";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
 import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
 import { planned } from "../src/plan";
-import { outcome, stages } from "../src/server";
+import { asDeleted, outcome, stages } from "../src/server";
 import { accepts, sessionOf, shared } from "../src/state";
 import { usable, type Values } from "../src/ui";
 import type { Volume } from "../src/volume.types";
@@ -96,6 +96,20 @@ test("planned moves the largest server first, and counts it for the next ones", 
     ["c", "live", "", "No host has room for it now."],
     ["d", "stay", "", "locked"],
   ]);
+});
+
+test("a server that is gone is deleted, whatever it was", () => {
+  const gone = asDeleted(server("s", 1, { status: "ACTIVE", "OS-EXT-STS:task_state": "deleting" }));
+  expect([gone.status, gone["OS-EXT-STS:task_state"]]).toEqual(["DELETED", null]);
+});
+
+test.each([
+  [true, { finished_at: "" }, "yes"],
+  [true, null, "not yet"],
+  [false, null, "no"],
+  [false, { finished_at: "" }, "no"],
+])("a policy that is met (%s), with the last backup %o, guards: %s", (met, last_backup, expected) => {
+  expect(guarded({ met, last_backup })).toBe(expected);
 });
 
 const DRAFT = { ...EMPTY, name: "web", image: "i", flavor: "f", network: "n" };

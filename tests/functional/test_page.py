@@ -85,7 +85,7 @@ def client(cloud: dict[str, Any], name: str = "nova-lite-dev-demo") -> Any:
 def test_user_creates_a_server_and_stops_it(page: Page) -> None:
     page.open("servers/new")
     page.enter("demo", "wrong")
-    page.sees("The request you have made requires authentication")
+    page.sees("Wrong user, password or domain.")
     page.complaints()
     page.enter("demo", PASSWORD)
     page.browser.wait("!!control('Name')")

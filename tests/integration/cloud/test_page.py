@@ -213,7 +213,7 @@ def first_server(newcomer: Newcomer, image: str) -> None:
     page.go("routers")
     page.press("Create a router")
     page.write("Name", "way-out")
-    page.write("Way to the outside", "public")
+    page.write("External gateway", "public")
     page.browser.wait("!!seen().querySelector('.many input')")
     page.browser.run("[...seen().querySelectorAll('.many label')].find((i) => /inside/.test(i.innerText)).click(); 1")
     page.submit()
@@ -236,7 +236,7 @@ def first_server(newcomer: Newcomer, image: str) -> None:
     newcomer.shot("05-building")
     page.sees("The guest runs.", PATIENCE)
     newcomer.open("network")
-    newcomer.act("Give it a floating address", Floating_address="a new one of public")
+    newcomer.act("Associate a floating address", Floating_address="a new one of public")
     page.sees("ssh debian@172.24.4.", 60)
     newcomer.shot("06-network")
     command = re.findall(r"^ssh \S+$", page.text(), re.MULTILINE)[0]

@@ -113,11 +113,13 @@ async function fetched(url: string, init: RequestInit): Promise<[Response, strin
       setLost(true);
       throw new ApiError("The cloud does not answer. Nothing that you have entered is lost: try again.", 0);
     }
-    const message =
-      init.method === "GET"
-        ? "The API has not answered for 60 seconds."
-        : "The API has not answered for 60 seconds. It may still do what you have asked for: look before you try again.";
-    throw new ApiError(message, 0, `${init.method} ${url}`);
+    const request = `${init.method} ${url}`;
+    if (init.method === "GET") throw new ApiError("The API has not answered for 60 seconds.", 0, request);
+    throw new ApiError(
+      "The API has not answered for 60 seconds. It may still do what you have asked for: look before you try again.",
+      0,
+      request,
+    );
   } finally {
     clearTimeout(late);
     clearTimeout(last);

@@ -106,7 +106,7 @@ function fields(
     },
     {
       name: "hourly",
-      label: t("Keep one of each of the last hours"),
+      label: t("Hourly copies"),
       kind: "number",
       min: 0,
       max: 1000,
@@ -115,7 +115,7 @@ function fields(
     },
     {
       name: "daily",
-      label: t("Keep one of each of the last days"),
+      label: t("Daily copies"),
       kind: "number",
       min: 0,
       max: 1000,
@@ -124,7 +124,7 @@ function fields(
     },
     {
       name: "weekly",
-      label: t("Keep one of each of the last weeks"),
+      label: t("Weekly copies"),
       kind: "number",
       min: 0,
       max: 1000,

@@ -700,14 +700,14 @@ export const routers = (): Kind<Router> => ({
     },
     {
       name: "outside",
-      title: t("Outside address"),
+      title: t("External address"),
       text: (row) => row.external_gateway_info?.external_fixed_ips?.map((ip) => ip.ip_address).join(", ") ?? "",
       cell: (row) => row.external_gateway_info?.external_fixed_ips?.map((ip) => ip.ip_address).join(", ") || t("none"),
     },
   ],
   facts: (row) => [
     [
-      t("Outside address"),
+      t("External address"),
       row.external_gateway_info?.external_fixed_ips?.map((ip) => ip.ip_address).join(", ") || t("none"),
     ],
     [t("Description"), row.description],
@@ -722,7 +722,7 @@ export const routers = (): Kind<Router> => ({
         { name: "name", label: t("Name"), required: true },
         {
           name: "outside",
-          label: t("Way to the outside"),
+          label: t("External gateway"),
           kind: "select",
           first: true,
           choices: async () => [...(await externals()), { value: "", label: t("none") }],
@@ -765,7 +765,7 @@ export const routers = (): Kind<Router> => ({
     },
     {
       name: "gateway",
-      label: t("Connect to the outside"),
+      label: t("Set the external gateway"),
       rule: "update_router",
       single: true,
       when: (row) => !row.external_gateway_info,
@@ -778,7 +778,7 @@ export const routers = (): Kind<Router> => ({
     },
     {
       name: "closed",
-      label: t("Disconnect from the outside"),
+      label: t("Clear the external gateway"),
       rule: "update_router",
       danger: true,
       when: (row) => !!row.external_gateway_info,
@@ -866,7 +866,7 @@ export const floating = (): Kind<FloatingIp> => ({
     },
     {
       name: "fixed",
-      title: t("Leads to"),
+      title: t("Fixed address"),
       narrow: true,
       text: (row) => row.fixed_ip_address ?? "",
       cell: (row) => row.fixed_ip_address ?? <Status value={t("free")} />,
@@ -875,13 +875,13 @@ export const floating = (): Kind<FloatingIp> => ({
   ],
   facts: (row) => [
     [t("Address"), row.floating_ip_address],
-    [t("Leads to"), row.fixed_ip_address],
+    [t("Fixed address"), row.fixed_ip_address],
     [t("Description"), row.description],
   ],
   create: [
     {
       name: "create",
-      label: t("Take an address"),
+      label: t("Allocate an address"),
       rule: "create_floatingip",
       fields: [outside("pool")],
       run: (_, values) => call("network", "POST", "/floatingips", { floatingip: { floating_network_id: values.pool } }),
@@ -891,7 +891,7 @@ export const floating = (): Kind<FloatingIp> => ({
   actions: [
     {
       name: "lead",
-      label: t("Lead it to a server"),
+      label: t("Associate"),
       rule: "update_floatingip",
       single: true,
       when: (row) => !row.port_id,
@@ -915,7 +915,7 @@ export const floating = (): Kind<FloatingIp> => ({
     },
     {
       name: "free",
-      label: t("Take it from its server"),
+      label: t("Disassociate"),
       rule: "update_floatingip",
       when: (row) => !!row.port_id,
       run: (row) => call("network", "PUT", `/floatingips/${row.id}`, { floatingip: { port_id: null } }),
@@ -923,7 +923,7 @@ export const floating = (): Kind<FloatingIp> => ({
     },
     {
       name: "delete",
-      label: t("Give it back"),
+      label: t("Release"),
       rule: "delete_floatingip",
       danger: true,
       confirm: t("The project may get another address next time."),

@@ -14,6 +14,7 @@ import type {
 } from "./compute.types";
 import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
 import { createAgain, createOf } from "./create";
+import { withNames } from "./hints";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
@@ -123,7 +124,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
       {server.fault && (
         <div class="reason-box" role="note">
           <b>{t("Why")}</b>
-          <p>{server.fault.message}</p>
+          <p>{withNames(server.fault.message)}</p>
           <Advice text={server.fault.message} />
           <Funnel text={server.fault.details ?? ""} />
           {server.status === "ERROR" && may("os_compute_api:servers:create") && (
@@ -497,7 +498,7 @@ function Interfaces({ server }: { server: Instance }): VNode {
   };
   const floatingIp: Action<Instance> = {
     name: "floating",
-    label: t("Give it a floating address"),
+    label: t("Associate a floating address"),
     rule: "create_floatingip",
     when: () => (data?.interfaces.length ?? 0) > 0,
     fields: [

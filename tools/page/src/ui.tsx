@@ -2,6 +2,7 @@
 import { Component, type ComponentChildren, createContext, type VNode } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
+import { hintOf, withNames } from "./hints";
 import { t } from "./messages";
 import { link, may, useParameter } from "./state";
 
@@ -94,7 +95,10 @@ export function Status({ value, busy }: { value: string; busy?: boolean | undefi
 }
 
 export const words = (value: string): string => {
-  const text = value.toLowerCase().replaceAll("_", " ");
+  const text = value
+    .replace(/([a-z])([A-Z])/g, "$1 $2")
+    .toLowerCase()
+    .replaceAll("_", " ");
   return t(text.charAt(0).toUpperCase() + text.slice(1));
 };
 
@@ -103,9 +107,11 @@ export const words = (value: string): string => {
 export function Failure({ error, retry }: { error: Error | null | undefined; retry?: () => void }): VNode | null {
   if (!error) return null;
   const request = error instanceof ApiError && error.request ? error.request : "";
+  const hint = error instanceof ApiError ? hintOf(error.message) : null;
   return (
     <div class="failure" role="alert">
-      <strong>{t(error.message)}</strong>
+      <strong>{withNames(t(error.message))}</strong>
+      {hint && <a href={link(hint.view)}>{hint.words}</a>}
       {request && (
         <small>
           {t("Request")} {request}

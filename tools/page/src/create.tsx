@@ -100,15 +100,23 @@ async function storage(): Promise<Source[]> {
   ];
 }
 
+/** User data of the draft. They may have secrets, so they are in the memory of this document alone. */
+let userData = "";
+
+export function keepDraft(draft: Draft | null): void {
+  userData = draft?.data ?? "";
+  keep("draft", draft ? JSON.stringify({ ...draft, data: "" }) : "");
+}
+
 /** The draft stays in this tab until it is sent or the session ends, so a reload does not lose it. */
 export function loadDraft(): Draft {
   const given = next;
   next = null;
   if (given) return given;
   try {
-    return { ...EMPTY, ...JSON.parse(kept("draft") || "{}") };
+    return { ...EMPTY, ...JSON.parse(kept("draft") || "{}"), data: userData };
   } catch {
-    return EMPTY;
+    return { ...EMPTY, data: userData };
   }
 }
 
@@ -120,7 +128,7 @@ export function Create(): VNode {
   const change = (values: Partial<Draft>) => {
     set((old) => {
       const next = { ...old, ...values };
-      keep("draft", JSON.stringify({ ...next, data: "" }));
+      keepDraft(next);
       return next;
     });
   };
@@ -208,7 +216,7 @@ export function Create(): VNode {
         },
         { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } },
       );
-      keep("draft", "");
+      keepDraft(null);
       sent.set(made.server.id, draft);
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
     } catch (problem) {
@@ -384,7 +392,7 @@ export function Create(): VNode {
             type="button"
             class="plain"
             onClick={() => {
-              keep("draft", "");
+              keepDraft(null);
               set({ ...EMPTY, image: draft.image, flavor: draft.flavor });
             }}
           >

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { aimed, backups, guarded, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
 import type { Backup, Flavor, Server } from "../src/compute.types";
-import { bodyOf, commandOf, EMPTY, loadDraft, metadataOf, problems } from "../src/create";
+import { bodyOf, commandOf, EMPTY, keepDraft, loadDraft, metadataOf, problems } from "../src/create";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
 import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
@@ -146,6 +146,22 @@ test.each([
   [{ network: "none" }, FLAVOR, IMAGE, ["Without a network nobody reaches the server."]],
 ])("problems of %o", (change, flavor, image, notes) => {
   expect(problems({ ...DRAFT, ...change }, flavor, image, LIMITS)).toEqual(notes);
+});
+
+test("a draft keeps its user data on the way through the page, and stores none", () => {
+  const stored = new Map<string, string>();
+  vi.stubGlobal("sessionStorage", {
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, value: string) => stored.set(name, value),
+    removeItem: (name: string) => stored.delete(name),
+  });
+  keepDraft({ ...DRAFT, data: "#!secret" });
+  expect([...stored.values()].join()).toContain('"name":"web"');
+  expect([...stored.values()].join()).not.toContain("secret");
+  expect(loadDraft()).toEqual({ ...DRAFT, data: "#!secret" });
+  keepDraft(null);
+  expect(loadDraft()).toEqual(EMPTY);
+  expect(stored.size).toBe(0);
 });
 
 test("metadataOf splits lines at their first sign of equality", () => {

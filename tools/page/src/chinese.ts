@@ -759,6 +759,7 @@ export const CHINESE: Record<string, string> = {
   "The quota is used up. Delete something, or ask for more.": "配额已用完，请删除部分资源或申请更多配额。",
   "Wrong user, password or domain.": "用户、密码或域不正确。",
   "Wrong id or secret.": "ID 或密钥不正确。",
+  "Volume storage in GB": "卷容量（GB）",
   // Words of the APIs that the page shows: states, tasks, and actions.
   "Active": "运行",
   "Critical": "严重",

@@ -19,7 +19,7 @@ import {
   type Step,
 } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
-import { link, may, useData, useParameter } from "./state";
+import { has, link, may, useData, useParameter } from "./state";
 import {
   type Action,
   Command,
@@ -33,6 +33,7 @@ import {
   size,
   Table,
   Time,
+  type Values,
   Waiting,
   words,
 } from "./ui";
@@ -933,27 +934,25 @@ export const projects = (): Kind<Project> => ({
       name: "quota",
       label: t("Change the quota"),
       rule: "os_compute_api:os-quota-sets:update",
-      fields: [
-        {
-          name: "instances",
-          label: t("Servers"),
-          kind: "number",
-          min: -1,
-          help: t("Empty: as it is. -1: without limit."),
-        },
-        { name: "cores", label: t("CPUs"), kind: "number", min: -1 },
-        { name: "ram", label: t("Memory in MB"), kind: "number", min: -1 },
-      ],
-      run: (row, values) =>
-        call("compute", "PUT", `/os-quota-sets/${row.id}`, {
-          quota_set: Object.fromEntries(
-            QUOTAS.filter((name) => values[name] !== "").map((name) => [name, Number(values[name])]),
-          ),
-        }),
+      fields: limits().map(([name, , label]) => ({
+        name,
+        label,
+        kind: "number",
+        min: -1,
+        ...(name === "instances" ? { help: t("Empty: as it is. -1: without limit.") } : {}),
+      })),
+      run: async (row, values) => {
+        const quota_set = given("compute", values);
+        if (Object.keys(quota_set).length) await call("compute", "PUT", `/os-quota-sets/${row.id}`, { quota_set });
+        const volume = given("volume", values);
+        if (Object.keys(volume).length) await call("volume", "PUT", `/os-quota-sets/${row.id}`, { quota_set: volume });
+        const network = given("network", values);
+        if (Object.keys(network).length) await call("network", "PUT", `/quotas/${row.id}`, { quota: network });
+      },
       command: (row, values) =>
         command(
           "openstack quota set",
-          ...QUOTAS.map((name) => values[name] !== "" && [`--${name}`, values[name]]),
+          ...limits().map(([name, , , option]) => values[name] !== "" && [`--${option}`, values[name]]),
           row.id,
         ),
     },
@@ -970,7 +969,42 @@ export const projects = (): Kind<Project> => ({
   ],
 });
 
-const QUOTAS = ["instances", "cores", "ram"] as const;
+type Limit =
+  | ("instances" | "cores" | "ram" | "server_groups")
+  | ("volumes" | "gigabytes" | "snapshots")
+  | ("network" | "subnet" | "port" | "router" | "floatingip" | "security_group" | "security_group_rule");
+/** Limits that the caller may change: name and service of each, its words, and the option of the command. */
+const limits = (): [Limit, "compute" | "volume" | "network", string, string][] =>
+  (
+    [
+      ["instances", "compute", t("Servers"), "instances"],
+      ["cores", "compute", t("CPUs"), "cores"],
+      ["ram", "compute", t("Memory in MB"), "ram"],
+      ["server_groups", "compute", t("Server groups"), "server-groups"],
+      ["volumes", "volume", t("Volumes"), "volumes"],
+      ["gigabytes", "volume", t("Volume storage in GB"), "gigabytes"],
+      ["snapshots", "volume", t("Volume snapshots"), "snapshots"],
+      ["network", "network", t("Networks"), "networks"],
+      ["subnet", "network", t("Address ranges"), "subnets"],
+      ["port", "network", t("Interfaces"), "ports"],
+      ["router", "network", t("Routers"), "routers"],
+      ["floatingip", "network", t("Floating addresses"), "floating-ips"],
+      ["security_group", "network", t("Security groups"), "secgroups"],
+      ["security_group_rule", "network", t("Rules of security groups"), "secgroup-rules"],
+    ] as [Limit, "compute" | "volume" | "network", string, string][]
+  ).filter(([, service]) => has(service) && may(CHANGES[service]));
+const CHANGES = {
+  compute: "os_compute_api:os-quota-sets:update",
+  volume: "volume_extension:quotas:update",
+  network: "update_quota",
+};
+/** The limits of a service that have been entered. */
+export const given = (of: string, values: Values): Partial<Record<Limit, number>> =>
+  Object.fromEntries(
+    limits()
+      .filter(([name, service]) => service === of && values[name])
+      .map(([name]) => [name, Number(values[name])]),
+  );
 
 function ProjectQuota({ project }: { project: string }): VNode | null {
   const { data } = useData(
@@ -979,7 +1013,7 @@ function ProjectQuota({ project }: { project: string }): VNode | null {
     10,
   );
   if (!data) return null;
-  const rows: [(typeof QUOTAS)[number], string, (value: number) => string][] = [
+  const rows: ["instances" | "cores" | "ram", string, (value: number) => string][] = [
     ["instances", t("Servers"), String],
     ["cores", t("CPUs"), String],
     ["ram", t("Memory"), size],

@@ -925,7 +925,8 @@ function Metadata({ server, reload }: { server: Instance; reload: () => void }):
     ],
     run: (_, values) =>
       call("compute", "POST", `/servers/${server.id}/metadata`, { metadata: { [values.key]: values.value } }),
-    command: (_, values) => command("openstack server set --property", `${values.key}=${values.value}`, server.id),
+    command: (_, values) =>
+      command("openstack server set --property", `${values.key || "KEY"}=${values.value}`, server.id),
   };
   const change: Action<{ key: string; value: string }> = {
     name: "change",

@@ -10,6 +10,7 @@ import sys
 from types import SimpleNamespace
 from unittest import mock
 
+from novaclient import api_versions, shell
 from osc_lib.command import commandmanager
 
 from nova_lite.cmd import manage
@@ -24,8 +25,15 @@ def refusal(manager: commandmanager.CommandManager, line: str) -> str:
     try:
         with contextlib.redirect_stderr(said):
             if program == "openstack":
+                # An option of the client itself stands before the command.
+                words = words[2:] if words[0] == "--os-compute-api-version" else words
                 factory, name, rest = manager.find_command(words)
                 factory(SimpleNamespace(client_manager=mock.MagicMock()), None).get_parser(name).parse_args(rest)
+            elif program == "nova":
+                version = api_versions.APIVersion("2.1")
+                client = shell.OpenStackComputeShell()
+                client.extensions = []
+                client.get_subcommand_parser(version, False, []).parse_args(words)
             else:
                 manage.parser().parse_args(words)
     except SystemExit:

@@ -6,6 +6,7 @@ import { bodyOf, commandOf, EMPTY, keepDraft, loadDraft, metadataOf, problems } 
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
 import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
+import { given } from "../src/operators";
 import { planned } from "../src/plan";
 import { asDeleted, outcome, stages } from "../src/server";
 import { accepts, sessionOf, shared } from "../src/state";
@@ -235,6 +236,18 @@ test("the body of a policy has the parts of its schedule", () => {
     targets: { all: true },
   });
   expect(policyBody({ ...values, every: "week" }).backup_policy.schedule).toHaveProperty("weekday", "sunday");
+});
+
+test("each service gets the limits of its own that were entered", () => {
+  shared.session = { services: new Set(["compute", "volume", "network"]) } as typeof shared.session;
+  const rules = ["os_compute_api:os-quota-sets:update", "volume_extension:quotas:update", "update_quota"];
+  shared.rules = new Set(rules);
+  const values = { instances: "0", server_groups: "-1", cores: "", snapshots: "5", security_group_rule: "7" } as Values;
+  expect(given("compute", values)).toEqual({ instances: 0, server_groups: -1 });
+  expect(given("volume", values)).toEqual({ snapshots: 5 });
+  expect(given("network", values)).toEqual({ security_group_rule: 7 });
+  shared.rules = new Set(rules.slice(0, 2));
+  expect(given("network", values)).toEqual({});
 });
 
 const BACKUP = { id: "b", server_id: "s", server_name: "web", status: "complete", image_id: null } as Backup;

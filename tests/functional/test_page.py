@@ -34,6 +34,7 @@ users:
 - {name: reader, project: demo, roles: [reader]}
 - {name: manager, project: demo, roles: [manager]}
 """
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me@example.org"
 #: A name that is a script where a page makes HTML of names.
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"{{7*7}}'
 
@@ -84,7 +85,7 @@ def client(cloud: dict[str, Any], name: str = "nova-lite-dev-demo") -> Any:
 def test_user_creates_a_server_and_stops_it(page: Page) -> None:
     page.open("servers/new")
     page.enter("demo", "wrong")
-    page.sees("The request you have made requires authentication")
+    page.sees("Wrong user, password or domain.")
     page.complaints()
     page.enter("demo", PASSWORD)
     page.browser.wait("!!control('Name')")
@@ -476,6 +477,97 @@ def test_keyboard_alone_stops_a_server(cloud: dict[str, Any], page: Page) -> Non
         page.sees("The guest is off.")
         assert page.complaints() == []  # The page asks for a deleted server, too.
         sdk.compute.delete_server(made)
+
+
+def focused(page: Page, text: str) -> None:
+    """Wait until the focus is on a button with this text."""
+    page.browser.wait(f"wordsOf(document.activeElement) === {json.dumps(text)}")
+
+
+def test_dialog_begins_on_its_first_field_keeps_what_is_entered_and_leads_back(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("security-groups")
+    page.browser.run("pressable('Create a security group').focus(); true")
+    page.browser.press("Enter", "\r")
+    page.browser.wait("document.activeElement === control('Name')")
+    page.browser.press("k", "k")
+    for _ in range(2):
+        page.browser.press("Escape")
+        page.sees("What you have entered would be lost.")
+        page.browser.press("Escape")
+        page.browser.wait("!seen().innerText.includes('would be lost')")
+        assert page.browser.run("control('Name').value") == "k"
+    page.browser.press("Escape")
+    page.press("Discard it")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    focused(page, "Create a security group")
+    page.browser.run("pressable('Actions').focus(); true")
+    page.browser.press("Enter", "\r")
+    focused(page, "Add a rule")
+    page.browser.press("Enter", "\r")
+    page.browser.wait("document.activeElement === control('Direction')")
+    page.browser.press("Escape")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    focused(page, "Actions")
+    page.complaints()
+
+
+@pytest.fixture
+def many(cloud: dict[str, Any]) -> Iterator[Any]:
+    """Keys for more than a page, until they are deleted."""
+    with client(cloud) as sdk:
+        for number in range(52):
+            sdk.compute.create_keypair(name=f"many-{number}", public_key=PUBLIC_KEY)
+        yield lambda: [key.name for key in sdk.compute.keypairs() if key.name.startswith("many")]
+        for name in [key.name for key in sdk.compute.keypairs() if key.name.startswith("many")]:
+            sdk.compute.delete_keypair(name)
+
+
+def test_rows_outside_of_the_search_are_named_and_many_need_their_number(many: Any, page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.open("keys?q=many&sort=name")
+    page.settle()
+    page.browser.run("control('Choose this page').click(); true")
+    page.sees("50 chosen")
+    page.press("Choose all (52)")
+    page.sees("52 chosen")
+    page.write("Search in this list", "many-51")
+    page.sees("52 chosen, 51 not in this search")
+    page.press("Delete")
+    page.sees("many-0, many-1,")
+    page.sees("52 chosen, 51 not in this search")
+    assert page.text().count("openstack keypair delete many-") == 52
+    page.write("Enter the number of chosen rows: 52", "51")
+    page.submit()
+    assert page.browser.run("!!document.querySelector('dialog :invalid')")
+    assert len(many()) == 52
+    page.write("Enter the number of chosen rows: 52", "52")
+    page.submit()
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    assert many() == []
+    page.complaints()
+
+
+def test_address_is_followed_and_the_way_back_leads_to_the_same_place(many: Any, page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.open("keys?q=many&sort=name")
+    page.settle()
+    page.go("keys?q=many-1&sort=-name")
+    page.browser.wait("document.querySelector('tbody .name').innerText === 'many-19'")
+    assert page.browser.run("control('Search in this list').value") == "many-1"
+    page.browser.run("history.back(); true")
+    page.browser.wait("document.querySelector('tbody .name').innerText === 'many-0'")
+    page.browser.run("scrollTo(0, 700); true")
+    page.browser.wait("scrollY === 700")
+    head, menu = "document.querySelector('th').getBoundingClientRect()", "document.querySelector('.side')"
+    assert page.browser.run(f"[{head}.top, {menu}.getBoundingClientRect().top].join()") == "52,52"
+    page.browser.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    page.press("many-30")
+    page.sees("Fingerprint")
+    page.browser.wait("scrollY === 0")
+    page.browser.run("history.back(); true")
+    page.browser.wait("document.querySelectorAll('tbody tr').length === 50 && scrollY === 700")
+    page.complaints()
 
 
 def tab_to(page: Page, text: str) -> None:

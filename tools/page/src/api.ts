@@ -79,11 +79,66 @@ export function onOther(handler: () => Promise<void>): void {
   back = handler;
 }
 
-export const connection = { lost: false, listeners: new Set<Listener>() };
+/** What the shell says of the APIs. `late`: those that have not answered for some seconds. */
+export const connection = { lost: false, late: [] as string[], listeners: new Set<Listener>() };
+const tell = (): void => connection.listeners.forEach((listener) => void listener());
 function setLost(lost: boolean): void {
   if (connection.lost === lost) return;
   connection.lost = lost;
-  for (const listener of connection.listeners) listener();
+  tell();
+}
+
+/** Milliseconds after which an API that does not answer is named, and after which a request ends. */
+const LATE = 5000;
+const LAST = 60000;
+
+/** Fetch a URL with its text. The API is named when it is late. */
+async function fetched(url: string, init: RequestInit): Promise<[Response, string]> {
+  const ending = new AbortController();
+  const name = /^api\/(\w+)/.exec(url)?.[1] ?? "page";
+  let isLate = false;
+  const late = setTimeout(() => {
+    isLate = true;
+    connection.late.push(name);
+    tell();
+  }, LATE);
+  const last = setTimeout(() => ending.abort(), LAST);
+  try {
+    const response = await fetch(url, { ...init, signal: ending.signal });
+    const text = await response.text();
+    setLost(false);
+    return [response, text];
+  } catch {
+    if (!ending.signal.aborted) {
+      setLost(true);
+      throw new ApiError("The cloud does not answer. Nothing that you have entered is lost: try again.", 0);
+    }
+    const request = `${init.method} ${url}`;
+    if (init.method === "GET") throw new ApiError("The API has not answered for 60 seconds.", 0, request);
+    throw new ApiError(
+      "The API has not answered for 60 seconds. It may still do what you have asked for: look before you try again.",
+      0,
+      request,
+    );
+  } finally {
+    clearTimeout(late);
+    clearTimeout(last);
+    if (isLate) {
+      connection.late.splice(connection.late.indexOf(name), 1);
+      tell();
+    }
+  }
+}
+
+/** Names of things by their ids, as the APIs have answered them. */
+export const known = new Map<string, string>();
+
+/** Note the names in a reply: of its things, and of the things in its lists. */
+export function learn(reply: unknown): void {
+  if (!reply || typeof reply !== "object") return;
+  for (const value of Object.values(reply))
+    for (const row of Array.isArray(value) ? value : [value])
+      if (row && typeof row.id === "string" && typeof row.name === "string") known.set(row.id, row.name);
 }
 
 export function call<S extends Service, M extends string, P extends string>(
@@ -100,7 +155,9 @@ export function call<S extends Service, M extends string, P extends string>(
 export async function send<T>(method: string, url: string, body?: unknown, options: Options = {}): Promise<T> {
   const { ok, status, request, text } = await exchange(method, url, body, options);
   if (!ok) throw new ApiError(reasonOf(text, status), status, request);
-  return (text ? parse(text) : null) as T;
+  const reply = text ? parse(text) : null;
+  learn(reply);
+  return reply as T;
 }
 
 export interface Reply {
@@ -127,14 +184,7 @@ async function exchange(method: string, url: string, body: unknown, options: Opt
     init.body = typeof body === "string" ? body : JSON.stringify(body);
   }
   init.headers = { ...headers, ...options.headers };
-  let response: Response;
-  try {
-    response = await fetch(url, init);
-  } catch {
-    setLost(true);
-    throw new ApiError("The cloud does not answer. Nothing that you have entered is lost: try again.", 0);
-  }
-  setLost(false);
+  const [response, text] = await fetched(url, init);
   if (response.status === 401 && !options.quiet && renew) {
     await renew();
     return exchange(method, url, body, { ...options, session, quiet: true });
@@ -147,7 +197,7 @@ async function exchange(method: string, url: string, body: unknown, options: Opt
     ok: response.ok,
     status: response.status,
     request: response.headers.get("X-OpenStack-Request-Id") ?? "",
-    text: await response.text(),
+    text,
   };
 }
 

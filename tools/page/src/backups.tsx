@@ -1,8 +1,9 @@
 // Backup policies, and the backups of servers that they make.
 import type { VNode } from "preact";
 import { call, list } from "./api";
-import { names } from "./choices";
-import type { Backup, BackupPolicy, NewPolicy } from "./compute.types";
+import { called, naming } from "./called";
+import { names, Secret } from "./choices";
+import type { Backup, BackupPolicy, ComputeReply, NewPolicy, ServerProtection } from "./compute.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, useData } from "./state";
@@ -12,6 +13,7 @@ import {
   Failure,
   type Field,
   Name,
+  resulting,
   Status,
   size,
   Table,
@@ -104,7 +106,7 @@ function fields(
     },
     {
       name: "hourly",
-      label: t("Keep one of each of the last hours"),
+      label: t("Hourly copies"),
       kind: "number",
       min: 0,
       max: 1000,
@@ -113,7 +115,7 @@ function fields(
     },
     {
       name: "daily",
-      label: t("Keep one of each of the last days"),
+      label: t("Daily copies"),
       kind: "number",
       min: 0,
       max: 1000,
@@ -122,7 +124,7 @@ function fields(
     },
     {
       name: "weekly",
-      label: t("Keep one of each of the last weeks"),
+      label: t("Weekly copies"),
       kind: "number",
       min: 0,
       max: 1000,
@@ -288,6 +290,10 @@ export const policies = (): Kind<BackupPolicy> => ({
   ],
 });
 
+/** Whether a server is protected. A policy is met before its first run, and protects nothing until then. */
+export const guarded = (row: Pick<ServerProtection, "met" | "last_backup">): string =>
+  row.met ? (row.last_backup ? "yes" : "not yet") : "no";
+
 /** Which servers a policy protects, and what kept it from the others. */
 function Protection({ policy }: { policy: string }): VNode {
   const { data, error, reload } = useData(
@@ -301,7 +307,9 @@ function Protection({ policy }: { policy: string }): VNode {
       <h2>{t("Protection")}</h2>
       <p>
         {data.met
-          ? t("The policy is met.")
+          ? data.servers.every((row) => guarded(row) === "yes")
+            ? t("The policy is met.")
+            : t("Some servers have no backup yet.")
           : t("The policy is not met: some servers have no backup that is new enough.")}
       </p>
       <Table
@@ -323,8 +331,8 @@ function Protection({ policy }: { policy: string }): VNode {
             name: "met",
             title: t("Protected"),
             narrow: true,
-            text: (row) => (row.met ? "yes" : "no"),
-            cell: (row) => <Status value={row.met ? "yes" : "no"} />,
+            text: guarded,
+            cell: (row) => <Status value={guarded(row)} />,
           },
           {
             name: "last",
@@ -344,13 +352,44 @@ function Protection({ policy }: { policy: string }): VNode {
   );
 }
 
+const isComplete = (row: Backup): boolean => row.status === "complete";
+const IMAGE = { image: {} };
+/** The request that a backup in a repository needs before its restoration. */
+const imageRequest = (row: Backup): string =>
+  row.image_id ? "" : `${request("POST", `/os-server-backups/${row.id}/image`, IMAGE)}\n`;
+const serverOf = (values: Values) => ({
+  server: { name: values.name, ...(values.key ? { key_name: values.key } : {}) },
+});
+
+/** Make the image of a backup in a repository, and wait for it. A backup that is an image has one. */
+export async function makeImage(row: Backup, progress: (text: string) => void, wait = 2000): Promise<void> {
+  if (row.image_id) return;
+  let found = (await call("compute", "POST", `/os-server-backups/${row.id}/image`, IMAGE)).server_backup;
+  while (!found.image_id) {
+    if (found.restore_status === "failed") throw new Error(found.restore_reason ?? t("The image could not be made."));
+    progress(t("The image of the backup is being made…"));
+    await new Promise((done) => setTimeout(done, wait));
+    found = (await call("compute", "GET", `/os-server-backups/${row.id}`)).server_backup;
+  }
+}
+
+const restored = ({ server }: ComputeReply): VNode => (
+  <>
+    <p>
+      <a href={link("servers", server.id)}>{t("Look at the server")}</a>
+    </p>
+    <Secret label={t("Password of the server")} value={server.adminPass} />
+  </>
+);
+
 export const backups = (): Kind<Backup> => ({
   path: "backups",
   title: t("Backups"),
   one: t("backup"),
   rule: "os_compute_api:os-server-backups:index",
-  load: () => list("compute", "/os-server-backups", "server_backups"),
-  show: async (id) => (await call("compute", "GET", `/os-server-backups/${id}`)).server_backup,
+  load: () => naming(list("compute", "/os-server-backups", "server_backups"), "images"),
+  show: async (id) =>
+    (await naming(call("compute", "GET", `/os-server-backups/${id}`), "images", "policies")).server_backup,
   nameOf: (row) => row.server_name || row.server_id,
   empty: t("There are no backups. A backup policy makes them."),
   command: request("GET", "/os-server-backups"),
@@ -391,19 +430,56 @@ export const backups = (): Kind<Backup> => ({
     {
       name: "image",
       title: t("Image"),
-      text: (row) => row.image_id ?? "",
-      cell: (row) => row.image_id && <a href={link("images", row.image_id)}>{row.image_id.slice(0, 8)}</a>,
+      text: (row) => (row.image_id ? called(row.image_id) : ""),
+      cell: (row) => row.image_id && <a href={link("images", row.image_id)}>{called(row.image_id)}</a>,
     },
   ],
   facts: (row) => [
     [t("Server"), <a href={link("servers", row.server_id)}>{row.server_name || row.server_id}</a>],
-    [t("Policy"), row.policy_id && <a href={link("backup-policies", row.policy_id)}>{row.policy_id.slice(0, 8)}</a>],
+    [t("Policy"), row.policy_id && <a href={link("backup-policies", row.policy_id)}>{called(row.policy_id)}</a>],
     [t("Reason"), row.reason],
-    [t("Image"), row.image_id && <a href={link("images", row.image_id)}>{row.image_id}</a>],
+    [t("Image"), row.image_id && <a href={link("images", row.image_id)}>{called(row.image_id)}</a>],
     [t("Size"), row.size ? size(row.size / 1048576) : ""],
     [t("Finished"), <Time at={row.finished_at} />],
   ],
   actions: [
+    resulting<Backup, ComputeReply>({
+      name: "restore",
+      label: t("Restore in place"),
+      rule: ["os_compute_api:os-server-backups:restore", "os_compute_api:servers:rebuild"],
+      danger: true,
+      single: true,
+      when: isComplete,
+      confirm: t(
+        "The server goes back to this backup, and loses what was written to its root disk since. If the server is gone, restore it as a new server.",
+      ),
+      run: async (row, _, progress) => {
+        await makeImage(row, progress);
+        return call("compute", "POST", `/os-server-backups/${row.id}/restore`, { restore: {} });
+      },
+      command: (row) =>
+        `${imageRequest(row)}${request("POST", `/os-server-backups/${row.id}/restore`, { restore: {} })}`,
+      result: restored,
+    }),
+    resulting<Backup, ComputeReply>({
+      name: "new",
+      label: t("Restore as a new server"),
+      rule: ["os_compute_api:os-server-backups:create_server", "os_compute_api:servers:create"],
+      single: true,
+      when: isComplete,
+      confirm: t("A new server gets what the backup has, with new volumes. It needs room in the quota."),
+      fieldsOf: (row) => [
+        { name: "name", label: t("Name"), required: true, initial: row.server_name ?? "" },
+        { name: "key", label: t("Key"), kind: "select", choices: names.keys },
+      ],
+      run: async (row, values, progress) => {
+        await makeImage(row, progress);
+        return call("compute", "POST", `/os-server-backups/${row.id}/servers`, serverOf(values));
+      },
+      command: (row, values) =>
+        `${imageRequest(row)}${request("POST", `/os-server-backups/${row.id}/servers`, serverOf(values))}`,
+      result: restored,
+    }),
     {
       name: "delete",
       label: t("Delete"),

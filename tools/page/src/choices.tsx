@@ -1,4 +1,5 @@
 import { list } from "./api";
+import { t } from "./messages";
 import type { Choice } from "./ui";
 
 export { Secret } from "./servers";
@@ -8,7 +9,12 @@ const servers = async (): Promise<Choice[]> =>
     .filter((server) => !server.status.includes("DELETED"))
     .map((server) => ({ value: server.id, label: server.name }));
 
-export const names = { servers };
+const keys = async (): Promise<Choice[]> => [
+  { value: "", label: t("None: nobody can log in with SSH") },
+  ...(await list("compute", "/os-keypairs", "keypairs")).map(({ keypair: { name } }) => ({ value: name, label: name })),
+];
+
+export const names = { keys, servers };
 
 export const freeServers = async (): Promise<Choice[]> =>
   (await list("compute", "/servers/detail?limit=1000", "servers"))

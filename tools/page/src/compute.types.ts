@@ -225,6 +225,8 @@ export interface Backup {
   size: number | null;
   finished_at: string | null;
   image_id: string | null;
+  restore_status: string | null;
+  restore_reason: string | null;
 }
 
 export interface ComputeLimits {

@@ -1,18 +1,17 @@
 // A new server, on one screen: with defaults that work, and with what the quota and the hosts say before the click.
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { call, list } from "./api";
+import { all, call, list } from "./api";
 import type { ComputeLimits, Flavor, NewServer, Server } from "./compute.types";
-import type { Image } from "./image.types";
 import { t } from "./messages";
 import { bootable } from "./servers";
 import { has, keep, kept, link, may, useData } from "./state";
-import { Command, command, Failure, Head, Share, size, Waiting } from "./ui";
+import { type Action, Command, command, Failure, Head, Share, size, Waiting } from "./ui";
 
 export interface Draft {
   name: string;
   count: number;
-  image: string;
+  image: string; // or volume:ID, or snapshot:ID
   flavor: string;
   network: string;
   key: string;
@@ -59,15 +58,65 @@ export function createAgain(server: Server): void {
   };
 }
 
+/** The action that begins a new server of an image, a volume or a snapshot. */
+export const createOf = <T,>(source: (row: T) => string, when: (row: T) => boolean): Action<T> => ({
+  name: "server",
+  label: t("Create a server"),
+  rule: "os_compute_api:servers:create",
+  single: true,
+  when,
+  go: (row) => {
+    next = { ...EMPTY, image: source(row) };
+    location.hash = link("servers", "new");
+  },
+});
+
+/** What a new server boots from. `min_disk` in GB, `min_ram` in MB. */
+interface Source {
+  id: string;
+  name: string | null;
+  min_disk: number;
+  min_ram: number;
+}
+
+/** Volumes and snapshots that a server can boot from. A volume with snapshots is there as long as they are. */
+async function storage(): Promise<Source[]> {
+  const [volumes, snapshots] = await Promise.all([
+    all("volume", "/volumes/detail", "volumes"),
+    all("volume", "/snapshots/detail", "snapshots"),
+  ]);
+  const bootable = new Set(volumes.filter((row) => row.bootable === "true").map((row) => row.id));
+  const source = (kind: string, word: string) => (row: { id: string; name: string | null; size: number }) => ({
+    id: `${kind}:${row.id}`,
+    name: `${word} ${row.name || row.id} – ${row.size} GB`,
+    min_disk: 0,
+    min_ram: 0,
+  });
+  return [
+    ...volumes.filter((row) => bootable.has(row.id) && row.status === "available").map(source("volume", t("volume"))),
+    ...snapshots
+      .filter((row) => bootable.has(row.volume_id) && row.status === "available")
+      .map(source("snapshot", t("snapshot"))),
+  ];
+}
+
+/** User data of the draft. They may have secrets, so they are in the memory of this document alone. */
+let userData = "";
+
+export function keepDraft(draft: Draft | null): void {
+  userData = draft?.data ?? "";
+  keep("draft", draft ? JSON.stringify({ ...draft, data: "" }) : "");
+}
+
 /** The draft stays in this tab until it is sent or the session ends, so a reload does not lose it. */
 export function loadDraft(): Draft {
   const given = next;
   next = null;
   if (given) return given;
   try {
-    return { ...EMPTY, ...JSON.parse(kept("draft") || "{}") };
+    return { ...EMPTY, ...JSON.parse(kept("draft") || "{}"), data: userData };
   } catch {
-    return EMPTY;
+    return { ...EMPTY, data: userData };
   }
 }
 
@@ -79,7 +128,7 @@ export function Create(): VNode {
   const change = (values: Partial<Draft>) => {
     set((old) => {
       const next = { ...old, ...values };
-      keep("draft", JSON.stringify({ ...next, data: "" }));
+      keepDraft(next);
       return next;
     });
   };
@@ -89,7 +138,7 @@ export function Create(): VNode {
     reload,
   } = useData(
     async () => {
-      const [images, flavors, networks, keys, groups, zones, limits, together] = await Promise.all([
+      const [images, flavors, networks, keys, groups, zones, limits, together, stored] = await Promise.all([
         bootable(),
         list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
         has("network") ? list("network", "/networks", "networks") : [],
@@ -98,9 +147,11 @@ export function Create(): VNode {
         list("compute", "/os-availability-zone", "availabilityZoneInfo"),
         call("compute", "GET", "/limits").then((found) => found.limits.absolute),
         may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
+        has("volume") ? storage() : [],
       ]);
       return {
         images,
+        sources: [...images, ...stored] as Source[],
         flavors,
         networks: networks.filter((network) => !network["router:external"]),
         keys: keys.map((item) => item.keypair),
@@ -119,10 +170,11 @@ export function Create(): VNode {
     const known = (rows: { id: string }[], id: string) => rows.some((row) => row.id === id);
     const named = (rows: { id: string; name: string }[], text: string): string | undefined =>
       rows.find((row) => row.id === text || row.name === text)?.id;
-    const image = known(data.images, draft.image) ? draft.image : (data.images[0]?.id ?? "");
-    const enough =
-      data.flavors.find((flavor) => flavor.disk >= (data.images[0]?.min_disk ?? 0) && flavor.ram >= 512) ??
-      data.flavors[0];
+    // A snapshot of a server is an image as well, and often the newest one.
+    const usual = data.images.find((item) => item.image_type !== "snapshot") ?? data.images[0];
+    const image = known(data.sources, draft.image) ? draft.image : (usual?.id ?? "");
+    const least = data.sources.find((item) => item.id === image)?.min_disk ?? 0;
+    const enough = data.flavors.find((flavor) => flavor.disk >= least && flavor.ram >= 512) ?? data.flavors[0];
     const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
     const key = data.keys.some((item) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
     const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
@@ -137,7 +189,7 @@ export function Create(): VNode {
     if (chosen) cards.current!.scrollTop = chosen.offsetTop - 40;
   }, [draft.flavor !== "" && !!data]);
   const flavor = data?.flavors.find((item) => item.id === draft.flavor);
-  const image = data?.images.find((item) => item.id === draft.image);
+  const image = data?.sources.find((item) => item.id === draft.image);
   const fits = useFit(flavor);
   if (!data)
     return failed ? (
@@ -164,7 +216,7 @@ export function Create(): VNode {
         },
         { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } },
       );
-      keep("draft", "");
+      keepDraft(null);
       sent.set(made.server.id, draft);
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
     } catch (problem) {
@@ -191,10 +243,10 @@ export function Create(): VNode {
             />
           </div>
           <Pick
-            label={t("Image")}
+            label={t("Boot source")}
             value={draft.image}
             change={(image) => change({ image })}
-            options={data.images.map((item) => [item.id, item.name || item.id])}
+            options={data.sources.map((item) => [item.id, item.name || item.id])}
             empty={<a href={link("images")}>{t("Upload an image first.")}</a>}
           />
           <fieldset class="cards" ref={cards}>
@@ -265,7 +317,7 @@ export function Create(): VNode {
                 <small>{t("Without a choice it is the group default.")}</small>
               </div>
             )}
-            {has("volume") && flavor && (
+            {has("volume") && flavor && sourceOf(draft).kind === "image" && (
               <label class="check">
                 <input
                   type="checkbox"
@@ -340,7 +392,7 @@ export function Create(): VNode {
             type="button"
             class="plain"
             onClick={() => {
-              keep("draft", "");
+              keepDraft(null);
               set({ ...EMPTY, image: draft.image, flavor: draft.flavor });
             }}
           >
@@ -392,7 +444,7 @@ function useFit(flavor: Flavor | undefined): { hosts: string[] } | null {
 export function problems(
   draft: Draft,
   flavor: Flavor | undefined,
-  image: Image | undefined,
+  image: Pick<Source, "min_disk" | "min_ram"> | undefined,
   limits: ComputeLimits,
 ): string[] {
   const notes: string[] = [];
@@ -417,6 +469,7 @@ export function problems(
   if (/^#cloud-config/.test(draft.data) && /^\t/m.test(draft.data))
     notes.push(t("YAML does not allow tabs at the start of a line."));
   if (new Blob([draft.data]).size > 49149) notes.push(t("The user data are longer than 48 KiB."));
+  if (draft.count > 1 && sourceOf(draft).kind === "volume") notes.push(t("A volume boots one server."));
   if (draft.network === "none") notes.push(t("Without a network nobody reaches the server."));
   return notes;
 }
@@ -433,24 +486,31 @@ export const metadataOf = (text: string): Record<string, string> =>
       }),
   );
 
+/** The kind and the id of what a server boots from. */
+function sourceOf({ image }: Draft): { kind: "image" | "volume" | "snapshot"; id: string } {
+  const [, kind, id] = /^(volume|snapshot):(.*)/.exec(image) ?? [];
+  return id ? { kind: kind as "volume" | "snapshot", id } : { kind: "image", id: image };
+}
+
 export function bodyOf(draft: Draft, disk: number): NewServer["server"] {
   const body: NewServer["server"] = {
     name: draft.name,
     flavorRef: draft.flavor,
     networks: draft.network === "auto" || draft.network === "none" ? draft.network : [{ uuid: draft.network }],
   };
-  if (draft.volume)
+  const { kind, id } = sourceOf(draft);
+  if (draft.volume || kind !== "image")
     body.block_device_mapping_v2 = [
       {
         boot_index: 0,
-        uuid: draft.image,
-        source_type: "image",
+        uuid: id,
+        source_type: kind,
         destination_type: "volume",
-        volume_size: Math.max(1, disk),
+        ...(kind === "image" ? { volume_size: Math.max(1, disk) } : {}),
         delete_on_termination: false,
       },
     ];
-  else body.imageRef = draft.image;
+  else body.imageRef = id;
   if (draft.key) body.key_name = draft.key;
   if (draft.count > 1) body.min_count = body.max_count = draft.count;
   if (draft.groups.length) body.security_groups = draft.groups.map((name) => ({ name }));
@@ -460,14 +520,15 @@ export function bodyOf(draft: Draft, disk: number): NewServer["server"] {
   return body;
 }
 
-export function commandOf(draft: Draft, flavor: Flavor | undefined, image: Image | undefined): string {
+export function commandOf(draft: Draft, flavor: Flavor | undefined, image: Pick<Source, "name"> | undefined): string {
+  const { kind, id } = sourceOf(draft);
   return command(
     "openstack server create",
-    ["--image", image?.name || draft.image],
-    ["--flavor", flavor?.name || draft.flavor],
+    [`--${kind}`, (kind === "image" && image?.name) || id || "IMAGE"],
+    ["--flavor", flavor?.name || draft.flavor || "FLAVOR"],
     ["--network", draft.network],
     draft.key && ["--key-name", draft.key],
-    draft.volume && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
+    draft.volume && kind === "image" && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
     draft.count > 1 && ["--min", draft.count, "--max", draft.count],
     draft.groups.flatMap((name) => ["--security-group", name]),
     draft.zone && ["--availability-zone", draft.zone],

@@ -1,5 +1,6 @@
 // Server groups, and aggregates of hosts.
 import { call, list } from "./api";
+import { called, naming } from "./called";
 import type { Aggregate, ServerGroup } from "./compute.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
@@ -22,7 +23,7 @@ export const serverGroups = (): Kind<ServerGroup> => ({
   one: t("server group"),
   rule: "os_compute_api:os-server-groups:index",
   load: () => list("compute", "/os-server-groups", "server_groups"),
-  show: async (id) => (await call("compute", "GET", `/os-server-groups/${id}`)).server_group,
+  show: async (id) => (await naming(call("compute", "GET", `/os-server-groups/${id}`), "servers")).server_group,
   empty: t("There are no server groups. One keeps servers on different hosts, or together."),
   command: "openstack server group list",
   columns: [
@@ -43,7 +44,7 @@ export const serverGroups = (): Kind<ServerGroup> => ({
       row.members.length
         ? row.members.map((id: string) => (
             <div key={id}>
-              <a href={link("servers", id)}>{id.slice(0, 8)}</a>
+              <a href={link("servers", id)}>{called(id)}</a>
             </div>
           ))
         : t("none"),
@@ -151,7 +152,7 @@ export const aggregates = (): Kind<Aggregate> => ({
         { name: "host", label: t("Host"), kind: "select", required: true, choices: hostsOutside(row) },
       ],
       run: (row, values) => call("compute", "POST", `${place(row)}/action`, { add_host: { host: values.host } }),
-      command: (row, values) => command("openstack aggregate add host", row.id, values.host),
+      command: (row, values) => command("openstack aggregate add host", row.id, values.host || "HOST"),
     },
     {
       name: "remove",
@@ -165,11 +166,11 @@ export const aggregates = (): Kind<Aggregate> => ({
           label: t("Host"),
           kind: "select",
           required: true,
-          choices: row.hosts.map((host: string) => ({ value: host, label: host })),
+          choices: async () => row.hosts.map((host: string) => ({ value: host, label: host })),
         },
       ],
       run: (row, values) => call("compute", "POST", `${place(row)}/action`, { remove_host: { host: values.host } }),
-      command: (row, values) => command("openstack aggregate remove host", row.id, values.host),
+      command: (row, values) => command("openstack aggregate remove host", row.id, values.host || "HOST"),
     },
     {
       name: "delete",

@@ -1,15 +1,17 @@
 // The things of users, besides servers: images, volumes, networks, keys.
 import type { VNode } from "preact";
 import { type ApiError, all, call, list, upload } from "./api";
+import { called, naming } from "./called";
 import { freeServers, Secret } from "./choices";
 import type { KeyPair } from "./compute.types";
+import { createOf } from "./create";
 import type { Credential } from "./identity.types";
 import type { Image } from "./image.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
 import { freeAddresses } from "./server";
-import { names } from "./servers";
+import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
 import { Topology } from "./topology";
 import {
@@ -147,6 +149,7 @@ export const images = (): Kind<Image> => ({
     },
   ],
   actions: [
+    createOf((row) => row.id, isBootable),
     {
       name: "rename",
       label: t("Change"),
@@ -231,8 +234,8 @@ export const volumes = (): Kind<Volume> => ({
   title: t("Volumes"),
   one: t("volume"),
   rule: "volume:get_all",
-  load: () => all("volume", "/volumes/detail", "volumes"),
-  show: async (id) => (await call("volume", "GET", `/volumes/${id}`)).volume,
+  load: () => naming(all("volume", "/volumes/detail", "volumes"), "servers"),
+  show: async (id) => (await naming(call("volume", "GET", `/volumes/${id}`), "servers")).volume,
   nameOf: title,
   empty: t("There are no volumes. A volume is a disk that outlives servers."),
   command: "openstack volume list",
@@ -256,11 +259,11 @@ export const volumes = (): Kind<Volume> => ({
     {
       name: "server",
       title: t("Server"),
-      text: (row) => row.attachments[0]?.server_id ?? "",
+      text: (row) => row.attachments.map((item) => called(item.server_id)).join(" "),
       cell: (row) =>
         row.attachments.map((item) => (
           <a key={item.server_id} href={link("servers", item.server_id, "disks")}>
-            {short(item.server_id)}
+            {called(item.server_id)}
           </a>
         )),
     },
@@ -280,7 +283,7 @@ export const volumes = (): Kind<Volume> => ({
       t("Server"),
       row.attachments.map((item) => (
         <a key={item.server_id} href={link("servers", item.server_id, "disks")}>
-          {item.server_id}
+          {called(item.server_id)}
         </a>
       )),
     ],
@@ -319,6 +322,10 @@ export const volumes = (): Kind<Volume> => ({
     },
   ],
   actions: [
+    createOf(
+      (row) => `volume:${row.id}`,
+      (row) => row.bootable === "true" && row.status === "available",
+    ),
     {
       name: "attach",
       label: t("Attach to a server"),
@@ -330,7 +337,7 @@ export const volumes = (): Kind<Volume> => ({
         call("compute", "POST", `/servers/${values.server}/os-volume_attachments`, {
           volumeAttachment: { volumeId: row.id },
         }),
-      command: (row, values) => command("openstack server add volume", values.server, row.id),
+      command: (row, values) => command("openstack server add volume", values.server || "SERVER", row.id),
     },
     {
       name: "detach",
@@ -386,12 +393,24 @@ export const volumes = (): Kind<Volume> => ({
   ],
 });
 
-export const snapshots = (): Kind<Snapshot> => ({
+/** A snapshot, and whether its volume boots a server. */
+export interface BootSnapshot extends Snapshot {
+  boots: boolean;
+}
+
+export const snapshots = (): Kind<BootSnapshot> => ({
   path: "snapshots",
   title: t("Volume snapshots"),
   one: t("snapshot"),
   rule: "volume:get_all_snapshots",
-  load: () => all("volume", "/snapshots/detail", "snapshots"),
+  load: async () => {
+    const [rows, found] = await Promise.all([
+      all("volume", "/snapshots/detail", "snapshots"),
+      all("volume", "/volumes/detail", "volumes"),
+    ]);
+    const bootable = new Set(found.filter((row) => row.bootable === "true").map((row) => row.id));
+    return rows.map((row) => ({ ...row, boots: bootable.has(row.volume_id) }));
+  },
   nameOf: title,
   empty: t("There are no snapshots. Make one of a volume, and a new volume of it later."),
   command: "openstack volume snapshot list",
@@ -413,8 +432,8 @@ export const snapshots = (): Kind<Snapshot> => ({
     {
       name: "volume",
       title: t("Volume"),
-      text: (row) => row.volume_id,
-      cell: (row) => <a href={link("volumes", row.volume_id)}>{short(row.volume_id)}</a>,
+      text: (row) => called(row.volume_id),
+      cell: (row) => <a href={link("volumes", row.volume_id)}>{called(row.volume_id)}</a>,
     },
     { name: "size", title: t("Size"), number: true, text: (row) => row.size, cell: (row) => `${row.size} GB` },
     {
@@ -425,6 +444,10 @@ export const snapshots = (): Kind<Snapshot> => ({
     },
   ],
   actions: [
+    createOf(
+      (row) => `snapshot:${row.id}`,
+      (row) => row.boots && row.status === "available",
+    ),
     {
       name: "volume",
       label: t("Make a volume of it"),
@@ -578,7 +601,7 @@ export const networks = (): Kind<Ranged> => ({
 
 function Ports({ network }: { network: string }): VNode {
   const { data, error, reload } = useData(
-    () => list("network", `/ports?network_id=${network}`, "ports"),
+    () => naming(list("network", `/ports?network_id=${network}`, "ports"), "servers"),
     ["ports", network],
     10,
   );
@@ -604,11 +627,11 @@ function Ports({ network }: { network: string }): VNode {
             name: "device",
             title: t("Used by"),
             narrow: true,
-            text: (row) => row.device_id,
+            text: (row) => called(row.device_id),
             cell: (row) =>
               row.device_owner.startsWith("compute:") ? (
                 <a href={link("servers", row.device_id, "network")}>
-                  {t("server")} {short(row.device_id)}
+                  {t("server")} {called(row.device_id)}
                 </a>
               ) : (
                 row.device_owner || t("nothing")
@@ -632,6 +655,14 @@ const externals = async (): Promise<Choice[]> =>
     value: row.id,
     label: title(row),
   }));
+const outside = (name: "outside" | "pool"): Field => ({
+  name,
+  label: t("External network"),
+  kind: "select",
+  required: true,
+  first: true,
+  choices: externals,
+});
 const ownSubnets = async (): Promise<Choice[]> => {
   const [subnets, found] = await Promise.all([
     list("network", "/subnets", "subnets"),
@@ -669,14 +700,14 @@ export const routers = (): Kind<Router> => ({
     },
     {
       name: "outside",
-      title: t("Outside address"),
+      title: t("External address"),
       text: (row) => row.external_gateway_info?.external_fixed_ips?.map((ip) => ip.ip_address).join(", ") ?? "",
       cell: (row) => row.external_gateway_info?.external_fixed_ips?.map((ip) => ip.ip_address).join(", ") || t("none"),
     },
   ],
   facts: (row) => [
     [
-      t("Outside address"),
+      t("External address"),
       row.external_gateway_info?.external_fixed_ips?.map((ip) => ip.ip_address).join(", ") || t("none"),
     ],
     [t("Description"), row.description],
@@ -691,8 +722,9 @@ export const routers = (): Kind<Router> => ({
         { name: "name", label: t("Name"), required: true },
         {
           name: "outside",
-          label: t("Way to the outside"),
+          label: t("External gateway"),
           kind: "select",
+          first: true,
           choices: async () => [...(await externals()), { value: "", label: t("none") }],
         },
         { name: "subnets", label: t("Networks inside"), kind: "many", choices: ownSubnets },
@@ -729,24 +761,24 @@ export const routers = (): Kind<Router> => ({
       fields: [{ name: "subnet", label: t("Network"), kind: "select", required: true, choices: ownSubnets }],
       run: (row, values) =>
         call("network", "PUT", `/routers/${row.id}/add_router_interface`, { subnet_id: values.subnet }),
-      command: (row, values) => command("openstack router add subnet", row.id, values.subnet),
+      command: (row, values) => command("openstack router add subnet", row.id, values.subnet || "SUBNET"),
     },
     {
       name: "gateway",
-      label: t("Connect to the outside"),
+      label: t("Set the external gateway"),
       rule: "update_router",
       single: true,
       when: (row) => !row.external_gateway_info,
-      fields: [{ name: "outside", label: t("External network"), kind: "select", required: true, choices: externals }],
+      fields: [outside("outside")],
       run: (row, values) =>
         call("network", "PUT", `/routers/${row.id}`, {
           router: { external_gateway_info: { network_id: values.outside } },
         }),
-      command: (row, values) => command("openstack router set --external-gateway", values.outside, row.id),
+      command: (row, values) => command("openstack router set --external-gateway", values.outside || "NETWORK", row.id),
     },
     {
       name: "closed",
-      label: t("Disconnect from the outside"),
+      label: t("Clear the external gateway"),
       rule: "update_router",
       danger: true,
       when: (row) => !!row.external_gateway_info,
@@ -766,7 +798,11 @@ export const routers = (): Kind<Router> => ({
 });
 
 function RouterPorts({ router, reload }: { router: Router; reload: () => void }): VNode {
-  const ports = useData(() => list("network", `/ports?device_id=${router.id}`, "ports"), ["router", router.id], 5);
+  const ports = useData(
+    () => naming(list("network", `/ports?device_id=${router.id}`, "ports"), "networks"),
+    ["router", router.id],
+    5,
+  );
   const remove: Action<Port> = {
     name: "remove",
     label: t("Disconnect"),
@@ -796,8 +832,8 @@ function RouterPorts({ router, reload }: { router: Router; reload: () => void })
             name: "network",
             title: t("Network"),
             narrow: true,
-            text: (row) => row.network_id,
-            cell: (row) => <a href={link("networks", row.network_id)}>{short(row.network_id)}</a>,
+            text: (row) => called(row.network_id),
+            cell: (row) => <a href={link("networks", row.network_id)}>{called(row.network_id)}</a>,
           },
           {
             name: "address",
@@ -830,7 +866,7 @@ export const floating = (): Kind<FloatingIp> => ({
     },
     {
       name: "fixed",
-      title: t("Leads to"),
+      title: t("Fixed address"),
       narrow: true,
       text: (row) => row.fixed_ip_address ?? "",
       cell: (row) => row.fixed_ip_address ?? <Status value={t("free")} />,
@@ -839,15 +875,15 @@ export const floating = (): Kind<FloatingIp> => ({
   ],
   facts: (row) => [
     [t("Address"), row.floating_ip_address],
-    [t("Leads to"), row.fixed_ip_address],
+    [t("Fixed address"), row.fixed_ip_address],
     [t("Description"), row.description],
   ],
   create: [
     {
       name: "create",
-      label: t("Take an address"),
+      label: t("Allocate an address"),
       rule: "create_floatingip",
-      fields: [{ name: "pool", label: t("External network"), kind: "select", required: true, choices: externals }],
+      fields: [outside("pool")],
       run: (_, values) => call("network", "POST", "/floatingips", { floatingip: { floating_network_id: values.pool } }),
       command: (_, values) => command("openstack floating ip create", values.pool || "POOL"),
     },
@@ -855,7 +891,7 @@ export const floating = (): Kind<FloatingIp> => ({
   actions: [
     {
       name: "lead",
-      label: t("Lead it to a server"),
+      label: t("Associate"),
       rule: "update_floatingip",
       single: true,
       when: (row) => !row.port_id,
@@ -866,20 +902,20 @@ export const floating = (): Kind<FloatingIp> => ({
           kind: "select",
           required: true,
           choices: async () =>
-            (await list("network", "/ports", "ports"))
+            (await naming(list("network", "/ports", "ports"), "servers"))
               .filter((port) => port.device_owner.startsWith("compute:"))
               .map((port) => ({
                 value: port.id,
-                label: `${port.fixed_ips[0]?.ip_address ?? ""} (${short(port.device_id)})`,
+                label: `${port.fixed_ips[0]?.ip_address ?? ""} (${called(port.device_id)})`,
               })),
         },
       ],
       run: (row, values) => call("network", "PUT", `/floatingips/${row.id}`, { floatingip: { port_id: values.port } }),
-      command: (row, values) => command("openstack floating ip set --port", values.port, row.id),
+      command: (row, values) => command("openstack floating ip set --port", values.port || "PORT", row.id),
     },
     {
       name: "free",
-      label: t("Take it from its server"),
+      label: t("Disassociate"),
       rule: "update_floatingip",
       when: (row) => !!row.port_id,
       run: (row) => call("network", "PUT", `/floatingips/${row.id}`, { floatingip: { port_id: null } }),
@@ -887,7 +923,7 @@ export const floating = (): Kind<FloatingIp> => ({
     },
     {
       name: "delete",
-      label: t("Give it back"),
+      label: t("Release"),
       rule: "delete_floatingip",
       danger: true,
       confirm: t("The project may get another address next time."),

@@ -2,10 +2,11 @@
 import { render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Alerts } from "./alerts";
-import { ApiError, call, onExpired, onOther, send } from "./api";
+import { ApiError, call, list, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { Create } from "./create";
 import { Explorer } from "./explorer";
+import { type Hit, queries, ranked } from "./finder";
 import { aggregates, serverGroups } from "./groups";
 import type { Named, TokenReply } from "./identity.types";
 import {
@@ -25,7 +26,7 @@ import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Server } from "./server";
-import { Servers } from "./servers";
+import { addressesOf, Servers } from "./servers";
 import {
   addressed,
   enter,
@@ -34,6 +35,7 @@ import {
   has,
   inProject,
   isShown,
+  keepPositions,
   link,
   may,
   place,
@@ -41,6 +43,7 @@ import {
   remembered,
   type Session,
   scope,
+  scrollBack,
   sessionOf,
   shared,
   useConnection,
@@ -122,11 +125,12 @@ function View({ found }: { found: Kind[] }): VNode {
   useEffect(() => {
     const kind = found.find((item) => item.path === first);
     document.title = `${kind?.title ?? t(first.charAt(0).toUpperCase() + first.slice(1))} – nova_lite`;
-    if (begun.current) {
-      main.current?.focus();
-      scrollTo(0, 0);
+    if (!begun.current) {
+      begun.current = true;
+      return;
     }
-    begun.current = true;
+    main.current?.focus({ preventScroll: true });
+    return scrollBack();
   }, [where]);
   let view: VNode;
   const kind = found.find((item) => item.path === first);
@@ -166,7 +170,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const { path } = usePlace();
   const [open, setOpen] = useState(false);
   const [search, setSearch] = useState(false);
-  const lost = useConnection();
+  const { lost, late } = useConnection();
   const current = path[0] ?? "servers";
   // biome-ignore lint/correctness/useExhaustiveDependencies: another place closes the menu.
   useEffect(() => setOpen(false), [path.join("/")]);
@@ -242,6 +246,11 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
         {lost && (
           <div class="lost" role="alert">
             {t("The connection to the cloud is lost. What you have entered stays; the page tries again.")}
+          </div>
+        )}
+        {late && (
+          <div class="lost" role="status">
+            {t("No answer for 5 seconds from the API")}: {late}
           </div>
         )}
         <View found={found} />
@@ -343,32 +352,36 @@ function applyTheme(): void {
 
 // --- one box for any name or id, and for each view
 
-interface Hit {
-  label: string;
-  note: string;
-  href: string;
+/** Milliseconds without a key after which the API is asked. */
+const PAUSE = 250;
+
+async function foundServers(query: string): Promise<Hit[]> {
+  const everyone = may("os_compute_api:servers:detail:get_all_tenants") ? "&all_tenants=1" : "";
+  try {
+    const found = await list("compute", `/servers/detail?limit=1000${everyone}${query}`, "servers");
+    return found.map((row) => ({
+      label: row.name,
+      note: `${t("server")} · ${row.id} · ${addressesOf(row).join(" ")}`,
+      href: link("servers", row.id),
+    }));
+  } catch {
+    return []; // The other kinds of things are found nevertheless.
+  }
 }
 
 function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: () => void }): VNode {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const [things, setThings] = useState<Hit[] | null>(null);
+  const [more, setMore] = useState<Hit[]>([]);
+  const [isPart, setIsPart] = useState(false);
   // biome-ignore lint/correctness/useExhaustiveDependencies: what can be found is loaded once, when the dialog opens.
   useEffect(() => {
     let live = true;
-    const everyone = may("os_compute_api:servers:detail:get_all_tenants") ? "&all_tenants=1" : "";
-    const servers = call("compute", "GET", `/servers/detail?limit=1000${everyone}`).then(
-      (answer) =>
-        answer.servers.map((row) => ({
-          label: row.name,
-          note: `${t("server")} · ${row.id} · ${Object.values(row.addresses)
-            .flat()
-            .map((address) => address.addr)
-            .join(" ")}`,
-          href: link("servers", row.id),
-        })),
-      () => [],
-    );
+    const servers = foundServers("").then((hits) => {
+      if (live) setIsPart(hits.length === 1000);
+      return hits;
+    });
     const others = found
       .filter((kind) => kind.path !== "services")
       .map((kind) =>
@@ -390,15 +403,25 @@ function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: (
       live = false;
     };
   }, []);
+  // Servers beyond those that are loaded: the API looks for them, once the user has stopped to write.
+  useEffect(() => {
+    if (!isPart || text.trim().length < 2) return setMore([]);
+    let live = true;
+    const timer = setTimeout(
+      () => void Promise.all(queries(text).map(foundServers)).then((found) => live && setMore(found.flat())),
+      PAUSE,
+    );
+    return () => {
+      live = false;
+      clearTimeout(timer);
+    };
+  }, [text, isPart]);
   const views: Hit[] = menu.flatMap(([group, items]) =>
     items.filter((item) => item.show).map((item) => ({ label: item.title, note: group, href: link(item.path) })),
   );
   if (may("os_compute_api:servers:create"))
     views.push({ label: t("Create a server"), note: t("Compute"), href: link("servers", "new") });
-  const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const hits = [...views, ...(parts.length ? (things ?? []) : [])]
-    .filter((hit) => parts.every((part) => `${hit.label} ${hit.note}`.toLowerCase().includes(part)))
-    .slice(0, 12);
+  const hits = ranked([...views, ...(text.trim() ? [...(things ?? []), ...more] : [])], text).slice(0, 12);
   const go = (hit: Hit | undefined) => {
     if (!hit) return;
     location.hash = hit.href;
@@ -475,6 +498,11 @@ function Login({ done, again }: { done: (body: TokenReply) => Promise<void>; aga
       ),
     [],
   );
+  /** The API says of a wrong password no more than that it is none. */
+  const refused = (problem: Error): Error =>
+    problem instanceof ApiError && problem.status === 401 && /requires authentication/.test(problem.message)
+      ? new Error(kind === "password" ? t("Wrong user, password or domain.") : t("Wrong id or secret."))
+      : problem;
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -489,7 +517,7 @@ function Login({ done, again }: { done: (body: TokenReply) => Promise<void>; aga
       const scoped = again ? { scope: { project: { id: addressed() } } } : {};
       await done(await send<TokenReply>("POST", "session", { auth: { identity, ...scoped } }, { quiet: true }));
     } catch (problem) {
-      setError(problem as Error);
+      setError(refused(problem as Error));
       setPassword("");
     }
     setBusy(false);
@@ -836,5 +864,6 @@ function Elsewhere({ session, done }: { session: Session; done: () => void }): V
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 const root = document.getElementById("app")!;
 applyTheme();
+keepPositions();
 setLanguage(language(), false);
 render(<App />, root);

@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, list, send } from "./api";
+import { called, naming } from "./called";
 import type { AuditEvent, Body, Daemon, Flavor, Hypervisor, Server, ServerAction } from "./compute.types";
 import type { Assignment, Project, User } from "./identity.types";
 import type { Kind } from "./listing";
@@ -18,7 +19,7 @@ import {
   type Step,
 } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
-import { link, may, useData, useParameter } from "./state";
+import { has, link, may, useData, useParameter } from "./state";
 import {
   type Action,
   Command,
@@ -32,6 +33,7 @@ import {
   size,
   Table,
   Time,
+  type Values,
   Waiting,
   words,
 } from "./ui";
@@ -377,7 +379,11 @@ function CloudMap({ hosts }: { hosts: Host[] }): VNode | null {
 
 function Guests({ host }: { host: string }): VNode {
   const { data, error, reload } = useData(
-    () => list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers"),
+    () =>
+      naming(
+        list("compute", `/servers/detail?all_tenants=1&limit=1000&host=${encodeURIComponent(host)}`, "servers"),
+        "projects",
+      ),
     ["guests", host],
     5,
   );
@@ -411,8 +417,8 @@ const guestColumns = () => [
   {
     name: "project",
     title: t("Project"),
-    text: (row: Server) => row.tenant_id,
-    cell: (row: Server) => <a href={link("projects", row.tenant_id)}>{row.tenant_id.slice(0, 8)}</a>,
+    text: (row: Server) => called(row.tenant_id),
+    cell: (row: Server) => <a href={link("projects", row.tenant_id)}>{called(row.tenant_id)}</a>,
   },
 ];
 
@@ -425,7 +431,9 @@ export function Actions(): VNode {
       const [building, failed, migrations] = await Promise.all([
         list("compute", "/servers/detail?all_tenants=1&limit=1000&sort_key=updated_at", "servers"),
         list("compute", "/servers/detail?all_tenants=1&status=ERROR&limit=200", "servers"),
-        may("os_compute_api:os-migrations:index") ? list("compute", "/os-migrations?limit=100", "migrations") : [],
+        may("os_compute_api:os-migrations:index")
+          ? naming(list("compute", "/os-migrations?limit=100", "migrations"), "servers")
+          : [],
       ]);
       return { running: building.filter(taskOf), failed, migrations };
     },
@@ -522,8 +530,8 @@ export function Actions(): VNode {
               name: "server",
               title: t("Server"),
               narrow: true,
-              text: (row) => row.instance_uuid,
-              cell: (row) => <a href={link("servers", row.instance_uuid)}>{row.instance_uuid.slice(0, 8)}</a>,
+              text: (row) => called(row.instance_uuid),
+              cell: (row) => <a href={link("servers", row.instance_uuid)}>{called(row.instance_uuid)}</a>,
             },
             {
               name: "status",
@@ -585,7 +593,7 @@ export function Audit(): VNode {
     .map(([name, value]) => `&${name}=${encodeURIComponent(value)}`)
     .join("");
   const { data, error, reload } = useData(
-    () => list("compute", `/os-audit-events?limit=100${query}`, "audit_events"),
+    () => naming(list("compute", `/os-audit-events?limit=100${query}`, "audit_events"), "servers"),
     ["audit", query],
     10,
   );
@@ -677,7 +685,7 @@ export function Audit(): VNode {
                 <>
                   {row.target.typeURI.replace("service/", "")}{" "}
                   {row.target.typeURI.endsWith("/servers") && row.target.id !== "unknown" ? (
-                    <a href={link("servers", row.target.id)}>{row.target.id.slice(0, 8)}</a>
+                    <a href={link("servers", row.target.id)}>{called(row.target.id)}</a>
                   ) : (
                     <code>{row.target.id.slice(0, 12)}</code>
                   )}
@@ -764,6 +772,7 @@ export const users = (): Kind<User> => ({
           name: "role",
           label: t("Role"),
           kind: "select",
+          first: true,
           choices: async () => (await choicesOf("roles")()).sort((left) => (left.label === "member" ? -1 : 1)),
         },
       ],
@@ -797,7 +806,7 @@ export const users = (): Kind<User> => ({
       ],
       run: (row, values) => call("identity", "PUT", `/projects/${values.project}/users/${row.id}/roles/${values.role}`),
       command: (row, values) =>
-        command("openstack role add --user", row.id, ["--project", values.project], values.role),
+        command("openstack role add --user", row.id, ["--project", values.project || "PROJECT"], values.role || "ROLE"),
     },
     {
       name: "password",
@@ -925,27 +934,25 @@ export const projects = (): Kind<Project> => ({
       name: "quota",
       label: t("Change the quota"),
       rule: "os_compute_api:os-quota-sets:update",
-      fields: [
-        {
-          name: "instances",
-          label: t("Servers"),
-          kind: "number",
-          min: -1,
-          help: t("Empty: as it is. -1: without limit."),
-        },
-        { name: "cores", label: t("CPUs"), kind: "number", min: -1 },
-        { name: "ram", label: t("Memory in MB"), kind: "number", min: -1 },
-      ],
-      run: (row, values) =>
-        call("compute", "PUT", `/os-quota-sets/${row.id}`, {
-          quota_set: Object.fromEntries(
-            QUOTAS.filter((name) => values[name] !== "").map((name) => [name, Number(values[name])]),
-          ),
-        }),
+      fields: limits().map(([name, , label]) => ({
+        name,
+        label,
+        kind: "number",
+        min: -1,
+        ...(name === "instances" ? { help: t("Empty: as it is. -1: without limit.") } : {}),
+      })),
+      run: async (row, values) => {
+        const quota_set = given("compute", values);
+        if (Object.keys(quota_set).length) await call("compute", "PUT", `/os-quota-sets/${row.id}`, { quota_set });
+        const volume = given("volume", values);
+        if (Object.keys(volume).length) await call("volume", "PUT", `/os-quota-sets/${row.id}`, { quota_set: volume });
+        const network = given("network", values);
+        if (Object.keys(network).length) await call("network", "PUT", `/quotas/${row.id}`, { quota: network });
+      },
       command: (row, values) =>
         command(
           "openstack quota set",
-          ...QUOTAS.map((name) => values[name] !== "" && [`--${name}`, values[name]]),
+          ...limits().map(([name, , , option]) => values[name] !== "" && [`--${option}`, values[name]]),
           row.id,
         ),
     },
@@ -962,7 +969,42 @@ export const projects = (): Kind<Project> => ({
   ],
 });
 
-const QUOTAS = ["instances", "cores", "ram"] as const;
+type Limit =
+  | ("instances" | "cores" | "ram" | "server_groups")
+  | ("volumes" | "gigabytes" | "snapshots")
+  | ("network" | "subnet" | "port" | "router" | "floatingip" | "security_group" | "security_group_rule");
+/** Limits that the caller may change: name and service of each, its words, and the option of the command. */
+const limits = (): [Limit, "compute" | "volume" | "network", string, string][] =>
+  (
+    [
+      ["instances", "compute", t("Servers"), "instances"],
+      ["cores", "compute", t("CPUs"), "cores"],
+      ["ram", "compute", t("Memory in MB"), "ram"],
+      ["server_groups", "compute", t("Server groups"), "server-groups"],
+      ["volumes", "volume", t("Volumes"), "volumes"],
+      ["gigabytes", "volume", t("Volume storage in GB"), "gigabytes"],
+      ["snapshots", "volume", t("Volume snapshots"), "snapshots"],
+      ["network", "network", t("Networks"), "networks"],
+      ["subnet", "network", t("Address ranges"), "subnets"],
+      ["port", "network", t("Interfaces"), "ports"],
+      ["router", "network", t("Routers"), "routers"],
+      ["floatingip", "network", t("Floating addresses"), "floating-ips"],
+      ["security_group", "network", t("Security groups"), "secgroups"],
+      ["security_group_rule", "network", t("Rules of security groups"), "secgroup-rules"],
+    ] as [Limit, "compute" | "volume" | "network", string, string][]
+  ).filter(([, service]) => has(service) && may(CHANGES[service]));
+const CHANGES = {
+  compute: "os_compute_api:os-quota-sets:update",
+  volume: "volume_extension:quotas:update",
+  network: "update_quota",
+};
+/** The limits of a service that have been entered. */
+export const given = (of: string, values: Values): Partial<Record<Limit, number>> =>
+  Object.fromEntries(
+    limits()
+      .filter(([name, service]) => service === of && values[name])
+      .map(([name]) => [name, Number(values[name])]),
+  );
 
 function ProjectQuota({ project }: { project: string }): VNode | null {
   const { data } = useData(
@@ -971,7 +1013,7 @@ function ProjectQuota({ project }: { project: string }): VNode | null {
     10,
   );
   if (!data) return null;
-  const rows: [(typeof QUOTAS)[number], string, (value: number) => string][] = [
+  const rows: ["instances" | "cores" | "ram", string, (value: number) => string][] = [
     ["instances", t("Servers"), String],
     ["cores", t("CPUs"), String],
     ["ram", t("Memory"), size],

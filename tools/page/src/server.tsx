@@ -2,6 +2,8 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, all, call, list } from "./api";
+import { backups } from "./backups";
+import { called, naming } from "./called";
 import type {
   Attachment,
   Server as Instance,
@@ -11,12 +13,13 @@ import type {
   SecurityGroupOfServer,
 } from "./compute.types";
 import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
-import { createAgain } from "./create";
+import { createAgain, createOf } from "./create";
+import { withNames } from "./hints";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
 import type { FloatingIp } from "./network.types";
-import { addressesOf, hostOf, names, serverActions, statusOf, taskOf } from "./servers";
+import { addressesOf, hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
 import { accepts, has, link, may, useData } from "./state";
 import {
   type Action,
@@ -67,18 +70,21 @@ export function meaning(server: Instance): string {
   return meanings[server.status] ?? "";
 }
 
+/** A server that the API no longer has. What is known of it is of before its deletion. */
+export const asDeleted = (server: Instance): Instance => ({
+  ...server,
+  status: "DELETED",
+  "OS-EXT-STS:task_state": null,
+});
+
 export function Server({ id, tab }: { id: string; tab: string | undefined }): VNode {
-  const {
-    data: server,
-    error,
-    reload,
-  } = useData(
-    async () => (await call("compute", "GET", `/servers/${encodeURIComponent(id)}`)).server,
+  const { data, error, reload } = useData(
+    async () => (await naming(call("compute", "GET", `/servers/${encodeURIComponent(id)}`), "groups")).server,
     ["server", id],
     (found) => (taskOf(found) ? 1 : 4),
     of(id),
   );
-  if (!server)
+  if (!data)
     return error ? (
       <>
         <Head title={t("Server")} />
@@ -90,6 +96,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
   const tabs = TABS.filter((name) => name !== "diagnostics" || may("os_compute_api:os-server-diagnostics"));
   const current = tabs.find((name) => name === tab) ?? "timeline";
   const gone = error instanceof ApiError && error.status === 404;
+  const server = gone ? asDeleted(data) : data;
   return (
     <>
       <nav class="path" aria-label={t("Path")}>
@@ -117,7 +124,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
       {server.fault && (
         <div class="reason-box" role="note">
           <b>{t("Why")}</b>
-          <p>{server.fault.message}</p>
+          <p>{withNames(server.fault.message)}</p>
           <Advice text={server.fault.message} />
           <Funnel text={server.fault.details ?? ""} />
           {server.status === "ERROR" && may("os_compute_api:servers:create") && (
@@ -150,7 +157,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
             !!server.server_groups?.length &&
               server.server_groups.map((id) => (
                 <a key={id} href={link("server-groups", id)}>
-                  {id.slice(0, 8)}
+                  {called(id)}
                 </a>
               )),
           ],
@@ -478,7 +485,7 @@ function Interfaces({ server }: { server: Instance }): VNode {
       call("compute", "POST", `/servers/${server.id}/os-interface`, {
         interfaceAttachment: { net_id: values.network },
       }),
-    command: (_, values) => command("openstack server add network", server.id, values.network),
+    command: (_, values) => command("openstack server add network", server.id, values.network || "NETWORK"),
   };
   const group: Action<Instance> = {
     name: "group",
@@ -487,11 +494,11 @@ function Interfaces({ server }: { server: Instance }): VNode {
     fields: [{ name: "group", label: t("Security group"), kind: "select", required: true, choices: names.groups }],
     run: (_, values) =>
       call("compute", "POST", `/servers/${server.id}/action`, { addSecurityGroup: { name: values.group } }),
-    command: (_, values) => command("openstack server add security group", server.id, values.group),
+    command: (_, values) => command("openstack server add security group", server.id, values.group || "GROUP"),
   };
   const floatingIp: Action<Instance> = {
     name: "floating",
-    label: t("Give it a floating address"),
+    label: t("Associate a floating address"),
     rule: "create_floatingip",
     when: () => (data?.interfaces.length ?? 0) > 0,
     fields: [
@@ -511,7 +518,10 @@ function Interfaces({ server }: { server: Instance }): VNode {
         });
       return call("network", "PUT", `/floatingips/${values.address}`, { floatingip: { port_id: port } });
     },
-    command: (_, values) => command("openstack server add floating ip", server.id, values.address),
+    command: (_, values) =>
+      values.address.startsWith("new:")
+        ? command("openstack floating ip create --port", data!.interfaces[0]!.port_id, values.address.slice(4))
+        : command("openstack server add floating ip", server.id, values.address || "ADDRESS"),
   };
   const detach: Action<Interface> = {
     name: "detach",
@@ -636,7 +646,7 @@ function Disks({ server }: { server: Instance }): VNode {
       call("compute", "POST", `/servers/${server.id}/os-volume_attachments`, {
         volumeAttachment: { volumeId: values.volume },
       }),
-    command: (_, values) => command("openstack server add volume", server.id, values.volume),
+    command: (_, values) => command("openstack server add volume", server.id, values.volume || "VOLUME"),
   };
   const detach: Action<Attached> = {
     name: "detach",
@@ -731,7 +741,7 @@ function Snapshots({ server }: { server: Instance }): VNode {
         rows={data}
         idOf={(row) => row.id}
         nameOf={(row) => row.name || row.id}
-        actions={[rebuild, remove]}
+        actions={[createOf((row) => row.id, isBootable), rebuild, remove]}
         done={reload}
         empty={<p>{t("This server has no snapshots. One is an image of its disk.")}</p>}
         columns={[
@@ -765,6 +775,34 @@ function Snapshots({ server }: { server: Instance }): VNode {
         ]}
       />
       <Command text={command("openstack image list --property", `instance_uuid=${server.id}`)} />
+      {may("os_compute_api:os-server-backups:index") && <Backups server={server} />}
+    </>
+  );
+}
+
+/** Backups of this server, with what can be restored of them. */
+function Backups({ server }: { server: Instance }): VNode {
+  const kind = backups();
+  const { data, error, reload } = useData(
+    () => list("compute", `/os-server-backups?server_id=${server.id}`, "server_backups"),
+    ["backups", server.id],
+    10,
+  );
+  if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
+  return (
+    <>
+      <h2>{kind.title}</h2>
+      <Table
+        scope="backup-"
+        label={kind.title}
+        rows={data}
+        columns={kind.columns}
+        idOf={(row) => row.id}
+        nameOf={kind.nameOf!}
+        actions={kind.actions}
+        done={reload}
+        empty={<p>{kind.empty}</p>}
+      />
     </>
   );
 }
@@ -887,7 +925,8 @@ function Metadata({ server, reload }: { server: Instance; reload: () => void }):
     ],
     run: (_, values) =>
       call("compute", "POST", `/servers/${server.id}/metadata`, { metadata: { [values.key]: values.value } }),
-    command: (_, values) => command("openstack server set --property", `${values.key}=${values.value}`, server.id),
+    command: (_, values) =>
+      command("openstack server set --property", `${values.key || "KEY"}=${values.value}`, server.id),
   };
   const change: Action<{ key: string; value: string }> = {
     name: "change",

@@ -1,6 +1,6 @@
 // Servers: the list, and what can be done with one.
 import type { VNode } from "preact";
-import { call, list, pages } from "./api";
+import { all, call, list, pages } from "./api";
 import type { ComputeReply, PlainAction, Server, ServerAction } from "./compute.types";
 import type { Image } from "./image.types";
 import { t } from "./messages";
@@ -34,18 +34,25 @@ const act = (server: Server, action: ServerAction) => call("compute", "POST", `/
 // --- names of other things
 
 /** Images that a server can have: kernels and ramdisks belong to others. */
+export const isBootable = (image: Image): boolean =>
+  image.status === "active" && !["aki", "ari"].includes(image.disk_format ?? "");
 export const bootable = async (): Promise<Image[]> =>
-  (await list("image", "/images?status=active&limit=500", "images")).filter(
-    (image) => !["aki", "ari"].includes(image.disk_format ?? ""),
-  );
+  (await all("image", "/images?status=active", "images")).filter(isBootable);
+const marked = (label: string, isPresent: boolean): string => (isPresent ? `${label} (${t("present")})` : label);
 export const names = {
-  flavors: async (): Promise<Choice[]> =>
+  flavors: async (present = ""): Promise<Choice[]> =>
     (await list("compute", "/flavors/detail?sort_key=memory_mb", "flavors")).map((flavor) => ({
       value: flavor.id,
-      label: `${flavor.name} – ${flavor.vcpus} CPU, ${size(flavor.ram)}, ${t("disk")} ${flavor.disk} GB`,
+      label: marked(
+        `${flavor.name} – ${flavor.vcpus} CPU, ${size(flavor.ram)}, ${t("disk")} ${flavor.disk} GB`,
+        flavor.name === present,
+      ),
     })),
-  images: async (): Promise<Choice[]> =>
-    (await bootable()).map((image) => ({ value: image.id, label: image.name || image.id })),
+  images: async (present = ""): Promise<Choice[]> =>
+    (await bootable()).map((image) => ({
+      value: image.id,
+      label: marked(image.name || image.id, image.id === present),
+    })),
   networks: async (): Promise<Choice[]> =>
     (await list("network", "/networks", "networks"))
       .filter((network) => !network["router:external"])
@@ -167,18 +174,18 @@ export const serverActions = (): Action<Server>[] => [
     label: t("Resize"),
     rule: "os_compute_api:servers:resize",
     when: (server) => accepts("resize", server),
-    fields: [
+    fieldsOf: (server) => [
       {
         name: "flavor",
         label: t("New flavor"),
         kind: "select",
         required: true,
-        choices: names.flavors,
+        choices: () => names.flavors(server.flavor.original_name),
         help: t("The server restarts on a host with room. Confirm or revert it afterwards."),
       },
     ],
     run: (server, values) => act(server, { resize: { flavorRef: values.flavor } }),
-    command: (server, values) => command("openstack server resize --flavor", values.flavor, server.id),
+    command: (server, values) => command("openstack server resize --flavor", values.flavor || "FLAVOR", server.id),
   },
   simple("pause", "pause", t("Pause"), "os_compute_api:os-pause-server:pause", "pause"),
   simple("suspend", "suspend", t("Suspend"), "os_compute_api:os-suspend-server:suspend", "suspend"),
@@ -203,9 +210,17 @@ export const serverActions = (): Action<Server>[] => [
     danger: true,
     when: (server) => accepts("rebuild", server),
     confirm: t("The disk is replaced by a new one from the image. What is on it is lost."),
-    fields: [{ name: "image", label: t("Image"), kind: "select", required: true, choices: names.images }],
+    fieldsOf: (server) => [
+      {
+        name: "image",
+        label: t("Image"),
+        kind: "select",
+        required: true,
+        choices: () => names.images(server.image ? server.image.id : ""),
+      },
+    ],
     run: (server, values) => act(server, { rebuild: { imageRef: values.image } }),
-    command: (server, values) => command("openstack server rebuild --image", values.image, server.id),
+    command: (server, values) => command("openstack server rebuild --image", values.image || "IMAGE", server.id),
     result: (value) => <Secret label={t("Password of the server")} value={value?.server?.adminPass} />,
   }),
   {

@@ -88,7 +88,7 @@ export async function enter(body: TokenReply): Promise<void> {
   shared.consoles = new Set(rights.consoles ?? []);
   forget(`${PREFIX}${session.user.id}.`);
   history.replaceState(
-    null,
+    history.state,
     "",
     `${location.pathname}?project=${encodeURIComponent(session.project!.id)}${location.hash}`,
   );
@@ -194,14 +194,59 @@ export function usePlace(): Place {
 /** A parameter of the address. Changing it adds no step to the browser's history. */
 export function useParameter(name: string): [string, (value: string) => void] {
   const [value, set] = useState(() => place().query.get(name) ?? "");
+  useEffect(() => {
+    const changed = () => set(place().query.get(name) ?? "");
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, [name]);
   const change = (next: string) => {
     set(next);
     const { path, query } = place();
     if (next) query.set(name, next);
     else query.delete(name);
-    history.replaceState(null, "", link(...path) + (query.size ? `?${query}` : ""));
+    history.replaceState(history.state, "", link(...path) + (query.size ? `?${query}` : ""));
   };
   return [value, change];
+}
+
+// --- the way back leads to where the user was: each step of the history has its own position
+
+const positions = new Map<number, number>();
+let step = 0;
+let steps = 0;
+
+/** Keep the position of each step from now on. */
+export function keepPositions(): void {
+  addEventListener("scroll", () => positions.set(step, scrollY));
+  addEventListener("hashchange", () => {
+    const known = (history.state as { step?: number } | null)?.step;
+    step = known ?? ++steps;
+    if (known === undefined) history.replaceState({ step }, "");
+  });
+  step = steps = Date.now(); // steps of an earlier document of this tab have other numbers
+  history.replaceState({ step }, "");
+}
+
+/** Seconds that a view has for its data, until it is as long as it was. */
+const PATIENCE = 5;
+
+/** Scroll to the position of this step, also once the view has become long enough. Return how to stop. */
+export function scrollBack(): () => void {
+  const wanted = positions.get(step) ?? 0;
+  scrollTo(0, wanted);
+  if (!wanted) return () => undefined;
+  const observer = new ResizeObserver(() => {
+    scrollTo(0, wanted);
+    if (scrollY >= wanted - 1) stop();
+  });
+  const stop = () => {
+    observer.disconnect();
+    for (const name of ["wheel", "touchstart", "keydown"]) removeEventListener(name, stop);
+  };
+  for (const name of ["wheel", "touchstart", "keydown"]) addEventListener(name, stop);
+  setTimeout(stop, PATIENCE * 1000);
+  observer.observe(document.body);
+  return stop;
 }
 
 // --- data that stays current
@@ -279,12 +324,15 @@ export function useData<T>(
   return { ...state, reload: () => again(undefined as never) };
 }
 
-export function useConnection(): boolean {
-  const [lost, set] = useState(connection.lost);
+const connected = () => ({ lost: connection.lost, late: [...new Set(connection.late)].join(", ") });
+
+/** Whether the connection is lost, and which APIs are late. */
+export function useConnection(): { lost: boolean; late: string } {
+  const [found, set] = useState(connected);
   useEffect(() => {
-    const changed = () => set(connection.lost);
+    const changed = () => set(connected());
     connection.listeners.add(changed);
     return () => void connection.listeners.delete(changed);
   }, []);
-  return lost;
+  return found;
 }

@@ -1,6 +1,7 @@
 // A drawing of who is connected with whom: the outside, routers, networks, servers.
 import type { VNode } from "preact";
 import { list } from "./api";
+import { called, naming } from "./called";
 import { t } from "./messages";
 import type { Network } from "./network.types";
 import { link, useData } from "./state";
@@ -16,7 +17,7 @@ export function Topology(): VNode | null {
       const [networks, routers, ports] = await Promise.all([
         list("network", "/networks", "networks"),
         list("network", "/routers", "routers").catch(() => []),
-        list("network", "/ports?limit=1000", "ports"),
+        naming(list("network", "/ports?limit=1000", "ports"), "servers"),
       ]);
       return { networks, routers, ports };
     },
@@ -47,7 +48,7 @@ export function Topology(): VNode | null {
     for (const [at, id] of servers.slice(0, SERVERS).entries())
       groups.push({
         id,
-        label: `${t("server")} ${id.slice(0, 8)}`,
+        label: called(id),
         network: network.id,
         y: y + at * ROW,
         href: link("servers", id),

@@ -2,6 +2,7 @@
 import { Component, type ComponentChildren, createContext, type VNode } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
+import { hintOf, withNames } from "./hints";
 import { t } from "./messages";
 import { link, may, useParameter } from "./state";
 
@@ -94,7 +95,10 @@ export function Status({ value, busy }: { value: string; busy?: boolean | undefi
 }
 
 export const words = (value: string): string => {
-  const text = value.toLowerCase().replaceAll("_", " ");
+  const text = value
+    .replace(/([a-z])([A-Z])/g, "$1 $2")
+    .toLowerCase()
+    .replaceAll("_", " ");
   return t(text.charAt(0).toUpperCase() + text.slice(1));
 };
 
@@ -103,9 +107,11 @@ export const words = (value: string): string => {
 export function Failure({ error, retry }: { error: Error | null | undefined; retry?: () => void }): VNode | null {
   if (!error) return null;
   const request = error instanceof ApiError && error.request ? error.request : "";
+  const hint = error instanceof ApiError ? hintOf(error.message) : null;
   return (
     <div class="failure" role="alert">
-      <strong>{t(error.message)}</strong>
+      <strong>{withNames(t(error.message))}</strong>
+      {hint && <a href={link(hint.view)}>{hint.words}</a>}
       {request && (
         <small>
           {t("Request")} {request}
@@ -181,44 +187,79 @@ export function Command({ text, label = t("The same as a command") }: { text: st
 
 // --- dialogs
 
+/** What a dialog begins on: its first field, or else the button that changes least. */
+const FIRST = [
+  ".body :is(input:not([readonly]), select, textarea)",
+  "footer [type=submit]:not(.danger)",
+  "footer button",
+];
+
 export function Dialog({
   title,
   close,
   children,
   wide,
   locked,
+  filled,
 }: {
   title: string;
   close: () => void;
   children: ComponentChildren;
   wide?: boolean;
   locked?: boolean;
+  filled?: boolean; // it has what a user has entered, and is not left without a question
 }): VNode {
   const element = useRef<HTMLDialogElement>(null);
+  const [asks, setAsks] = useState(false);
   useLayoutEffect(() => {
     const dialog = element.current!;
     if (!dialog.open) dialog.showModal();
+    FIRST.map((part) => dialog.querySelector<HTMLElement>(part))
+      .find(Boolean)
+      ?.focus();
     return () => dialog.close();
   }, []);
+  // The question takes the focus, and gives it back. Without it, keys would not reach the dialog.
+  useLayoutEffect(() => {
+    if (!asks) return;
+    const before = document.activeElement as HTMLElement | null;
+    element.current!.querySelector<HTMLElement>(".question button")?.focus();
+    return () => before?.focus();
+  }, [asks]);
+  const leave = (event: Event) => {
+    event.preventDefault();
+    if (locked) return;
+    if (filled) setAsks(!asks);
+    else close();
+  };
   return (
     <dialog
       ref={element}
       class={wide ? "wide" : ""}
       aria-label={title}
-      onCancel={(event) => {
-        event.preventDefault();
-        if (!locked) close();
-      }}
+      onCancel={leave}
+      onKeyDown={(event) => event.key === "Escape" && leave(event)}
     >
       <header>
         <h2>{title}</h2>
         {!locked && (
-          <button type="button" class="plain" aria-label={t("Close")} onClick={close}>
+          <button type="button" class="plain" aria-label={t("Close")} onClick={leave}>
             ×
           </button>
         )}
       </header>
       {children}
+      {asks && (
+        <div class="failure question" role="alert">
+          <strong>{t("What you have entered would be lost.")}</strong>
+          <button type="button" onClick={() => setAsks(false)}>
+            {t("Go on with it")}
+          </button>
+          <button type="button" class="danger quiet" onClick={close}>
+            {t("Discard it")}
+          </button>
+        </div>
+      )}
     </dialog>
   );
 }
@@ -241,6 +282,7 @@ export interface Field {
   max?: number;
   pattern?: string;
   when?: (values: Values) => boolean;
+  first?: boolean; // the first choice is the usual one, although there is an empty one
 }
 type TextName =
   | "address"
@@ -256,7 +298,9 @@ type TextName =
   | "dns"
   | "every"
   | "flavor"
+  | "floatingip"
   | "format"
+  | "gigabytes"
   | "group"
   | "high"
   | "host"
@@ -280,8 +324,13 @@ type TextName =
   | "reason"
   | "remote"
   | "role"
+  | "security_group_rule"
+  | "security_group"
+  | "router"
   | "server"
+  | "server_groups"
   | "size"
+  | "snapshots"
   | "state"
   | "subnet"
   | "tags"
@@ -290,6 +339,7 @@ type TextName =
   | "vcpus"
   | "visibility"
   | "volume"
+  | "volumes"
   | "weekday"
   | "weekly"
   | "what"
@@ -318,6 +368,17 @@ export function Fields({ fields, values, change }: { fields: Field[]; values: Va
   );
 }
 
+/**
+ * What a list of choices begins with: what is chosen, the usual one, or the only one. Things of the cloud have no other
+ * default, as it would be a thing that nobody has chosen.
+ */
+export function begun(field: Field, found: Choice[], value: unknown): string {
+  const first = found[0]?.value ?? "";
+  if (field.first && !value) return first;
+  if (found.some((choice) => choice.value === value)) return String(value);
+  return Array.isArray(field.choices) || found.length === 1 ? first : "";
+}
+
 export function Input({ field, values, change }: { field: Field; values: Values; change: Change }): VNode {
   const [choices, setChoices] = useState<Choice[]>(Array.isArray(field.choices) ? field.choices : []);
   const [error, setError] = useState<Error | null>(null);
@@ -328,12 +389,7 @@ export function Input({ field, values, change }: { field: Field; values: Values;
   useEffect(() => {
     const use = (found: Choice[]) => {
       setChoices(found);
-      if (kind === "select")
-        change((old) =>
-          found.some((choice) => choice.value === old[field.name])
-            ? old
-            : { ...old, [field.name]: found[0]?.value ?? "" },
-        );
+      if (kind === "select") change((old) => ({ ...old, [field.name]: begun(field, found, old[field.name]) }));
     };
     if (typeof field.choices === "function") field.choices().then(use, setError);
     else if (field.choices) use(field.choices);
@@ -351,6 +407,9 @@ export function Input({ field, values, change }: { field: Field; values: Values;
   if (kind === "select")
     control = (
       <select {...common} value={text} onChange={(event) => set(event.currentTarget.value)}>
+        {(text === "" || !field.required) && choices.every((choice) => choice.value) && (
+          <option value="">{choices.length ? t("Choose…") : ""}</option>
+        )}
         {choices.map((choice) => (
           <option key={choice.value} value={choice.value}>
             {choice.label}
@@ -449,7 +508,8 @@ export interface Action<T, R = unknown> {
   above?(row: T): VNode; // what the user sees before the click; for one row
   fields?: Field[];
   fieldsOf?(row: T): Field[]; // of an action on one row
-  run(row: T, values: Values, progress: (text: string) => void): Promise<R>;
+  go?(row: T): void; // to another view, instead of a dialog
+  run?(row: T, values: Values, progress: (text: string) => void): Promise<R>;
   command?(row: T, values: Values): string;
   result?(value: R): VNode | null;
   single?: boolean; // not for several rows
@@ -464,17 +524,26 @@ export const allowed = <T,>(action: Action<T>): boolean =>
 export const usable = <T,>(actions: Action<T>[], row: T): Action<T>[] =>
   actions.filter((action) => allowed(action) && (!action.when || action.when(row)));
 
+/** Rows whose number one sees at a glance. An action on more of them asks for it. */
+const FEW = 5;
+
+/** How many rows are chosen, and how many of them the search does not show. */
+export const chosenWords = (count: number, outside: number): string =>
+  `${count} ${t("chosen")}${outside ? `, ${outside} ${t("not in this search")}` : ""}`;
+
 /** The dialog of an action: its fields, what it means as a command, and what the API says to it. */
 export function ActionDialog<T>({
   action,
   rows,
   nameOf,
+  outside = 0,
   close,
   done,
 }: {
   action: Action<T>;
   rows: T[];
   nameOf: (row: T) => string;
+  outside?: number; // rows that the search does not show
   close: () => void;
   done: () => void;
 }): VNode {
@@ -485,6 +554,7 @@ export function ActionDialog<T>({
   const [failures, setFailures] = useState<{ name: string; error: Error }[]>([]);
   const [left, setLeft] = useState(rows);
   const [result, setResult] = useState<VNode | null>(null);
+  const [filled, setFilled] = useState(false);
   const submit = async (event: Event) => {
     event.preventDefault();
     setFailures([]);
@@ -496,7 +566,7 @@ export function ActionDialog<T>({
     const work = async () => {
       for (let row = queue.shift(); row !== undefined; row = queue.shift()) {
         try {
-          value = await action.run(row, values, setBusy);
+          value = await action.run?.(row, values, setBusy);
         } catch (error) {
           failed.push({ name: nameOf(row), error: error as Error, row });
         }
@@ -526,7 +596,7 @@ export function ActionDialog<T>({
         : `${action.label} (${left.length})`;
   if (result)
     return (
-      <Dialog title={title} close={close} wide>
+      <Dialog key="result" title={title} close={close} wide>
         <div class="body">{result}</div>
         <footer>
           <button type="button" class="primary" onClick={close}>
@@ -536,18 +606,24 @@ export function ActionDialog<T>({
       </Dialog>
     );
   return (
-    <Dialog title={title} close={close} wide={!!action.above}>
-      <form onSubmit={submit}>
+    <Dialog title={title} close={close} wide={!!action.above} filled={filled}>
+      <form onSubmit={submit} onInput={() => setFilled(true)}>
         <div class="body">
           {action.confirm && <p>{action.confirm}</p>}
           {action.above?.(rows[0]!)}
           {rows.length > 1 && (
-            <p class="names">
-              {names.slice(0, 20).join(", ")}
-              {names.length > 20 ? ` … (${names.length})` : ""}
+            <p class="names" tabIndex={0} role="group" aria-label={t("Chosen rows")}>
+              {names.join(", ")}
             </p>
           )}
+          {outside > 0 && <p class="other">{chosenWords(rows.length, outside)}</p>}
           <Fields fields={fields} values={values} change={change} />
+          {rows.length > FEW && (
+            <div class="field">
+              <label for="field-count">{`${t("Enter the number of chosen rows")}: ${left.length}`}</label>
+              <input id="field-count" required autocomplete="off" inputMode="numeric" pattern={String(left.length)} />
+            </div>
+          )}
           {failures.slice(0, 10).map(({ name, error }) => (
             <div key={name}>
               {rows.length > 1 && <b>{name}</b>}
@@ -555,12 +631,7 @@ export function ActionDialog<T>({
             </div>
           ))}
           {action.command && left.length > 0 && (
-            <Command
-              text={left
-                .slice(0, 3)
-                .map((row) => action.command!(row, values))
-                .join("\n")}
-            />
+            <Command text={left.map((row) => action.command!(row, values)).join("\n")} />
           )}
         </div>
         <footer>
@@ -595,6 +666,7 @@ export function ActionButtons<T>({
 }): VNode {
   const reload = useContext(Reloading);
   const [open, setOpen] = useState<Action<T> | null>(null);
+  const choose = (action: Action<T>) => (action.go ? action.go(row) : setOpen(action));
   const found = usable(actions, row);
   const buttons = found.slice(0, main);
   const rest = found.slice(main);
@@ -605,12 +677,12 @@ export function ActionButtons<T>({
           key={action.name}
           type="button"
           class={action.danger ? "danger quiet" : ""}
-          onClick={() => setOpen(action)}
+          onClick={() => choose(action)}
         >
           {action.label}
         </button>
       ))}
-      {rest.length > 0 && <Menu label={t("More")} actions={rest} choose={setOpen} />}
+      {rest.length > 0 && <Menu label={t("More")} actions={rest} choose={choose} />}
       {open && (
         <ActionDialog
           key={open.name}
@@ -625,6 +697,24 @@ export function ActionButtons<T>({
   );
 }
 
+/** Height of the page's head, which covers what is below it. */
+const TOP = 52;
+
+/** The item of a menu that a key leads to, or -1: arrows, Home, End, and the first letter of a name. */
+export function itemAt(labels: string[], at: number, key: string): number {
+  const count = labels.length;
+  const steps: Record<string, number> = {
+    Home: 0,
+    End: count - 1,
+    ArrowDown: at + 1,
+    ArrowUp: at < 1 ? count - 1 : at - 1,
+  };
+  if (key in steps) return steps[key]! % count;
+  const order = labels.map((_, step) => (at + 1 + step) % count);
+  const isOne = key.length === 1 && key !== " ";
+  return isOne ? (order.find((item) => labels[item]!.toLowerCase().startsWith(key.toLowerCase())) ?? -1) : -1;
+}
+
 export function Menu<T>({
   label,
   actions,
@@ -635,7 +725,13 @@ export function Menu<T>({
   choose: (action: Action<T>) => void;
 }): VNode {
   const [open, setOpen] = useState(false);
+  const [up, setUp] = useState(false);
   const element = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (!open) return setUp(false);
+    const { bottom, height } = element.current!.querySelector("[role=menu]")!.getBoundingClientRect();
+    setUp(bottom > innerHeight && element.current!.getBoundingClientRect().top > height + TOP);
+  }, [open]);
   useEffect(() => {
     if (!open) return;
     element.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
@@ -649,14 +745,18 @@ export function Menu<T>({
       removeEventListener("focusin", leave);
     };
   }, [open]);
+  // The focus waits on the button, so that a dialog leads back to it.
+  const back = () => {
+    setOpen(false);
+    element.current?.querySelector("button")?.focus();
+  };
+  const labels = actions.map((action) => action.label);
   const move = (event: KeyboardEvent) => {
     const items = [...(element.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
     const at = items.indexOf(document.activeElement as HTMLElement);
-    if (event.key === "Escape") {
-      setOpen(false);
-      element.current?.querySelector("button")?.focus();
-    } else if (event.key === "ArrowDown") items[(at + 1) % items.length]?.focus();
-    else if (event.key === "ArrowUp") items[(at + items.length - 1) % items.length]?.focus();
+    const next = event.ctrlKey || event.metaKey || event.altKey ? -1 : itemAt(labels, at, event.key);
+    if (event.key === "Escape") back();
+    else if (next >= 0) items[next]?.focus();
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -668,7 +768,7 @@ export function Menu<T>({
         {label} <span aria-hidden="true">▾</span>
       </button>
       {open && (
-        <div role="menu" aria-label={label}>
+        <div role="menu" aria-label={label} class={up ? "up" : ""}>
           {actions.map((action) => (
             <button
               key={action.name}
@@ -677,7 +777,7 @@ export function Menu<T>({
               tabIndex={-1}
               class={action.danger ? "danger-text" : ""}
               onClick={() => {
-                setOpen(false);
+                back();
                 choose(action);
               }}
             >
@@ -761,7 +861,7 @@ export function Table<T>({
   const [page, setPage] = useParameter(`${scope}page`);
   const [only, setOnly] = useParameter(scope + (filter?.name ?? "only"));
   const [chosen, setChosen] = useState<Set<string>>(new Set());
-  const [open, setOpen] = useState<{ action: Action<T>; rows: T[] } | null>(null);
+  const [open, setOpen] = useState<{ action: Action<T>; rows: T[]; outside: number } | null>(null);
   // biome-ignore lint/correctness/useExhaustiveDependencies: columns and names change with the rows.
   const index = useMemo(
     () =>
@@ -784,6 +884,10 @@ export function Table<T>({
   const visible = shown.slice(at * PAGE, at * PAGE + PAGE);
   const offered = bulk.filter(allowed);
   const selected = rows.filter((row) => chosen.has(idOf(row)));
+  const within = new Set(shown);
+  const beyond = (of: T[]) => of.filter((row) => !within.has(row)).length;
+  const begin = (action: Action<T>, of: T[]) =>
+    action.go ? action.go(of[0]!) : setOpen({ action, rows: of, outside: beyond(of) });
   const toggle = (ids: string[], on: boolean) => {
     const next = new Set(chosen);
     for (const id of ids)
@@ -830,15 +934,23 @@ export function Table<T>({
           )}
           {selected.length > 0 && (
             <div class="bulk" role="group" aria-label={t("Actions on the chosen rows")}>
-              <span>
-                {selected.length} {t("chosen")}
-              </span>
+              <span>{chosenWords(selected.length, beyond(selected))}</span>
+              {shown.length > visible.length && selected.length - beyond(selected) < shown.length && (
+                <button type="button" onClick={() => toggle(shown.map(idOf), true)}>
+                  {`${t("Choose all")} (${shown.length})`}
+                </button>
+              )}
               {usableBulk.map((action) => (
                 <button
                   key={action.name}
                   type="button"
                   class={action.danger ? "danger quiet" : ""}
-                  onClick={() => setOpen({ action, rows: selected.filter((row) => !action.when || action.when(row)) })}
+                  onClick={() =>
+                    begin(
+                      action,
+                      selected.filter((row) => !action.when || action.when(row)),
+                    )
+                  }
                 >
                   {action.label}
                 </button>
@@ -878,9 +990,9 @@ export function Table<T>({
                   <th class="tick">
                     <input
                       type="checkbox"
-                      aria-label={t("Choose all")}
+                      aria-label={t("Choose this page")}
                       checked={visible.every((row) => chosen.has(idOf(row)))}
-                      onChange={(event) => toggle(shown.map(idOf), event.currentTarget.checked)}
+                      onChange={(event) => toggle(visible.map(idOf), event.currentTarget.checked)}
                     />
                   </th>
                 )}
@@ -937,11 +1049,7 @@ export function Table<T>({
                     {hasActions && (
                       <td class="end">
                         {found.length > 0 && (
-                          <Menu
-                            label={t("Actions")}
-                            actions={found}
-                            choose={(action) => setOpen({ action, rows: [row] })}
-                          />
+                          <Menu label={t("Actions")} actions={found} choose={(action) => begin(action, [row])} />
                         )}
                       </td>
                     )}
@@ -971,6 +1079,7 @@ export function Table<T>({
           action={open.action}
           rows={open.rows}
           nameOf={nameOf}
+          outside={open.rows.length > 1 ? open.outside : 0}
           close={() => setOpen(null)}
           done={() => done?.()}
         />

@@ -1,14 +1,17 @@
 // Servers: what happened to one, what a form sends, how hosts are drained, and when backups run.
-import { beforeEach, expect, test } from "vitest";
-import { aimed, kept, bodyOf as policyBody, timing } from "../src/backups";
-import type { Flavor, Server } from "../src/compute.types";
-import { bodyOf, EMPTY, metadataOf, problems } from "../src/create";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { aimed, backups, guarded, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
+import type { Backup, Flavor, Server } from "../src/compute.types";
+import { bodyOf, commandOf, EMPTY, keepDraft, loadDraft, metadataOf, problems } from "../src/create";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
+import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
+import { given } from "../src/operators";
 import { planned } from "../src/plan";
-import { outcome, stages } from "../src/server";
+import { asDeleted, outcome, stages } from "../src/server";
 import { accepts, sessionOf, shared } from "../src/state";
-import type { Values } from "../src/ui";
+import { usable, type Values } from "../src/ui";
+import type { Volume } from "../src/volume.types";
 
 const FLAVOR = { id: "f", name: "m1", vcpus: 2, ram: 2048, disk: 20 } as Flavor;
 const IMAGE = { id: "i", name: "debian", min_disk: 0, min_ram: 0 } as Image;
@@ -36,6 +39,7 @@ const server = (id: string, ram: number, change: Partial<Server> = {}): Server =
 beforeEach(() => {
   shared.operations = {};
 });
+afterEach(() => vi.unstubAllGlobals());
 
 test("stages reads what each filter took out", () => {
   const text =
@@ -95,6 +99,20 @@ test("planned moves the largest server first, and counts it for the next ones", 
   ]);
 });
 
+test("a server that is gone is deleted, whatever it was", () => {
+  const gone = asDeleted(server("s", 1, { status: "ACTIVE", "OS-EXT-STS:task_state": "deleting" }));
+  expect([gone.status, gone["OS-EXT-STS:task_state"]]).toEqual(["DELETED", null]);
+});
+
+test.each([
+  [true, { finished_at: "" }, "yes"],
+  [true, null, "not yet"],
+  [false, null, "no"],
+  [false, { finished_at: "" }, "no"],
+])("a policy that is met (%s), with the last backup %o, guards: %s", (met, last_backup, expected) => {
+  expect(guarded({ met, last_backup })).toBe(expected);
+});
+
 const DRAFT = { ...EMPTY, name: "web", image: "i", flavor: "f", network: "n" };
 
 test("bodyOf a form has what is chosen, and nothing else", () => {
@@ -129,6 +147,22 @@ test.each([
   [{ network: "none" }, FLAVOR, IMAGE, ["Without a network nobody reaches the server."]],
 ])("problems of %o", (change, flavor, image, notes) => {
   expect(problems({ ...DRAFT, ...change }, flavor, image, LIMITS)).toEqual(notes);
+});
+
+test("a draft keeps its user data on the way through the page, and stores none", () => {
+  const stored = new Map<string, string>();
+  vi.stubGlobal("sessionStorage", {
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, value: string) => stored.set(name, value),
+    removeItem: (name: string) => stored.delete(name),
+  });
+  keepDraft({ ...DRAFT, data: "#!secret" });
+  expect([...stored.values()].join()).toContain('"name":"web"');
+  expect([...stored.values()].join()).not.toContain("secret");
+  expect(loadDraft()).toEqual({ ...DRAFT, data: "#!secret" });
+  keepDraft(null);
+  expect(loadDraft()).toEqual(EMPTY);
+  expect(stored.size).toBe(0);
 });
 
 test("metadataOf splits lines at their first sign of equality", () => {
@@ -202,4 +236,75 @@ test("the body of a policy has the parts of its schedule", () => {
     targets: { all: true },
   });
   expect(policyBody({ ...values, every: "week" }).backup_policy.schedule).toHaveProperty("weekday", "sunday");
+});
+
+test("each service gets the limits of its own that were entered", () => {
+  shared.session = { services: new Set(["compute", "volume", "network"]) } as typeof shared.session;
+  const rules = ["os_compute_api:os-quota-sets:update", "volume_extension:quotas:update", "update_quota"];
+  shared.rules = new Set(rules);
+  const values = { instances: "0", server_groups: "-1", cores: "", snapshots: "5", security_group_rule: "7" } as Values;
+  expect(given("compute", values)).toEqual({ instances: 0, server_groups: -1 });
+  expect(given("volume", values)).toEqual({ snapshots: 5 });
+  expect(given("network", values)).toEqual({ security_group_rule: 7 });
+  shared.rules = new Set(rules.slice(0, 2));
+  expect(given("network", values)).toEqual({});
+});
+
+const BACKUP = { id: "b", server_id: "s", server_name: "web", status: "complete", image_id: null } as Backup;
+const actionsOf = (rule: string, change: Partial<Backup>): string[] => {
+  shared.rules = new Set(rule.split(" ").map((name) => `os_compute_api:${name}`));
+  return usable(backups().actions, { ...BACKUP, ...change }).map((action) => action.name);
+};
+
+test("a complete backup is restored in place, and as a new server", () => {
+  const all = "os-server-backups:restore os-server-backups:create_server servers:rebuild servers:create";
+  expect(actionsOf(all, {})).toEqual(["restore", "new"]);
+  expect(actionsOf(all, { status: "running" })).toEqual([]);
+  expect(actionsOf("os-server-backups:create_server servers:create", {})).toEqual(["new"]);
+});
+
+test("a backup in a repository waits for its image before it is restored", async () => {
+  const asked: string[] = [];
+  const states = [{ image_id: null }, { image_id: null }, { image_id: "i" }];
+  vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
+    asked.push(`${init.method} ${url}`);
+    return new Response(JSON.stringify({ server_backup: { ...BACKUP, ...states.shift() } }));
+  });
+  await makeImage(BACKUP, () => undefined, 0);
+  const path = "api/compute/v2.1/os-server-backups/b";
+  expect(asked).toEqual([`POST ${path}/image`, `GET ${path}`, `GET ${path}`]);
+  await makeImage({ ...BACKUP, image_id: "i" }, () => undefined, 0);
+  expect(asked).toHaveLength(3);
+});
+
+test("a backup whose image fails says why", async () => {
+  const failed = { ...BACKUP, restore_status: "failed", restore_reason: "The repository is away." };
+  vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ server_backup: failed })));
+  await expect(makeImage(BACKUP, () => undefined, 0)).rejects.toThrow("The repository is away.");
+});
+
+test("images, bootable volumes and their snapshots begin a server", () => {
+  shared.rules = new Set(["os_compute_api:servers:create"]);
+  vi.stubGlobal("location", { hash: "" });
+  const first = (actions: { name: string }[]) => actions.map((action) => action.name);
+  const image = { ...IMAGE, status: "active" } as Image;
+  expect(first(usable(images().actions, image))).toEqual(["server"]);
+  expect(first(usable(images().actions, { ...image, disk_format: "aki" }))).toEqual([]);
+  const volume = { id: "v", bootable: "true", status: "available" } as Volume;
+  expect(first(usable(volumes().actions, volume))).toEqual(["server"]);
+  expect(first(usable(volumes().actions, { ...volume, bootable: "false" }))).toEqual([]);
+  const snapshot = { id: "n", boots: true, status: "available" } as BootSnapshot;
+  expect(first(usable(snapshots().actions, { ...snapshot, boots: false }))).toEqual([]);
+  usable(snapshots().actions, snapshot)[0]!.go!(snapshot);
+  expect(location.hash).toBe("#/servers/new");
+  expect(loadDraft()).toEqual({ ...EMPTY, image: "snapshot:n" });
+});
+
+test.each(["volume", "snapshot"] as const)("a server boots from a %s", (kind) => {
+  const draft = { ...DRAFT, image: `${kind}:x` };
+  expect(bodyOf(draft, 20)).not.toHaveProperty("imageRef");
+  expect(bodyOf(draft, 20).block_device_mapping_v2).toEqual([
+    { boot_index: 0, uuid: "x", source_type: kind, destination_type: "volume", delete_on_termination: false },
+  ]);
+  expect(commandOf(draft, FLAVOR, { name: "volume disk – 10 GB" })).toContain(`--${kind} x --flavor m1`);
 });

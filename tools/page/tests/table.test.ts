@@ -1,7 +1,7 @@
 // Search, order and pages of tables, and pages of the APIs.
 import { afterEach, expect, test, vi } from "vitest";
 import { all, pages, reasonOf } from "../src/api";
-import { fits, PAGE, pageAt, sorted } from "../src/ui";
+import { begun, chosenWords, type Field, fits, itemAt, PAGE, pageAt, sorted } from "../src/ui";
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -9,6 +9,42 @@ test("fits needs all words, in any order and case", () => {
   expect(fits("web-1\nactive\n10.0.0.5", "ACTIVE web")).toBe(true);
   expect(fits("web-1\nactive\n10.0.0.5", "web error")).toBe(false);
   expect(fits("web-1", "  ")).toBe(true);
+});
+
+test("chosenWords names the rows that the search does not show", () => {
+  expect(chosenWords(40, 39)).toBe("40 chosen, 39 not in this search");
+  expect(chosenWords(2, 0)).toBe("2 chosen");
+});
+
+test.each([
+  ["ArrowDown", 2, 0],
+  ["ArrowUp", 0, 2],
+  ["Home", 2, 0],
+  ["End", 0, 2],
+  ["d", 0, 2],
+  ["s", 0, 1],
+  ["s", 1, 0],
+  ["x", 0, -1],
+  [" ", 0, -1],
+  ["Enter", 0, -1],
+])("itemAt of %s from %d is %d", (key, at, expected) => {
+  expect(itemAt(["Start", "stop", "Delete"], at, key)).toBe(expected);
+});
+
+const CHOICES = ["a", "b"].map((value) => ({ value, label: value }));
+const loaded: Field = { name: "flavor", label: "Flavor", kind: "select", choices: async () => CHOICES };
+
+test.each([
+  ["things of the cloud have no default", loaded, CHOICES, "", ""],
+  ["a choice stays", loaded, CHOICES, "b", "b"],
+  ["a choice that is no more goes", loaded, CHOICES, "c", ""],
+  ["the only one is chosen", loaded, CHOICES.slice(0, 1), "", "a"],
+  ["there may be none", loaded, [], "", ""],
+  ["words of the page have a default", { ...loaded, choices: CHOICES }, CHOICES, "", "a"],
+  ["the usual one comes before none", { ...loaded, first: true }, [...CHOICES, { value: "", label: "none" }], "", "a"],
+  ["none stays without a usual one", loaded, [...CHOICES, { value: "", label: "none" }], "", ""],
+] as const)("begun: %s", (_, field, found, value, expected) => {
+  expect(begun(field as Field, [...found], value)).toBe(expected);
 });
 
 interface Row {

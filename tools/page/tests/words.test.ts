@@ -57,6 +57,7 @@ test.each([
 
 test("words are translated, and those without a translation stay", () => {
   expect(words("SHELVED_OFFLOADED")).toBe("Shelved offloaded");
+  expect(words("confirmResize")).toBe("Confirm resize");
   setLanguage("zh", false);
   expect(words("ACTIVE")).not.toBe("Active");
   expect(words("xyzzy")).toBe("Xyzzy");

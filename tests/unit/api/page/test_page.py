@@ -7,8 +7,10 @@ import hashlib
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import webob
@@ -19,7 +21,7 @@ from nova_lite import policies
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.throttle import OF_USER
-from nova_lite.api.page import configuration, consoles, files, sessions
+from nova_lite.api.page import app, configuration, consoles, files, sessions
 from nova_lite.base import exceptions, version
 from nova_lite.operations import OPERATIONS
 from tests.support.http_site import serving
@@ -80,6 +82,37 @@ def test_change_of_a_file_is_refused(page: PageClient) -> None:
     response = page("POST", "/app.js", b"{}")
     assert response.status_code == 405
     assert response.headers["Allow"] == "GET, HEAD"
+
+
+def test_list_of_an_api_is_sent_compressed_to_a_browser_that_takes_it(page: PageClient) -> None:
+    page.log_in()
+    plain = page("GET", "/api/compute/v2.1/flavors")
+    packed = page("GET", "/api/compute/v2.1/flavors", Accept_Encoding="gzip, br")
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert packed.headers["Content-Length"] == str(len(packed.body))
+    assert gzip.decompress(packed.body) == plain.body
+    assert_secure(packed)
+
+
+def test_other_data_of_an_api_stay_a_stream() -> None:
+    """A large image never is in memory as a whole."""
+    sent = []
+
+    def parts() -> Iterator[bytes]:
+        for data in (b"ab", b"cd"):
+            sent.append(data)
+            yield data
+
+    def api(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", [("Content-Type", "application/octet-stream"), ("Content-Length", "4")])
+        return parts()
+
+    request = webob.Request.blank("/", headers={"Accept-Encoding": "gzip"})
+    status, headers, body = request.call_application(app._compressed(api, request.environ))
+    assert (status, dict(headers).get("Content-Encoding")) == ("200 OK", None)
+    assert sent == []
+    assert list(body) == [b"ab", b"cd"]
 
 
 # --- sessions

@@ -90,14 +90,13 @@ run_stage() {
     say "=== $1 $result after $((SECONDS - began)) s"
 }
 
-# run_beside STAGE...: one after the other, so that the others go on meanwhile.
+# run_beside STAGE: the others go on meanwhile.
 run_beside() {
-    local stage
     set -m # in a process group of its own
-    for stage; do run_stage "$stage"; done >"$beside" 2>&1 </dev/null &
+    run_stage "$1" >"$beside" 2>&1 </dev/null &
     beside_pid=$!
     set +m
-    say "=== $* beside the next ones; what they say comes after them"
+    say "=== $1 beside the next ones; what it says comes after them"
 }
 
 follow_beside() {
@@ -107,15 +106,11 @@ follow_beside() {
 }
 
 # Real guests and their clients mostly wait, and so do daemons with fake hypervisors. They share the broker alone.
-besides=()
-if [[ " ${stages[*]} " == *" integration "* && " ${stages[*]} " =~ \ (unit|functional|faults)\  ]]; then
-    for stage in integration security; do
-        [[ " ${stages[*]} " != *" $stage "* ]] || besides+=("$stage")
-    done
-fi
+besides=
+[[ ! (" ${stages[*]} " == *" integration "* && " ${stages[*]} " =~ \ (unit|functional|security|faults)\ ) ]] || besides=integration
 for stage in "${stages[@]}"; do
-    [[ " ${besides[*]} long " != *" $stage "* ]] || continue
-    [[ $stage == lint || ${#besides[@]} == 0 || -n $beside_pid ]] || run_beside "${besides[@]}"
+    [[ " $besides long " != *" $stage "* ]] || continue
+    [[ $stage == lint || -z $besides || -n $beside_pid ]] || run_beside "$besides"
     run_stage "$stage"
 done
 [[ -z $beside_pid ]] || follow_beside

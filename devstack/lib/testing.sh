@@ -115,7 +115,7 @@ pytest_quietly() {
 what_failed() {
     local found
     found=$(awk '/^=+ (FAILURES|ERRORS) =+$/ {shown = 1} /^=+ slowest / {shown = 0} shown' "$2" | tail --lines=100)
-    echo "--- what failed in $1:"
+    echo "--- what failed in ${1%/test_*.py}:"
     echo "${found:-$(tail --lines=40 "$2")}"
     grep --extended-regexp '^(FAILED|ERROR) ' "$2" | sort --unique || true
 }
@@ -195,18 +195,18 @@ stage_long() {
     return $status
 }
 
-# The cloud's tests, and after them those of networks, units, clients and qemu without libvirt; beside them those of the
-# driver. All of them have hosts and networks of their own, and most of the time each waits for guests. What the driver's
-# tests say comes last.
+# Two rows of tests, beside each other: most of the time each waits for guests. All of them have hosts and networks of their
+# own. The driver's tests are in both rows, as they take the longest. What the second row says comes last.
 integration_tests() {
-    local status=0 said driver
+    local status=0 said second
     said=$(mktemp)
-    run_tests tests/integration/libvirt --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
-    driver=$!
+    run_tests tests/integration/libvirt/test_[a-m]*.py --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
+    second=$!
     run_tests tests/integration/cloud || status=$?
     run_tests tests/integration/network tests/integration/systemd tests/integration/cloud_init tests/integration/clients \
         tests/integration/qemu || status=$?
-    wait "$driver" || status=$?
+    run_tests tests/integration/libvirt/test_[n-z]*.py || status=$?
+    wait "$second" || status=$?
     cat "$said"
     rm "$said"
     return $status

@@ -199,11 +199,21 @@ OPTS = [
     cfg.StrOpt(
         "images_type",
         default="default",
-        choices=["default", "qcow2", "raw", "flat"],
+        choices=["default", "qcow2", "raw", "flat", "rbd"],
         help=(
             "Form of new root disks. default, qcow2: overlays of the cached image, whose backups can be increments. "
             "raw, flat: raw files. On XFS and btrfs they are reflinks of the cached image, elsewhere sparse copies. "
+            "rbd: clones of the image in a pool of Ceph, which hosts share, with all other disks of the server. "
             "Existing disks keep their form."
+        ),
+    ),
+    cfg.StrOpt(
+        "images_rbd_pool",
+        default="",
+        regex=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$",
+        help=(
+            "With images_type = rbd: pool of the servers' disks, in the Ceph of [volume] rbd_ceph_conf. Empty: "
+            "[volume] rbd_pool. Set it to keep them apart from volumes. It is the same on each host."
         ),
     ),
     cfg.IntOpt(

@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from nova_lite.objects.cpu import GuestCpu
-from nova_lite.objects.migration import DiskSource
+from nova_lite.objects.migration import DiskSource, PooledDisks
 from nova_lite.objects.numa import InstanceNUMATopology
 from nova_lite.objects.pci import PCIDevice
 
@@ -16,7 +16,8 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     """Source of a live migration. ``disks``: name to size in bytes, for the destination to create. ``files``: files
     that the destination has to fetch, because the hypervisor does not copy them. ``address``: address that the source
     connects from. ``encrypts``: whether host ``host`` has ``live_migration_tls``. ``guest_cpu``: processor and machine
-    of the guest, and ``cpu_xml`` the processor in libvirt's words; None and empty: unknown."""
+    of the guest, and ``cpu_xml`` the processor in libvirt's words; None and empty: unknown. ``pooled``: disks that
+    both hosts have open during the migration."""
 
     driver: str
     disks: dict[str, int]
@@ -26,6 +27,7 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     encrypts: bool = False
     guest_cpu: GuestCpu | None = None
     cpu_xml: str = ""
+    pooled: PooledDisks | None = None
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):

@@ -15,10 +15,19 @@ class DiskFile(msgspec.Struct, kw_only=True, frozen=True):
     checksum: str = ""
 
 
+class PooledDisks(msgspec.Struct, kw_only=True, frozen=True):
+    """Disks in a pool of Ceph that both hosts of a move use. ``key``: the uuid and the generation in their names.
+    ``images``: Ceph's id of each, by the disk's name."""
+
+    key: str
+    images: dict[str, str]
+
+
 class DiskSource(msgspec.Struct, kw_only=True, frozen=True):
     """Disks of a stopped instance. ``location``: path or URL, as the driver understands it. ``host``: an address that
     the destination reaches. ``driver``: the kind of driver that wrote this. ``token``: opens these files, and nothing
-    else, for this move alone. ``port``: the host sends them there by TLS; 0: by SSH alone."""
+    else, for this move alone. ``port``: the host sends them there by TLS; 0: by SSH alone. ``pooled``: its
+    disks that are not files."""
 
     driver: str
     host: str
@@ -26,6 +35,7 @@ class DiskSource(msgspec.Struct, kw_only=True, frozen=True):
     files: list[DiskFile] = msgspec.field(default_factory=list)
     token: str = ""
     port: int = 0
+    pooled: PooledDisks | None = None
 
 
 class ServerMigration(msgspec.Struct, kw_only=True):

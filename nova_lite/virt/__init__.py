@@ -9,7 +9,7 @@
 - `fake_rules`: rules by which fake guests are slow or fail
 - `configdrive`: config drives: the ISO images with a guest's metadata
 - `images`: qemu-img: inspect, convert and resize image files
-- `rbd`: the program ``rbd``, for images in Ceph
+- `rbd`, `rbd_pool`: the program ``rbd``, and images in a pool of Ceph
 - `host_counters`, `host_health`: counters and signs of failure of a Linux host
 - `topology`, `device_specs`, `vgpus`: the NUMA cells, PCI devices and vGPUs of a host that its operator makes available
 

@@ -84,6 +84,22 @@ class _Listed(msgspec.Struct, frozen=True):
     snapshot: str = ""
 
 
+class PoolStats(msgspec.Struct, frozen=True):
+    """Bytes in a pool, and bytes that it can still have. Copies are not counted."""
+
+    stored: int = 0
+    max_avail: int = 0
+
+
+class _Pool(msgspec.Struct, frozen=True):
+    name: str
+    stats: PoolStats
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    pools: list[_Pool]
+
+
 class _Watcher(msgspec.Struct, frozen=True):
     address: str
 
@@ -101,16 +117,21 @@ class Rbd:
             self._options += ["--id", user]
 
     def run(
-        self, verb: str, *arguments: str, timeout: float = SHORT, check: Callable[[], None] = lambda: None
+        self,
+        verb: str,
+        *arguments: str,
+        timeout: float = SHORT,
+        check: Callable[[], None] = lambda: None,
+        program: str = "rbd",
     ) -> bytes:
-        """Run ``rbd``. Return its output. Raises `RbdFailure` with one line.
+        """Run ``rbd``, or another program of Ceph. Return its output. Raises `RbdFailure` with one line.
 
         ``check`` is called every second, and may end the program by raising.
         """
         deadline = time.monotonic() + timeout
         try:
             process = subprocess.Popen(
-                self._command(verb, arguments),
+                self._command(program, verb, arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -124,12 +145,12 @@ class Rbd:
                 output, errors = _communicate(process, deadline, check)
             except subprocess.TimeoutExpired as error:
                 process.kill()
-                raise RbdFailure(f"rbd {verb}: no end within {timeout:g} s", errno.ETIMEDOUT) from error
+                raise RbdFailure(f"{program} {verb}: no end within {timeout:g} s", errno.ETIMEDOUT) from error
             except BaseException:
                 process.kill()
                 raise
         if process.returncode != 0:
-            raise RbdFailure(f"rbd {verb}: {_last_line(errors, process.returncode)}", process.returncode)
+            raise RbdFailure(f"{program} {verb}: {_last_line(errors, process.returncode)}", process.returncode)
         return output
 
     @contextmanager
@@ -140,7 +161,7 @@ class Rbd:
         """
         try:
             process = subprocess.Popen(
-                self._command(verb, arguments),
+                self._command("rbd", verb, arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -174,8 +195,8 @@ class Rbd:
         if status != 0:
             raise too_late if is_late.is_set() else RbdFailure(f"rbd {verb}: it ended with status {status}", status)
 
-    def _command(self, verb: str, arguments: tuple[str, ...]) -> list[str]:
-        return ["rbd", *self._options, *verb.split(), *arguments]
+    def _command(self, program: str, verb: str, arguments: tuple[str, ...]) -> list[str]:
+        return [program, *self._options, *verb.split(), *arguments]
 
     def info(self, *image: str) -> ImageInfo | None:
         """Return the properties of an image, or None if there is none."""
@@ -201,6 +222,14 @@ class Rbd:
         text = self.run("ls", "--long", "--format", "json", pool, timeout=timeout)
         listed = msgspec.json.decode(text, type=list[_Listed])
         return sorted({found.image for found in listed if found.snapshot.startswith(beginning)})
+
+    def stats(self, pool: str) -> PoolStats:
+        """Return the use of a pool."""
+        usage = msgspec.json.decode(self.run("df", "--format", "json", program="ceph"), type=_Usage)
+        found = next((item.stats for item in usage.pools if item.name == pool), None)
+        if found is None:
+            raise RbdFailure(f"ceph df: there is no pool {pool}", errno.ENOENT)
+        return found
 
     def trash(self, pool: str, timeout: float = SHORT) -> list[Trashed]:
         """Return the images in the pool's trash, also those whose removal continues or was interrupted."""

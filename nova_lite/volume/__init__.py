@@ -10,7 +10,7 @@ Backend::
     volume/builtin.py         parts that the backends of the built-in service share
     volume/local.py           backend ``local``
     volume/rbd.py             backend ``rbd``
-    volume/rbd_pool.py        images in a pool of Ceph
+    virt/rbd_pool.py          images in a pool of Ceph
     virt/rbd.py               program ``rbd``
     volume/cinder.py          backend ``cinder``: connects Cinder's volumes to a host
     volume/cinder_client.py   requests to Cinder, by the API and the conductor

@@ -1,6 +1,6 @@
 """Backend ``rbd``: volumes are images in the pool ``[volume] rbd_pool`` of a Ceph, which all hosts reach.
 
-`nova_lite.volume.rbd_pool` makes, renames and removes the images.
+`nova_lite.virt.rbd_pool` makes, renames and removes the images.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.objects import Image, NetworkDisk, VolumeWork
 from nova_lite.virt import images as disk_images
-from nova_lite.virt.rbd import PROTOCOL, Rbd
+from nova_lite.virt.rbd_pool import OLD, SHRINK, SNAPSHOT, VOLUME, network_disk, open_pool
 from nova_lite.volume.builtin import (
     CHUNK,
     GIB,
@@ -32,7 +32,6 @@ from nova_lite.volume.builtin import (
     require_fits,
 )
 from nova_lite.volume.driver import CopyVolumes, FetchImage, HoldVolumes
-from nova_lite.volume.rbd_pool import BASE, OLD, SHRINK, SNAPSHOT, VOLUME, RbdPool
 
 
 class RbdVolumes(BuiltInVolumes):
@@ -40,19 +39,12 @@ class RbdVolumes(BuiltInVolumes):
 
     def __init__(self, conf: cfg.ConfigOpts, fetch_image: FetchImage, timing: ClientTiming = TIMING.clients) -> None:
         super().__init__(conf, fetch_image)
-        self._user = str(conf.volume.rbd_user) or None
-        self.pool = RbdPool(str(conf.volume.rbd_pool), Rbd(conf.volume.rbd_ceph_conf, self._user), timing)
+        self.pool = open_pool(conf, conf.volume.rbd_pool, timing)
 
     # --- names
 
     def path(self, volume_id: str) -> NetworkDisk:
-        return NetworkDisk(
-            protocol=PROTOCOL,
-            name=self.pool.spec(_volume(volume_id)),
-            config=self.conf.volume.rbd_ceph_conf,
-            user=self._user if self.conf.volume.rbd_secret_uuid else None,
-            secret=self.conf.volume.rbd_secret_uuid or None,
-        )
+        return network_disk(self.conf, self.pool.spec(_volume(volume_id)))
 
     def require(self, volume_id: str) -> NetworkDisk:
         if not self.has(volume_id):
@@ -85,22 +77,14 @@ class RbdVolumes(BuiltInVolumes):
     def _copy(self, source: str, part: str, work: VolumeWork) -> None:
         if not self.pool.exists(source):
             raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
-        with self.pool.moment(source) as moment:
-            self.pool.clone(moment, part)
+        self.pool.clone_now(source, part)
         self.pool.grow(part, work.size * GIB)
 
     def _write_image(self, image: Image, part: str, size: int) -> None:
         """Make ``part`` a clone of an image, which the pool gets at its first use."""
-        base = f"{BASE}{uuid.UUID(image.id)}"
-        if not self.pool.exists(base):
-            with self.pool.new(base) as unfinished:
-                self._import_image(image, unfinished, size)
-        info = self.pool.rbd.info(self.pool.spec(base))
-        if info is None:
-            raise exceptions.VirtDriverError(reason=f"image {image.id} was removed from the pool meanwhile")
+        base, info = self.pool.require_base(image.id, lambda name: self._import_image(image, name, size))
         require_fits(image, info.size, size)
-        with self.pool.moment(base) as moment:
-            self.pool.clone(moment, part)
+        self.pool.clone_now(base, part)
         self.pool.grow(part, size * GIB)
 
     def _import_image(self, image: Image, name: str, size: int) -> None:

@@ -35,6 +35,7 @@ class FakeImage:
     snapshot_times: dict[str, float] = dataclasses.field(default_factory=dict)
     watchers: list[str] = dataclasses.field(default_factory=list)
     source: str = "USER"
+    metadata: dict[str, str] = dataclasses.field(default_factory=dict)
     is_opened: bool = True
 
 
@@ -79,13 +80,20 @@ class FakeRbd(Rbd):
 
     # --- the program
 
-    def run(self, verb: str, *arguments: str, timeout: float = 0.0, check: Callable[[], None] = lambda: None) -> bytes:
+    def run(
+        self,
+        verb: str,
+        *arguments: str,
+        timeout: float = 0.0,
+        check: Callable[[], None] = lambda: None,
+        program: str = "rbd",
+    ) -> bytes:
         self.commands.append((verb, *arguments))
         self.before(verb, arguments)
         values, words = _parsed(arguments)
         names = [word.partition("/")[2] for word in words]
         self._require_growth(verb, names, arguments, values)
-        result = getattr(self, "_" + verb.replace(" ", "_"))(names, words, values)
+        result = getattr(self, "_" + verb.replace(" ", "_").replace("-", "_"))(names, words, values)
         return json.dumps(result).encode()
 
     @contextlib.contextmanager
@@ -234,6 +242,15 @@ class FakeRbd(Rbd):
             raise RbdFailure("rbd: it exists", errno.EEXIST)
         disk_images.run("cp", "--sparse=always", str(self._data(names[0])), words[1])
         os.chmod(words[1], 0o600)
+
+    def _image_meta_set(self, names: list[str], words: list[str], values: dict[str, str]) -> None:
+        self._get(names[0]).metadata[words[1]] = words[2]
+
+    def _image_meta_list(self, names: list[str], words: list[str], values: dict[str, str]) -> dict[str, str]:
+        return self._get(names[0]).metadata
+
+    def _df(self, names: list[str], words: list[str], values: dict[str, str]) -> dict[str, Any]:
+        return {"pools": [{"name": "pool", "stats": {"stored": 3 << 30, "max_avail": 7 << 30, "bytes_used": 9 << 30}}]}
 
 
 def _bytes(size: str) -> int:

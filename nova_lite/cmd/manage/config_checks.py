@@ -260,12 +260,15 @@ def _reach_from_compute(conf: cfg.ConfigOpts, health: Health) -> None:
     if conf.compute_driver == "libvirt":
         health.add("[libvirt] connection_uri", lambda: _open_libvirt(conf.libvirt.connection_uri))
     if conf.volume.backend == rbd.PROTOCOL:
-        health.add("[volume] rbd_pool", lambda: _open_pool(conf))
+        health.add("[volume] rbd_pool", lambda: _open_pool(conf, conf.volume.rbd_pool))
+    if conf.libvirt.images_type == rbd.PROTOCOL:
+        pool = conf.libvirt.images_rbd_pool or conf.volume.rbd_pool
+        health.add("[libvirt] images_rbd_pool", lambda: _open_pool(conf, pool))
 
 
-def _open_pool(conf: cfg.ConfigOpts) -> None:
+def _open_pool(conf: cfg.ConfigOpts, pool: str) -> None:
     try:
-        rbd.Rbd(conf.volume.rbd_ceph_conf, conf.volume.rbd_user).images(conf.volume.rbd_pool)
+        rbd.Rbd(conf.volume.rbd_ceph_conf, conf.volume.rbd_user).images(pool)
     except exceptions.VirtDriverError as error:
         raise exceptions.ServiceUnavailable(str(error.kwargs["reason"])) from error
 

@@ -33,6 +33,8 @@ from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
 from nova_lite.virt.libvirt.disks.marks import Marks
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
+from nova_lite.virt.libvirt.disks.pool_marks import PoolMarks
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.shared_disks import DiskChecks, SharedDisks
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
@@ -56,6 +58,7 @@ from nova_lite.virt.libvirt.domain.rescue import RescueBoot
 from nova_lite.virt.libvirt.domain.shares import GuestShares
 from nova_lite.virt.libvirt.domain.statistics import AllStatistics
 from nova_lite.virt.libvirt.host.machine import HostMachine
+from nova_lite.virt.libvirt.host.pool_room import PoolRoom
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
@@ -66,6 +69,7 @@ from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
 from nova_lite.virt.libvirt.records import Records, file_errors
+from nova_lite.virt.rbd_pool import open_pool
 
 LOG = logging.getLogger(__name__)
 
@@ -101,8 +105,13 @@ class LibvirtDriver(ComputeDriver):
         self.tpms = TPMStates(conf)
         self._consoles = Consoles(conf, self._connection, timing)
         self._network = self._make_network()
+        self._rbd = open_pool(conf, conf.libvirt.images_rbd_pool or conf.volume.rbd_pool)
         self.machine = HostMachine(
-            self._context, self._reports, self._network.tunnels.address, lambda: self.cpu_baseline()
+            self._context,
+            self._reports,
+            self._network.tunnels.address,
+            lambda: self.cpu_baseline(),
+            PoolRoom(self._rbd) if conf.libvirt.images_type == "rbd" else None,
         )
         self._make_guests()
         self._make_volumes()
@@ -133,33 +142,35 @@ class LibvirtDriver(ComputeDriver):
         drives, raw = ConfigDrives(self.conf, networks.reach_metadata), self.conf.libvirt.images_type in ("raw", "flat")
         encrypted = EncryptedDisks(self._qemu_img, lambda instance_uuid, role: self.disk_key(instance_uuid, role))
         self._disks = DiskMaker(self._cache, self._qemu_img, drives, raw, encrypted)
+        pool = PoolDisks(self.conf, self._rbd, self._disks, self._cache)
+        self._records.pool = pool
         self._freezer = Freezer(self._connection, self._domains, self._records.instances_path, self.host)
         self.snapshots = Snapshotter(
-            self._connection, self._domains, self._qemu_img, self._room, self._freezer, self._records.directory
+            self._connection, self._domains, self._qemu_img, self._room, self._freezer, self._records.directory, pool
         )
         self.backups = DiskBackups(
-            self._connection, self._domains, self._qemu_img, self.snapshots, self._room, self._records.directory
+            self._connection, self._domains, self._qemu_img, self.snapshots, self._room, self._records.directory, pool
         )
         self._peers = MigrationPeers(self.conf, self.host, self._records)
-        marks = Marks(self._records.instances_path, self.host)
-        moved = MovedDisks(self.conf, self._disks, self._cache, self._qemu_img, context.timing)
+        marks = PoolMarks(self._rbd, self.host) if pool.is_used else Marks(self._records.instances_path, self.host)
+        moved = MovedDisks(self.conf, self._disks, self._cache, self._qemu_img, pool, context.timing)
         launcher = Launcher(context, self.machine, networks, self._consoles, self._secrets)
-        self._rescue_boot = RescueBoot(self._connection, self._domains, self._records, self._disks)
+        self._rescue_boot = RescueBoot(self._connection, self._domains, self._records, self._disks, pool)
         power = GuestPower(context, launcher, self._rescue_boot, self._events)
-        left = LeftDisksFinder(self._records, marks)
+        left = LeftDisksFinder(self._records, marks, pool if pool.is_used else None)
         guests = HostGuests(
-            context, self.machine, launcher, self._disks, left, moved, self._peers, self._secrets, self.tpms
+            context, self.machine, launcher, self._disks, left, moved, self._peers, self._secrets, self.tpms, pool
         )
         self.guests, self.power = guests, power
         self.standby = GuestStandby(context, power)
         self.rescue = GuestRescue(context, launcher, power, self._rescue_boot)
         self.definitions = GuestDefinitions(context, launcher, moved, self._rescue_boot)
         self.hotplug = GuestHotplug(context, self.definitions)
-        self.moves = ColdMoves(context, launcher, guests, power, moved, self.tpms)
+        self.moves = ColdMoves(context, launcher, guests, power, moved, self.tpms, pool)
         self.live_moves = LiveMoves(
-            context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets
+            context, self.machine, guests, self._consoles, moved, self.backups, self._peers, self._secrets, pool
         )
-        self.images, self.shares = CachedImages(context, self._cache), GuestShares(context)
+        self.images, self.shares = CachedImages(context, self._cache, pool), GuestShares(context)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

@@ -21,9 +21,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -71,6 +72,7 @@ class InstanceRecord(msgspec.Struct, frozen=True):
     """Record of an instance. ``images``: ids of images that its disks are based on, or that it boots.
 
     ``taken``: the disks are taken, and the conductor has not confirmed yet that the instance runs here with them.
+    ``pooled``: the disks are in a pool of Ceph, under the key of this generation.
     """
 
     uuid: str
@@ -78,6 +80,7 @@ class InstanceRecord(msgspec.Struct, frozen=True):
     generation: int
     images: list[str] = []
     taken: TakenFrom | None = None
+    pooled: bool = False
 
 
 class InterfaceRecord(msgspec.Struct, frozen=True):
@@ -91,7 +94,24 @@ prepare_decoders(InstanceRecord, InterfaceRecord)
 R = TypeVar("R", InstanceRecord, InterfaceRecord)
 
 
+class PoolRemover(Protocol):
+    """Removal of disks in a pool of Ceph, by the key of a server and a generation (`key_of`)."""
+
+    def remove(self, key: str) -> None:
+        """Remove the disks of this key."""
+
+    def remove_until(self, key: str) -> None:
+        """Remove the server's disks of this generation, and of earlier ones."""
+
+    def give_back(self, key: str, old: str) -> None:
+        """Give disks the earlier key ``old`` again. If that has disks, these are clones of them, and are removed."""
+
+
 class Records:
+    """The files of the host ``host``. ``pool``: set if disks can be in a pool."""
+
+    pool: PoolRemover
+
     def __init__(self, instances_path: str, host: str) -> None:
         self.instances_path = os.path.abspath(instances_path)
         self._host = host
@@ -122,12 +142,21 @@ class Records:
 
     # --- instance directories
 
-    def create(self, instance_uuid: str, generation: int, image_ids: Sequence[str] = (), beside: bool = False) -> str:
+    def create(
+        self,
+        instance_uuid: str,
+        generation: int,
+        image_ids: Sequence[str] = (),
+        beside: bool = False,
+        pooled: bool = False,
+        taken: TakenFrom | None = None,
+    ) -> str:
         """Create the instance's directory and its record atomically, also in case of a power cut. Return its path.
 
-        Raises OSError if another host's directory exists already, unless ``beside`` allows a second one.
+        Raises OSError if another host's directory exists already, unless ``beside`` allows a second one. ``pooled``:
+        the disks are in the pool, perhaps ``taken`` from another host.
         """
-        record = InstanceRecord(instance_uuid, self._host, generation, list(image_ids))
+        record = InstanceRecord(instance_uuid, self._host, generation, list(image_ids), taken, pooled)
         unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
         trees.discard(unfinished)
         os.mkdir(unfinished)
@@ -177,10 +206,15 @@ class Records:
         path = self.directory(instance_uuid)
         if not self._is_permanent(path):
             return
+        self._remove_pooled(path)
         for name in os.listdir(path):
             if name != RECORD:
                 trees.discard(os.path.join(path, name))
         trees.discard(path)
+
+    def _remove_pooled(self, path: str) -> None:
+        if (key := pooled_in(path)) is not None:
+            self.pool.remove(key)
 
     # --- disks that another host has left
 
@@ -219,6 +253,10 @@ class Records:
 
     def _give_back(self, path: str, record: InstanceRecord, taken: TakenFrom) -> None:
         LOG.warning("Instance %s: its disks are given back to host %s", record.uuid, taken.host)
+        if record.pooled:
+            self.pool.give_back(key_of(record.uuid, record.generation), key_of(record.uuid, taken.generation))
+            trees.discard(path)
+            return
         self._write_record(path, InstanceRecord(record.uuid, taken.host, taken.generation, record.images))
         target = os.path.join(self.instances_path, os.path.basename(taken.name))
         if not os.path.lexists(target):
@@ -231,6 +269,8 @@ class Records:
         record = self._read(os.path.join(path, RECORD), InstanceRecord)
         if record is not None and record.taken is not None:
             self._write_record(path, msgspec.structs.replace(record, taken=None))
+            if record.pooled:
+                self.pool.remove_until(key_of(record.uuid, record.taken.generation))
 
     def has_taken(self) -> set[str]:
         """Return the instances whose disks are taken, and not this host's permanently."""
@@ -265,6 +305,7 @@ class Records:
     def discard_kept(self, instance_uuid: str) -> None:
         """Remove the directory that is kept for another host, if any: the instance has other disks, or is deleted."""
         if self._is_kept(instance_uuid):
+            self._remove_pooled(self._kept(instance_uuid))
             trees.discard(self._kept(instance_uuid))
 
     @staticmethod
@@ -288,6 +329,7 @@ class Records:
 
     def discard_set_aside(self, instance_uuid: str) -> None:
         if (aside := self.aside(instance_uuid)) is not None:
+            self._remove_pooled(aside)
             trees.discard(aside)
 
     def aside(self, instance_uuid: str) -> str | None:
@@ -377,6 +419,25 @@ def _decoded(path: str, kind: type[R]) -> R | None:
 def _any_record(path: str) -> InstanceRecord | None:
     """Return the record of a directory, of any host. A link is no directory: it could lead anywhere."""
     return None if os.path.islink(path) else _decoded(os.path.join(path, RECORD), InstanceRecord)
+
+
+def pooled_in(directory: str) -> str | None:
+    """Return the key of an instance's disks if they are in the pool. None: they are files in its directory."""
+    record = _any_record(directory)
+    return key_of(record.uuid, record.generation) if record is not None and record.pooled else None
+
+
+def key_of(instance_uuid: str, generation: int) -> str:
+    """Return what the names of an instance's disks in the pool begin with, for one generation."""
+    return f"{uuid.UUID(instance_uuid)}-{generation:d}"
+
+
+def parts_of(key: str) -> tuple[str, int]:
+    """Return the uuid and the generation in a key. Raises `VirtDriverError` for anything else."""
+    instance_uuid, _, generation = key.rpartition("-")
+    if not _is_uuid(instance_uuid) or not re.fullmatch("[0-9]{1,18}", generation):
+        raise exceptions.VirtDriverError(reason=f"{key!r} is not the name of disks in a pool")
+    return instance_uuid, int(generation)
 
 
 def uuid_of(name: str) -> str | None:

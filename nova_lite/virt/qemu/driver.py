@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from nova_lite.base import disk_room, exceptions
 from nova_lite.base.timing import TIMING, QemuTiming
-from nova_lite.virt import images
+from nova_lite.virt import images, rbd
 from nova_lite.virt.abilities import FetchImage
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import ComputeDriver, instances_path
@@ -89,10 +89,10 @@ class QemuDriver(ComputeDriver):
     def _find_setting(self) -> Setting:
         """Return the settings of guests. Raises `ConfigurationError`."""
         conf, virt_type = self.conf, self.conf.libvirt.virt_type
-        if conf.spice.enabled or conf.serial_console.tls:
+        if conf.spice.enabled or conf.serial_console.tls or conf.libvirt.images_type == rbd.PROTOCOL:
             raise exceptions.ConfigurationError(
-                reason="compute_driver = qemu: guests have neither SPICE nor TLS at their serial ports. Unset [spice] "
-                "enabled and [serial_console] tls."
+                reason="compute_driver = qemu: guests have no SPICE, no TLS at serial ports and no disks in Ceph. "
+                "Unset [spice] enabled, [serial_console] tls and [libvirt] images_type = rbd."
             )
         first, _, last = conf.serial_console.port_range.partition(":")
         if virt_type == "auto":

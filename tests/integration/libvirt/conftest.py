@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from nova_lite.virt.driver import ComputeDriver
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, networks, nft
 from tests.integration import guest_image
+from tests.integration.ceph import Ceph, secret_xml
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
 from tests.support.guests import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
@@ -206,6 +208,28 @@ def make_host(directory: Path, second_host: None, form: str) -> Iterator[MakeHos
     for driver in drivers:
         shutil.rmtree(driver.conf.state_path, ignore_errors=True)
         nft.apply(migration_peers.without(nft.table("nova_lite_migrations_", driver.host)))
+
+
+@pytest.fixture
+def ceph(directory: Path, second_host: None) -> Iterator[Ceph]:
+    """Run a Ceph that both hosts reach."""
+    made = Ceph(directory, hosts.HERE)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def secret(connection: Any, ceph: Ceph) -> Iterator[str]:
+    """Define the secret of Ceph's user at both hosts. Yield its uuid."""
+    made = str(uuid.uuid4())
+    secrets = []
+    for opened in (connection, libvirt.open(hosts.URI % hosts.THERE)):
+        secrets.append(opened.secretDefineXML(secret_xml(made, ephemeral=True)))
+        secrets[-1].setValue(base64.b64decode(ceph.key))
+    yield made
+    for each in secrets:
+        each.undefine()
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,14 +27,33 @@ from tests.support.ports import free_port, is_open
 from tests.support.waiting import wait_for
 
 SCRIPT = Path(__file__).parents[3] / "devstack" / "libvirt-host.sh"
+
+
+def _reserve() -> tuple[int, socket.socket]:
+    """Return the number of two hosts that no other process has, and what reserves it until this process ends."""
+    for attempt in range(39):
+        number = 20 + 2 * ((os.getpid() + attempt) % 39)
+        reserved = socket.socket(socket.AF_UNIX)
+        try:
+            reserved.bind(f"\0nova-lite-test-hosts-{number}")
+        except OSError as error:
+            reserved.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return number, reserved
+    raise RuntimeError("39 runs of these tests have all numbers of hosts")
+
+
+_number, _reserved = _reserve()
 #: Number of the second host. Concurrent runs of the tests have different ones.
-NUMBER = str(20 + os.getpid() % 79)
+NUMBER = str(_number)
 HERE, THERE = "169.254.76.1", f"169.254.76.{NUMBER}"
 URI = "qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
 
 
 #: Number of a third host, which sees file systems that were mounted after the others were started.
-THIRD_NUMBER = str(int(NUMBER) + 1)
+THIRD_NUMBER = str(_number + 1)
 THIRD = f"169.254.76.{THIRD_NUMBER}"
 
 

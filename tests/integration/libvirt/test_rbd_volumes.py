@@ -6,7 +6,6 @@ uuid-runtime. It prints figures.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import re
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import libvirt
 import msgspec
 import pytest
 from oslo_config import cfg
@@ -29,14 +27,14 @@ from nova_lite.base.timing import LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
+from nova_lite.virt import rbd_pool as rbd
 from nova_lite.virt.abilities import BackupRequest, SpawnSpec
 from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.volume import rbd
 from nova_lite.volume.builtin import GIB, SUM
 from nova_lite.volume.rbd import RbdVolumes
 from tests.integration import scripts
-from tests.integration.ceph import POOL, USER, Ceph, secret_xml
+from tests.integration.ceph import POOL, USER, Ceph
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, lines, migrate, state
@@ -77,28 +75,6 @@ while :; do
 done
 """
 )
-
-
-@pytest.fixture
-def ceph(directory: Path, second_host: None) -> Iterator[Ceph]:
-    """Run a Ceph that both hosts reach."""
-    made = Ceph(directory, hosts.HERE)
-    made.start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def secret(connection: Any, ceph: Ceph) -> Iterator[str]:
-    """Define the secret of Ceph's user at both hosts. Yield its uuid."""
-    made = str(uuid.uuid4())
-    secrets = []
-    for opened in (connection, libvirt.open(hosts.URI % hosts.THERE)):
-        secrets.append(opened.secretDefineXML(secret_xml(made, ephemeral=True)))
-        secrets[-1].setValue(base64.b64decode(ceph.key))
-    yield made
-    for each in secrets:
-        each.undefine()
 
 
 @pytest.fixture

@@ -106,11 +106,12 @@ def test_file_with_a_secret_that_everybody_can_read_is_reported(tool: Tool) -> N
 
 
 def test_compute_host_is_not_asked_for_a_schema_and_names_what_it_cannot_reach(machine: Machine) -> None:
-    pool = "[volume]\nbackend = rbd\nrbd_ceph_conf = /nowhere/ceph.conf\n"
+    pool = "[volume]\nbackend = rbd\nrbd_ceph_conf = /nowhere/ceph.conf\n[libvirt]\nimages_type = rbd\n"
     machine.add("compute", f"[DEFAULT]\ncompute_driver = fake\n[image]\nstore_path = /nowhere/images\n{pool}")
     problems = machine.problems()
     assert not any("db sync" in line for line in problems)
-    assert any(line.startswith("compute.conf: [volume] rbd_pool: rbd ") for line in problems)
+    for option in ("[volume] rbd_pool", "[libvirt] images_rbd_pool"):
+        assert any(line.startswith(f"compute.conf: {option}: rbd ") for line in problems)
     assert [line for line in problems if line.startswith("compute.conf: [DEFAULT] transport_url: ")] == [
         "compute.conf: [DEFAULT] transport_url: The message broker cannot be used: "
         f"127.0.0.1:{machine.broker}: [Errno 111] Connection refused."

@@ -21,10 +21,10 @@ from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
+from nova_lite.virt import rbd_pool
 from nova_lite.virt.libvirt.disks import disks
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.rbd import Rbd, RbdFailure, moment_of
-from nova_lite.volume import rbd_pool
 from nova_lite.volume.builtin import GIB
 from nova_lite.volume.rbd import RbdVolumes
 from tests.support import make
@@ -639,7 +639,7 @@ def test_host_that_does_not_reach_ceph_says_so_once(
     with caplog.at_level(logging.ERROR):
         swept(volumes)
     assert caplog.messages == [
-        "[volume] rbd_pool pool cannot be used by this host: rbd ls: couldn't connect to the cluster!"
+        "Pool pool of Ceph cannot be used by this host: rbd ls: couldn't connect to the cluster!"
     ]
 
 

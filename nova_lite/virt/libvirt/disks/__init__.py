@@ -4,6 +4,7 @@
   of them
 - `moved_disks`, `left_disks`, `marks`: disks that came from another host, or that a lost host has left in a shared
   directory
+- `pool_disks`, `pool_marks`: disks in a pool of Ceph, and hosts that share it
 - `shared_disks`: the ability to share disks, and checks for missing files
 - `transfer`, `offers`, `disk_server`, `tls_pipe`: copies of disks from host to host
 - `snapshots`, `freezes`, `incremental`: images and backups of disks

@@ -13,6 +13,7 @@ from nova_lite.virt import abilities
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import disk_usage
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.records import file_errors
 
@@ -20,12 +21,14 @@ from nova_lite.virt.libvirt.records import file_errors
 @dataclasses.dataclass(eq=False)
 class CachedImages(HostPart, abilities.Images):
     _cache: ImageCache
+    _pool: PoolDisks
 
     def cache(self, image: Image) -> None:
         self._cache.get(image)
 
     @file_errors()
     def remove_unused(self, minimum_age: float) -> list[str]:
+        self._pool.sweep()
         return self._cache.remove_unused(minimum_age, self._used)
 
     def _used(self) -> set[str]:

@@ -27,11 +27,12 @@ from nova_lite.virt import abilities, images
 from nova_lite.virt.abilities import BackupRequest, ExportVolume
 from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage
-from nova_lite.virt.libvirt.disks.disks import readable_root_file
+from nova_lite.virt.libvirt.disks.disks import ROOT, readable_root_file
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.snapshots import COPY, Snapshotter
 from nova_lite.virt.libvirt.disks.volumes import is_on, is_volume, target_of, volume_of
 from nova_lite.virt.libvirt.domain.domains import Domains
-from nova_lite.virt.libvirt.records import file_errors
+from nova_lite.virt.libvirt.records import file_errors, pooled_in
 
 LOG = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class _Disk(NamedTuple):
 
     def data(self, capacity: int) -> int:
         """Return the most bytes of data that its copy has."""
-        if self.volume_id == ROOT_DISK:
+        if self.volume_id == ROOT_DISK and self.file:
             return disk_usage.root_data(self.file)
         return disk_usage.raw_data(self.file, capacity) if self.file else capacity
 
@@ -89,7 +90,9 @@ class DiskBackups(abilities.Backups):
         mirrors: Snapshotter,
         room: disk_room.DiskRoom,
         directory: Callable[[str], str],
+        pool: PoolDisks,
     ) -> None:
+        self._pool = pool
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
@@ -106,7 +109,9 @@ class DiskBackups(abilities.Backups):
         check: Callable[[], None],
         exported: ExportVolume,
     ) -> None:
-        root = readable_root_file(os.path.abspath(self._directory(instance_uuid)))
+        directory = os.path.abspath(self._directory(instance_uuid))
+        key = pooled_in(directory)
+        root = readable_root_file(directory) if key is None else (self._pool.spec(key, ROOT), "raw")
         domain, info = self._domains.get(instance_uuid)
         volume_ids = request.disks or [ROOT_DISK]
         copies = [f"{target}{COPY}{number or ''}" for number in range(len(volume_ids))]
@@ -123,7 +128,10 @@ class DiskBackups(abilities.Backups):
                 base = self._copy(domain, found, request, check)
             else:
                 for volume_id, copy in zip(volume_ids, copies, strict=True):
-                    self._flatten(root, volume_id, copy, check, exported)
+                    if key is not None and volume_id == ROOT_DISK:
+                        self._export(key, copy, check)
+                    else:
+                        self._flatten(root, volume_id, copy, check, exported)
             self._write_stream(dict(zip(volume_ids, copies, strict=True)), target, base, bool(request.disks), check)
         finally:
             _remove(copies)
@@ -140,6 +148,15 @@ class DiskBackups(abilities.Backups):
         with exported(volume_id) as path:
             self._room.require(place, disk_usage.raw_data(path, os.path.getsize(path)), _PURPOSE)
             self._qemu_img.flatten(path, "raw", copy, check)
+
+    def _export(self, key: str, copy: str, check: Callable[[], None]) -> None:
+        """Copy the root disk in the pool of a guest that is off."""
+        raw = f"{copy}.raw"
+        try:
+            self._pool.export(key, raw, contextlib.nullcontext(), check)
+            self._qemu_img.flatten(raw, "raw", copy, check)
+        finally:
+            files.remove(raw)
 
     def end_jobs(self) -> None:
         """End backups of a killed daemon."""
@@ -264,7 +281,7 @@ class DiskBackups(abilities.Backups):
             source, driver = element.find("source"), element.find("driver")
             file = "" if source is None else source.get("file", "")
             is_qcow2 = driver is not None and driver.get("type") == "qcow2"
-            is_root = not is_volume(element) and file == disk
+            is_root = not is_volume(element) and disk == (file or ("" if source is None else source.get("name")))
             if is_root if volume_id == ROOT_DISK else volume_of(element) == volume_id:
                 return volume_id, target_of(element), "" if is_qcow2 and not is_root else file, is_qcow2 and is_root
         if volume_id == ROOT_DISK:

@@ -16,9 +16,11 @@ from nova_lite.objects import Image, LiveSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.libvirt import records
 from nova_lite.virt.libvirt.disks import disks, encrypted_disks, transfer, volume_chains
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.transfer import Fetcher
 from nova_lite.virt.libvirt.domain import guest_xml, live_migration
 
@@ -37,9 +39,11 @@ class MovedDisks:
         maker: DiskMaker,
         cache: ImageCache,
         qemu_img: images.QemuImg,
+        pool: PoolDisks,
         timing: LibvirtTiming = TIMING.libvirt,
     ) -> None:
         self._conf = conf
+        self._pool = pool
         self._timing = timing
         self._maker = maker
         self._cache = cache
@@ -52,6 +56,8 @@ class MovedDisks:
         again if its size changed. Without ``fetcher`` the disks were made on this host, and their images are here.
         ``is_taken``: another host has made them in this directory.
         """
+        if (key := records.pooled_in(directory)) is not None:
+            return self._pool.adopt(key, directory, spec)
         disks.require_root(spec)
         flavor, requested = spec.instance.flavor, spec.instance.block_devices
         names = disks.local_names(requested)

@@ -10,6 +10,7 @@ from nova_lite.objects import StorageView
 from nova_lite.virt import abilities
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks.marks import Marks
+from nova_lite.virt.libvirt.disks.pool_marks import PoolMarks
 from nova_lite.virt.libvirt.records import file_errors
 
 LOG = logging.getLogger(__name__)
@@ -17,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False)
 class SharedDisks(HostPart, abilities.SharedDisks):
-    _marks: Marks
+    _marks: Marks | PoolMarks
 
     @file_errors()
     def view(self) -> StorageView:

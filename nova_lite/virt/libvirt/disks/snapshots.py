@@ -2,7 +2,8 @@
 
 Of an overlay the copy has only what the guest has written. A raw disk is copied whole. When the mirror is synchronous,
 the guest's file systems are frozen if its agent answers, and the mirror ends: that is the moment of the snapshot. The
-blocks of the backing image are added in a second step, while the guest continues.
+blocks of the backing image are added in a second step, while the guest continues. Of a disk in a pool of Ceph, the
+moment is a snapshot there.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from nova_lite.virt.libvirt.connection import Connection, LibvirtBusy, LibvirtFa
 from nova_lite.virt.libvirt.disks import disk_usage, volume_chains
 from nova_lite.virt.libvirt.disks.disks import readable_root_file
 from nova_lite.virt.libvirt.disks.freezes import Freezer
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
-from nova_lite.virt.libvirt.records import file_errors
+from nova_lite.virt.libvirt.records import file_errors, pooled_in
 
 LOG = logging.getLogger(__name__)
 
@@ -55,7 +57,9 @@ class Snapshotter(abilities.Snapshots):
         room: disk_room.DiskRoom,
         freezer: Freezer,
         directory: Callable[[str], str],
+        pool: PoolDisks,
     ) -> None:
+        self._pool = pool
         self._connection = connection
         self._domains = domains
         self._qemu_img = qemu_img
@@ -65,11 +69,16 @@ class Snapshotter(abilities.Snapshots):
 
     @file_errors()
     def take(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
-        root, place = readable_root_file(self._directory(instance_uuid)), os.path.dirname(target)
+        directory, place = self._directory(instance_uuid), os.path.dirname(target)
         domain, info = self._domains.get(instance_uuid)
         check = self._room.kept(place, check, _PURPOSE)
+        is_off = info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED)
+        if (key := pooled_in(directory)) is not None:
+            self._export(key, target, contextlib.nullcontext() if is_off else self.quiesced(domain), check)
+            return
+        root = readable_root_file(directory)
         needed = disk_usage.root_data(root[0])
-        if info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
+        if is_off:
             self._room.require(place, needed, _PURPOSE)
             self._qemu_img.flatten(*root, target, check)
             return
@@ -78,6 +87,16 @@ class Snapshotter(abilities.Snapshots):
         try:
             self._copy(domain, root[0], copy, check)
             self._qemu_img.flatten(copy, "qcow2", target, check)
+        finally:
+            files.remove(copy)
+
+    def _export(
+        self, key: str, target: str, hold: contextlib.AbstractContextManager[None], check: Callable[[], None]
+    ) -> None:
+        copy = target + COPY
+        try:
+            self._pool.export(key, copy, hold, check)
+            self._qemu_img.flatten(copy, "raw", target, check)
         finally:
             files.remove(copy)
 

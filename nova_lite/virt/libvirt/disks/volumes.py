@@ -222,6 +222,19 @@ def is_volume(disk: ET.Element) -> bool:
     return disk.find("serial") is not None
 
 
+def is_shared(disk: ET.Element) -> bool:
+    """Check whether other hosts reach a domain's disk: a volume, or a disk in a pool of Ceph."""
+    return is_volume(disk) or disk.get("type") == "network"
+
+
+def name_of(disk: ET.Element) -> str:
+    """Return the name of a domain's disk that is no volume: that of its file, or the end of its image's name."""
+    source = disk.find("source")
+    if source is None:
+        return ""
+    return os.path.basename(source.get("file", "")) or source.get("name", "").rpartition("-")[2]
+
+
 def is_encrypted(disk: ET.Element) -> bool:
     return disk.find("source/encryption") is not None
 
@@ -242,15 +255,15 @@ def encrypted_roles_in(xml: str) -> list[str]:
 
 
 def local_targets(xml: str) -> tuple[list[str], bool]:
-    """Return the device names of the disks that a live migration has to copy, and whether the guest has volumes."""
+    """Return the device names of the disks that a live migration has to copy, and whether the guest has others."""
     disks = disks_of(xml)
-    names = [target_of(disk) for disk in disks if not is_volume(disk) and disk.find("readonly") is None]
-    return names, any(is_volume(disk) for disk in disks)
+    names = [target_of(disk) for disk in disks if not is_shared(disk) and disk.find("readonly") is None]
+    return names, any(is_shared(disk) for disk in disks)
 
 
 def all_direct(xml: str) -> bool:
-    """Check whether the guest bypasses the page cache for all its volumes, so that another host can take over."""
-    drivers = [disk.find("driver") for disk in disks_of(xml) if is_volume(disk)]
+    """Check whether the guest bypasses the page cache for all shared disks, so that another host can take over."""
+    drivers = [disk.find("driver") for disk in disks_of(xml) if is_shared(disk)]
     return all(driver is not None and driver.get("cache") == "none" for driver in drivers)
 
 

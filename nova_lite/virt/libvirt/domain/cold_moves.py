@@ -6,6 +6,7 @@ import dataclasses
 import os
 
 import libvirt
+import msgspec
 
 from nova_lite.base import exceptions, files
 from nova_lite.objects import DiskSource
@@ -14,11 +15,12 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.tpm_states import TPMStates
 from nova_lite.virt.libvirt.domain.guests import HostGuests, undoing
 from nova_lite.virt.libvirt.domain.launch import Launcher, hardware_of
 from nova_lite.virt.libvirt.domain.power import GuestPower
-from nova_lite.virt.libvirt.records import file_errors
+from nova_lite.virt.libvirt.records import file_errors, key_of, pooled_in
 
 #: File in the directory of a guest that is set aside: its domain.
 DEFINITION = "domain.xml"
@@ -31,6 +33,7 @@ class ColdMoves(HostPart, abilities.Moves):
     _power: GuestPower
     _moved: MovedDisks
     _tpms: TPMStates
+    _pool: PoolDisks
 
     def offer_disks(self, instance_uuid: str, timeout: int) -> DiskSource:
         """Turn off the guest and offer the disks. Memory that was suspended to disk is lost, as with a power cut."""
@@ -43,7 +46,9 @@ class ColdMoves(HostPart, abilities.Moves):
             return self._offer(directory)
 
     def _offer(self, directory: str) -> DiskSource:
-        return transfer.offer(self._conf, directory, images=self._records.images_in(directory))
+        offered = transfer.offer(self._conf, directory, images=self._records.images_in(directory))
+        key = pooled_in(directory)
+        return offered if key is None else msgspec.structs.replace(offered, pooled=self._pool.offer(key))
 
     @file_errors()
     def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
@@ -93,9 +98,18 @@ class ColdMoves(HostPart, abilities.Moves):
             if resumed:
                 directory = self._records.directory(instance_uuid)
             else:
-                directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
+                directory = self._records.create(
+                    instance_uuid,
+                    spec.generation,
+                    list(spec.images),
+                    beside=True,
+                    pooled=source.pooled is not None,
+                )
             fetcher = transfer.Fetcher(self._conf, source, instance_uuid, directory, self._context.timing)
             fetcher.fetch()
+            if source.pooled is not None:
+                self._pool.require_same(source.pooled, instance_uuid)
+                self._pool.clone(source.pooled.key, key_of(instance_uuid, spec.generation))
             xml = self._launcher.xml(spec, directory, self._moved.adopt(directory, spec, fetcher))
             spec.fence()
             tpm = hardware_of(spec).tpm

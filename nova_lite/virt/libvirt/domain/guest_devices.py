@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import xml.etree.ElementTree as ET
 
 from nova_lite.hardware import guest
@@ -33,9 +32,8 @@ def _interfaces(domain: ET.Element) -> list[tuple[ET.Element, ET.Element]]:
 
 
 def _disk(disk: ET.Element) -> GuestDevice | None:
-    source, target = disk.find("source"), disk.find("target")
-    name = "" if source is None else os.path.basename(source.get("file", ""))
-    key = volumes.volume_of(disk) or ROLES.get(name)
+    target = disk.find("target")
+    key = volumes.volume_of(disk) or ROLES.get(volumes.name_of(disk))
     return None if key is None or target is None else _place(key, disk, target.get("bus", ""))
 
 

@@ -21,6 +21,7 @@ from nova_lite.virt.libvirt.disks import disk_locks
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.secrets import VolumeSecrets
 from nova_lite.virt.libvirt.disks.tpm_states import TPMStates
 from nova_lite.virt.libvirt.domain import guest_devices
@@ -29,7 +30,7 @@ from nova_lite.virt.libvirt.domain.rescue import RescueBoot
 from nova_lite.virt.libvirt.host import kvm
 from nova_lite.virt.libvirt.host.machine import HostMachine
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
-from nova_lite.virt.libvirt.records import file_errors
+from nova_lite.virt.libvirt.records import file_errors, key_of, pooled_in
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class HostGuests(HostPart, abilities.Guests):
     _peers: MigrationPeers
     _secrets: VolumeSecrets
     _tpms: TPMStates
+    _pool: PoolDisks
 
     def all(self) -> list[DomainInfo]:
         return self._domains.all()
@@ -87,14 +89,18 @@ class HostGuests(HostPart, abilities.Guests):
 
         The domain has them now, and the guest has not read its metadata yet.
         """
-        path = os.path.join(self._records.directory(spec.instance.uuid), CONFIG_DRIVE)
+        directory = self._records.directory(spec.instance.uuid)
+        path, key = os.path.join(directory, CONFIG_DRIVE), pooled_in(directory)
         is_named = any(vif.tag or vif.vif_details.get("vlan") for vif in spec.vifs)
         if not is_named and not any(device.tag for device in spec.instance.block_devices):
             return
         devices = self.devices(spec.instance.uuid)
+        instance = msgspec.structs.replace(spec.instance, guest_devices=devices)
+        renewed = msgspec.structs.replace(spec, instance=instance)
         if spec.disks is None and os.path.exists(path):
-            instance = msgspec.structs.replace(spec.instance, guest_devices=devices)
-            self._disks.config_drives.make(path, msgspec.structs.replace(spec, instance=instance))
+            self._disks.config_drives.make(path, renewed)
+        elif spec.disks is None and key is not None and self._disks.config_drives.is_wanted(spec):
+            self._pool.make_config_drive(key, directory, renewed)
         spec.placed(devices)
 
     def _make_or_take(self, spec: SpawnSpec) -> tuple[str, DiskSet]:
@@ -105,7 +111,10 @@ class HostGuests(HostPart, abilities.Guests):
             if directory is not None:
                 disk_locks.wait_until_free(uuid, directory, spec.still_wanted, self._context.timing)
                 return directory, self._moved.adopt(directory, spec, None, is_taken=True)
-        directory = self._records.create(uuid, spec.generation, list(spec.images), beside=spec.disks is not None)
+        pooled, beside = self._pool.is_used, spec.disks is not None
+        directory = self._records.create(uuid, spec.generation, list(spec.images), beside=beside, pooled=pooled)
+        if pooled:
+            return directory, self._pool.make(key_of(uuid, spec.generation), directory, spec)
         return directory, self._disks.make(directory, spec)
 
     def is_running(self, spec: SpawnSpec) -> bool:

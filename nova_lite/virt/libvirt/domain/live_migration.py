@@ -58,7 +58,7 @@ def describe_source(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSourc
     sizes: dict[str, int] = {}
     read_only = []
     for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314 libvirt's own
-        if volumes.is_volume(disk):
+        if volumes.is_shared(disk):
             continue
         source = disk.find("source")
         path = "" if source is None else source.get("file", "")
@@ -110,8 +110,8 @@ def _set_files(disk: ET.Element, destination: LiveDestination) -> None:
     is_raw = driver is not None and driver.get("type") == "raw"
     below: list[volume_chains.File] | None = [] if is_raw else None
     if source is not None and not volumes.is_volume(disk):
-        name = os.path.basename(source.get("file", ""))
-        source.set("file", _path(destination, name))
+        name = volumes.name_of(disk)
+        source.set("name" if volumes.is_shared(disk) else "file", _path(destination, name))
         if name == disks.ROOT:
             below = [volume_chains.File(*file) for file in destination.below]
     elif not is_raw:

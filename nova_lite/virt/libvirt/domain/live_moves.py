@@ -14,11 +14,13 @@ from nova_lite.objects import EncryptedDisk, LiveDestination, LiveSource, Migrat
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.libvirt import records
 from nova_lite.virt.libvirt.context import HostPart
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.disks.disks import ROLES, ROOT, encrypts
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.secrets import OwnKeys, VolumeSecrets
 from nova_lite.virt.libvirt.domain import live_migration
 from nova_lite.virt.libvirt.domain.consoles import Consoles
@@ -38,6 +40,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
     _backups: DiskBackups
     _peers: MigrationPeers
     _secrets: VolumeSecrets
+    _pool: PoolDisks
 
     def check_source(self, instance_uuid: str) -> LiveSource:
         domain, info = self._domains.get(instance_uuid)
@@ -48,6 +51,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             found = live_migration.describe_source(self._conf, xml, self._records.directory(instance_uuid))
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
         cpu, cpu_xml = self._machine.cpus.guest(xml)
+        key = records.pooled_in(self._records.directory(instance_uuid))
         return msgspec.structs.replace(
             found,
             disks=sizes,
@@ -56,6 +60,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             encrypts=self._conf.libvirt.live_migration_tls,
             guest_cpu=cpu,
             cpu_xml=cpu_xml,
+            pooled=None if key is None else self._pool.offer(key),
         )
 
     def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
@@ -75,9 +80,12 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             raise exceptions.MigrationPreCheckError(reason="it runs at the destination already")
         with undoing(instance_uuid) as undo:
             undo("its files", self._records.remove)
-            directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
+            directory = self._create(spec, source)
             paths, whole = self._moved.make_ready(directory, spec, source)
             below = self._moved.below(paths[ROOT]) if ROOT in paths else ()
+            if source.pooled is not None:
+                key = records.key_of(instance_uuid, spec.generation)
+                paths |= {disk: self._pool.spec(key, disk) for disk in source.pooled.images}
             undo("its access", self._peers.close)
             self._peers.open(instance_uuid, source.address)
             undo("its secrets", self._secrets.forget_incoming)
@@ -105,18 +113,51 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             below=[(file.path, file.format) for file in below],
         )
 
+    def _create(self, spec: SpawnSpec, source: LiveSource) -> str:
+        """Create the guest's directory. Its disks in a pool stay the source's until `finish`."""
+        instance_uuid, pooled = spec.instance.uuid, source.pooled
+        taken = None
+        if pooled is not None:
+            self._pool.require_same(pooled, instance_uuid)
+            taken = records.TakenFrom(source.host, records.parts_of(pooled.key)[1], "")
+        return self._records.create(
+            instance_uuid,
+            spec.generation,
+            list(spec.images),
+            beside=True,
+            pooled=pooled is not None,
+            taken=taken,
+        )
+
     def migrate(
         self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], MigrationControl]
     ) -> None:
         domain, _ = self._domains.get(instance_uuid)
         # The destination has no checkpoints, and records no changes for them.
         self._backups.forget(domain)
-        live_migration.LiveMigrator(self._conf, self._connection, instance_uuid, destination).run(domain, watch)
+        migrator = live_migration.LiveMigrator(self._conf, self._connection, instance_uuid, destination)
+        key, there = self._keys(instance_uuid, destination)
+        if key is not None:
+            self._pool.rename(key, there)
+        try:
+            migrator.run(domain, watch)
+        except (exceptions.MigrationFailed, exceptions.MigrationAborted, exceptions.MigrationPreCheckError):
+            if key is not None:
+                self._pool.rename(there, key)
+            raise
+
+    def _keys(self, instance_uuid: str, destination: LiveDestination) -> tuple[str | None, str]:
+        """Return the keys of the disks in a pool, here and at the destination."""
+        here = records.pooled_in(self._records.directory(instance_uuid))
+        return here, records.key_of(instance_uuid, destination.generation)
 
     def settle(self, instance_uuid: str, destination: LiveDestination) -> bool:
         has_moved = live_migration.LiveMigrator(self._conf, self._connection, instance_uuid, destination).settle()
         if not has_moved:
             transfer.withdraw(self._records.directory(instance_uuid))
+            key, there = self._keys(instance_uuid, destination)
+            if key is not None:
+                self._pool.rename(there, key)
         return has_moved
 
     def has_arrived(self, instance_uuid: str) -> bool:
@@ -124,6 +165,8 @@ class LiveMoves(HostPart, abilities.LiveMoves):
         return live_migration.has_arrived(self._connection.call, domain)
 
     def finish(self, instance_uuid: str) -> None:
+        with file_errors():
+            self._records.own(instance_uuid)
         self._peers.close(instance_uuid)
         self._secrets.forget_incoming(instance_uuid)
 

@@ -16,21 +16,25 @@ from nova_lite.base import exceptions, files
 from nova_lite.hardware import RescueDisk, check_rescue, guest
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disks import volumes
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
-from nova_lite.virt.libvirt.disks.volumes import encrypted_roles_in
+from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.domain import guest_xml, hardware_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
-from nova_lite.virt.libvirt.records import Records
+from nova_lite.virt.libvirt.records import Records, pooled_in
 
 SAVED = "unrescue.xml"
 
 
 class RescueBoot:
-    def __init__(self, connection: Connection, domains: Domains, records: Records, disks: DiskMaker) -> None:
+    def __init__(
+        self, connection: Connection, domains: Domains, records: Records, disks: DiskMaker, pool: PoolDisks
+    ) -> None:
         self._connection = connection
         self._domains = domains
         self._records = records
         self._disks = disks
+        self._pool = pool
 
     def is_rescued(self, instance_uuid: str) -> bool:
         """Check whether the guest is rescued, or on the way to or from it."""
@@ -47,8 +51,11 @@ class RescueBoot:
             )
             files.write_atomically(self._saved(instance_uuid), xml.encode())
         try:
-            original = self._read(instance_uuid)
-            disks = self._disks.make_rescue(directory, spec, bool(encrypted_roles_in(original)))
+            key, original = pooled_in(directory), self._read(instance_uuid)
+            if key is not None:
+                disks = self._pool.make_rescue(key, directory, spec)
+            else:
+                disks = self._disks.make_rescue(directory, spec, bool(volumes.encrypted_roles_in(original)))
             self._domains.define(rescue_xml(original, disks, check_rescue(spec.image, strict=False)))
         except (exceptions.NovaLiteException, OSError):
             self.restore(instance_uuid)
@@ -62,7 +69,10 @@ class RescueBoot:
         self.forget(instance_uuid)
 
     def forget(self, instance_uuid: str) -> None:
-        """Remove the files of a rescue whose domain is gone, if any."""
+        """Remove the disks and files of a rescue whose domain is gone, if any."""
+        key = pooled_in(self._records.directory(instance_uuid))
+        if key is not None and self.is_rescued(instance_uuid):
+            self._pool.remove_rescue(key)
         for name in (RESCUE, RESCUE_CONFIG_DRIVE, SAVED):
             files.remove(os.path.join(self._records.directory(instance_uuid), name))
 
@@ -93,7 +103,7 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
     own = devices.findall("disk")
     for disk in own:
         devices.remove(disk)
-    original = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
+    original = [disk for disk in own if not (config_drives and volumes.name_of(disk) == CONFIG_DRIVE)]
     first_bus = _bus(own[0]) if own else guest.VIRTIO
     bus, instead = how.bus or guest.IDE, hardware_xml.without_ide(_machine(os_element))
     free_places = 0 if instead else guest.IDE_PLACES - sum(_bus(disk) == guest.IDE for disk in original)
@@ -150,8 +160,3 @@ def _target(disk: ET.Element) -> ET.Element:
 
 def _bus(disk: ET.Element) -> str:
     return _target(disk).get("bus", guest.VIRTIO)
-
-
-def _file_name(disk: ET.Element) -> str:
-    source = disk.find("source")
-    return "" if source is None else os.path.basename(source.get("file", ""))

@@ -7,6 +7,7 @@
 - `host_topology`: the host's NUMA cells, from libvirt's capabilities
 - `host_traits`: the traits of this host: hardware that its libvirt and qemu can give to guests
 - `inventory`: inventory of this hypervisor: resources in the scheduler's units
+- `pool_room`: room in the pool of Ceph that has the guests' disks
 - `pci_devices`, `mediated_devices`: PCI devices and vGPUs of this machine that guests may have
 - `kvm`: probe whether KVM really works on this machine
 """

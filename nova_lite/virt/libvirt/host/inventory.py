@@ -93,15 +93,19 @@ def build(
     cells: list[NUMACell],
     vcpus: int | None,
     pci: list[PCIDevice],
+    pool: tuple[int, int] | None = None,
 ) -> Inventory:
     """Build the inventory. Memory and CPUs are read from the kernel: libvirt 9.0 ignores memory that was added after
     boot.
 
-    ``cpu``: the largest processor of guests. ``vcpus``: CPUs that guests share, if these are not all.
+    ``cpu``: the largest processor of guests. ``vcpus``: CPUs that guests share, if these are not all. ``pool``:
+    bytes of the pool that has the guests' disks, and free bytes there.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    disk = os.statvfs(instances_path)
-    free = disk.f_bavail * disk.f_frsize - disk_usage.growth(instances_path)
+    if pool is None:
+        disk = os.statvfs(instances_path)
+        pool = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize - disk_usage.growth(instances_path)
+    size, free = pool
     capabilities: dict[str, Any] = {"virt_type": virt_type, CAPABILITY: traits}
     capabilities |= {"metrics": metrics} if metrics else {}
     capabilities |= {} if cpu is None else {HOST_CPU: msgspec.to_builtins(cpu)}
@@ -109,7 +113,7 @@ def build(
         node=node,
         vcpus=os.sysconf("SC_NPROCESSORS_ONLN") if vcpus is None else vcpus,
         memory_mb=memory // 1024**2,
-        disk_gb=disk.f_blocks * disk.f_frsize // GIB,
+        disk_gb=size // GIB,
         hypervisor_type="QEMU",
         hypervisor_version=version,
         host_ip=host_ip,

@@ -21,13 +21,14 @@ from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, h
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 from nova_lite.virt.libvirt.host.guest_cpus import ARCHITECTURE, GuestCpus
 from nova_lite.virt.libvirt.host.mediated_devices import MediatedDevices
+from nova_lite.virt.libvirt.host.pool_room import PoolRoom
 
 LOG = logging.getLogger(__name__)
 
 
 class HostMachine(abilities.Machine):
     """The machine. ``reports``: a connection that does not wait for other calls. ``tunnel_ip``: an address of the host.
-    ``get_baseline``: returns the baseline of the host's aggregates.
+    ``get_baseline``: returns the baseline of the host's aggregates. ``pool_room``: of the pool that has the disks.
 
     `prepare` sets ``virt_type``, the ``properties`` that the host's guests have in common, and their processors
     ``cpus``.
@@ -39,7 +40,9 @@ class HostMachine(abilities.Machine):
         reports: Connection,
         tunnel_ip: str | None,
         get_baseline: Callable[[], str] = lambda: "",
+        pool_room: PoolRoom | None = None,
     ) -> None:
+        self._pool_room = pool_room
         self._get_baseline = get_baseline
         self._baseline: str | None = None
         self._conf = context.conf
@@ -101,6 +104,8 @@ class HostMachine(abilities.Machine):
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
         self._fixed_traits |= self._tpm_traits(capabilities) | self._share_traits(capabilities) | self._emulated()
         self._fixed_traits |= host_traits.mem_encryption_traits(capabilities)
+        if self._pool_room is not None:  # disks in Ceph are not encrypted
+            self._fixed_traits -= set(traits.DISK_ENCRYPTION)
         self._contexts = host_traits.mem_encryption_contexts(capabilities[-1])
         self._fixed_traits |= host_traits.core_traits(host_topology.parse(self.capabilities()))
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
@@ -216,6 +221,7 @@ class HostMachine(abilities.Machine):
             cells=self._cells,
             vcpus=None if shared is None else len(shared),
             pci=[*self._offer.devices(), *self.vgpus.places(), *self._contexts],
+            pool=None if self._pool_room is None else self._pool_room.get(),
         )
 
     def _watch_probes(self) -> None:

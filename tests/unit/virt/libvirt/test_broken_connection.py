@@ -86,7 +86,7 @@ class Driver:
         self.secrets = secrets = VolumeSecrets(self.connection, "here", no_key, no_key, no_key)
         self.volumes = VolumeDevices(self.connection, self.domains, secrets)
         self.freezer = Freezer(self.connection, self.domains, str(path / "instances"), HOST)
-        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0), self.freezer, str)  # type: ignore[arg-type]
+        self.mirrors = Snapshotter(self.connection, self.domains, None, DiskRoom(0), self.freezer, str, None)  # type: ignore[arg-type]
         self.copies = VolumeCopies(self.connection, self.domains, self.volumes, self.mirrors, secrets, DiskRoom(0))
         self.interfaces = InterfaceDevices(self.connection, 5)
 

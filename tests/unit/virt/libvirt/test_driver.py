@@ -110,8 +110,9 @@ class Starting(Parts):
     def make(self, uuids: list[str]) -> None:
         self.done.append(f"make {uuids}")
 
-    def remove(self, removed: str | list[str]) -> None:
+    def remove(self, removed: str | list[str]) -> str:
         self.done.append(f"remove {removed}")
+        return self.vgpus
 
     def ensure_free_port(self, domain: Any, xml: str) -> None:
         pass
@@ -152,7 +153,7 @@ def test_destination_that_encrypts_refuses_a_source_that_does_not(conf: cfg.Conf
     conf.set_override("live_migration_tls", True, "libvirt")
     source = LiveSource(driver="libvirt", disks={}, address="192.0.2.1", host="h1", encrypts=False)
     parts: Any = Parts(1)
-    moves = LiveMoves(*make(conf, parts), *[parts] * 6)
+    moves = LiveMoves(*make(conf, parts), *[parts] * 7)
     with pytest.raises(exceptions.MigrationPreCheckError) as refusal:
         moves.prepare(make_spec(), source)
     assert "live_migration_tls is true on host h and false on host h1: set it on both" in refusal.value.message

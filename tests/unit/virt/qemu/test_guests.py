@@ -271,7 +271,8 @@ def test_arguments_are_those_of_the_flavor_and_the_host(driver: QemuDriver, qemu
 
 
 @pytest.mark.parametrize(("options", "reason"), [
-    ({"spice__enabled": True}, "neither SPICE nor TLS"),
+    ({"spice__enabled": True}, "no SPICE"),
+    ({"libvirt__images_type": "rbd"}, "no disks in Ceph"),
     ({"instances_path": "/" + 70 * "x"}, "too long"),
 ])  # fmt: skip
 def test_host_that_cannot_run_guests_says_why(make_driver: MakeDriver, options: dict[str, Any], reason: str) -> None:

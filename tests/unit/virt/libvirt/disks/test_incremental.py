@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from nova_lite.virt.abilities import BackupRequest, DomainInfo
 from nova_lite.virt.libvirt.connection import LibvirtBusy
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
+from nova_lite.virt.libvirt.records import Records
 from tests.support import make
 from tests.support.libvirt_errors import libvirt_error
 from tests.unit.virt.libvirt.scripted import Calls
@@ -116,7 +118,7 @@ def back_up(guest: Guest, tmp_path: Path, floor: int, check: Callable[[], None] 
     def exported(volume_id: str) -> Iterator[str]:
         yield str(guest.volume)
 
-    backups = DiskBackups(guest, guest, qemu_img, guest, room, lambda uuid: str(guest.directory))  # type: ignore[arg-type]
+    backups = DiskBackups(guest, guest, qemu_img, guest, room, lambda uuid: str(guest.directory), None)  # type: ignore[arg-type]
     backups.take(GUEST, str(target), request, check, exported)
     return target
 
@@ -170,13 +172,33 @@ def test_copies_are_removed_as_soon_as_the_stream_has_their_data(tmp_path: Path)
     assert [path.name for path in tmp_path.glob("stream*")] == ["stream"]
 
 
+def test_backup_of_a_running_guest_with_its_disk_in_a_pool_copies_that_disk(tmp_path: Path) -> None:
+    records = Records(str(tmp_path), "h")
+    records.prepare()
+    guest = Guest(Path(records.create(GUEST, 1, pooled=True)), 500 * MIB)
+    guest.fill(1)
+    run("convert", "-f", "raw", "-O", "qcow2", str(guest.volume), str(guest.root))
+    description = guest.XMLDesc(0).replace("type='qcow2'", "type='raw'", 1)
+    description = description.replace(f"file='{guest.root}'", f"protocol='rbd' name='pool/server-{GUEST}-1-disk'")
+    guest.XMLDesc = lambda flags: description  # type: ignore[method-assign]
+    pool = types.SimpleNamespace(spec=lambda key, disk: f"pool/server-{key}-{disk}")
+    room, qemu_img = DiskRoom(0, guest.free_now), images.QemuImg(make.conf("sqlite://", tmp_path))
+    backups = DiskBackups(guest, guest, qemu_img, guest, room, lambda uuid: str(guest.directory), pool)  # type: ignore[arg-type]
+    target = guest.directory / "stream"
+    backups.take(GUEST, str(target), BackupRequest(backup_id=BACKUP), lambda: None, None)  # type: ignore[arg-type]
+    with target.open("rb") as file:
+        assert disk_data.read_header(file).size == SIZE
+        assert guest.volume.read_bytes()[:MIB] in file.read()
+    assert guest.calls[0] == "begin"
+
+
 def test_snapshot_without_room_fails_before_the_floor(tmp_path: Path) -> None:
     guest = Guest(tmp_path, 16 * MIB, PowerState.SHUTDOWN)
     guest.fill(20)
     run("convert", "-f", "raw", "-O", "qcow2", str(guest.volume), str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(4 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path))  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path), None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match=r"copies of its disk need 2\d MiB more"):
         snapshots.take(GUEST, str(tmp_path / "stream"), lambda: None)
     assert not list(tmp_path.glob("stream*"))
@@ -189,7 +211,7 @@ def test_disk_with_an_image_below_counts_both(tmp_path: Path) -> None:
     run("create", "-f", "qcow2", "-b", str(guest.volume), "-F", "raw", str(guest.root))
     conf = make.conf("sqlite://", tmp_path)
     room = DiskRoom(18 * MIB, guest.free_now)
-    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path))  # type: ignore[arg-type]
+    snapshots = Snapshotter(guest, guest, images.QemuImg(conf), room, None, lambda uuid: str(tmp_path), None)  # type: ignore[arg-type]
     with pytest.raises(exceptions.VirtDriverError, match="18 MiB have to stay free"):
         snapshots.take(GUEST, str(tmp_path / "stream"), lambda: None)
 

@@ -33,7 +33,7 @@ def test_local_disks_are_read_without_a_program(
     maker.make(str(tmp_path / "i"), spec)
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(images, "run", lambda *command: commands.append(command))
-    moved = MovedDisks(conf, maker, cache, qemu_img)
+    moved = MovedDisks(conf, maker, cache, qemu_img, None)  # type: ignore[arg-type]
     (root,) = moved.adopt(str(tmp_path / "i"), spec, None).disks
     assert (root.path, root.format) == (str(tmp_path / "i" / "disk"), "qcow2")
     assert commands == []

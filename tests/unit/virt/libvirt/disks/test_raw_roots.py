@@ -41,7 +41,7 @@ class Host:
             self.records.base_path, qemu_img, lambda image, target: local.copy(image, image.name, target), room
         )
         self.maker = DiskMaker(self.cache, qemu_img, drives(False), raw=True)
-        self.moved = MovedDisks(conf, self.maker, self.cache, qemu_img)
+        self.moved = MovedDisks(conf, self.maker, self.cache, qemu_img, None)  # type: ignore[arg-type]
         self.directory = self.records.create(make_instance().uuid, 1)
 
     def make(self, image: Image, root_gb: int = 2) -> Disk:

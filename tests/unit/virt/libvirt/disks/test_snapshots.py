@@ -46,7 +46,7 @@ class Domain:
 def snapshot(domain: Domain, path: Path) -> None:
     connection: Any = Calls()
     freezer = Freezer(connection, None, str(path), "h")  # type: ignore[arg-type]
-    with Snapshotter(connection, None, None, DiskRoom(0), freezer, str).quiesced(domain):  # type: ignore[arg-type]
+    with Snapshotter(connection, None, None, DiskRoom(0), freezer, str, None).quiesced(domain):  # type: ignore[arg-type]
         domain.calls.append("snapshot")
 
 

@@ -49,6 +49,12 @@ def test_devices_have_the_buses_and_addresses_that_nova_names(root: str) -> None
     ]
 
 
+def test_disks_in_a_pool_have_the_roles_of_their_names() -> None:
+    names = [f"a-pool/server-{VOLUME}-1-{name}" for name in ("disk", "disk.swap", "disk.config")]
+    disks = [f"<disk type='network'><source protocol='rbd' name='{name}'/><target dev='vda'/></disk>" for name in names]
+    assert guest_devices.describe(domain(*disks)).devices == [GuestDevice("root"), GuestDevice("swap")]
+
+
 def controller(index: int, model: str, address: str = "") -> str:
     return f"<controller type='pci' index='{index}' model='{model}'>{address}</controller>"
 

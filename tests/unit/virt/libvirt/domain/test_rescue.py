@@ -7,7 +7,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from nova_lite.hardware import RescueDisk
+from nova_lite.objects import NetworkDisk
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
+from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.rescue import rescue_xml
 
 DOMAIN = """
@@ -48,6 +50,22 @@ def test_rescue_disk_is_the_first_disk() -> None:
     ]
     assert domain.find("os/boot[@dev='hd']") is not None
     assert domain.find("devices/disk/address") is None
+
+
+def test_rescue_disks_in_a_pool_replace_the_config_drive_there() -> None:
+    def pooled(name: str, read_only: bool = False) -> Disk:
+        where = NetworkDisk(protocol="rbd", name=f"a-pool/server-x-1-{name}")
+        return Disk(path=name, device="vda", format="raw", network=where, read_only=read_only)
+
+    own = [guest_xml.disk_element(pooled(name)) for name in ("disk", "disk.config")]
+    xml = ET.fromstring(DOMAIN.format(bus="virtio", prefix="vd", machine="pc"))
+    devices = xml.find("devices")
+    assert devices is not None
+    devices[:] = own
+    rescue = DiskSet(disks=[pooled("disk.rescue"), pooled("disk.config.rescue", True)], direct_boot=None)
+    domain = ET.fromstring(rescue_xml(ET.tostring(xml, "unicode"), rescue, RescueDisk(False, "virtio", False)))
+    names = [source.get("name", "").rpartition("-")[2] for source in domain.iterfind("devices/disk/source")]
+    assert names == ["disk.rescue", "disk", "disk.config.rescue"]
 
 
 def test_rescue_names_disks_by_bus() -> None:

@@ -1,10 +1,11 @@
-"""Images in a pool of Ceph, which are volumes, their snapshots, and images of the image service.
+"""Images in a pool of Ceph: volumes and their snapshots, disks of servers, and images of the image service.
 
 ::
 
     volume-<volume id>
     snapshot-<snapshot id>       a clone of its volume
-    image-<image id>             an image of the image service, which volumes are clones of
+    server-<uuid>-…              a disk of a server (`nova_lite.virt.libvirt.disks.pool_disks`)
+    image-<image id>             an image of the image service, which volumes and servers' disks are clones of
     old-volume-<volume id>       a volume's data that are being replaced
     part-…                       an incomplete image
 
@@ -26,15 +27,20 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
+from oslo_config import cfg
+
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING, ClientTiming
-from nova_lite.virt.rbd import FEATURES, ImageInfo, Parent, Rbd, RbdFailure, Trashed, moment_of
-from nova_lite.volume.builtin import OLD_SECONDS
+from nova_lite.objects import NetworkDisk
+from nova_lite.virt.rbd import FEATURES, PROTOCOL, ImageInfo, Parent, Rbd, RbdFailure, Trashed, moment_of
 
 LOG = logging.getLogger(__name__)
 
 #: Beginnings of names.
-VOLUME, SNAPSHOT, BASE, OLD, UNFINISHED = "volume-", "snapshot-", "image-", "old-", "part-"
+VOLUME, SNAPSHOT, SERVER, BASE, OLD, UNFINISHED = "volume-", "snapshot-", "server-", "image-", "old-", "part-"
+
+#: Age in seconds at which an incomplete image is abandoned, and an unused image of the image service is removed.
+OLD_SECONDS = 86400.0
 
 #: A clone of a clone of … this many images gets all its data: each of them makes reading slower.
 MAX_PARENTS = 8
@@ -53,6 +59,23 @@ _QUIET = "--no-progress"
 SHRINK = "--allow-shrink"
 
 
+def open_pool(conf: cfg.ConfigOpts, name: str, timing: ClientTiming = TIMING.clients) -> RbdPool:
+    """Return a pool of the Ceph that ``[volume]`` names."""
+    return RbdPool(name, Rbd(conf.volume.rbd_ceph_conf, conf.volume.rbd_user or None), timing)
+
+
+def network_disk(conf: cfg.ConfigOpts, spec: str) -> NetworkDisk:
+    """Return an image of the Ceph that ``[volume]`` names, as libvirt opens it. ``spec``: pool and name."""
+    secret = conf.volume.rbd_secret_uuid or None
+    return NetworkDisk(
+        protocol=PROTOCOL,
+        name=spec,
+        config=conf.volume.rbd_ceph_conf,
+        user=(conf.volume.rbd_user or None) if secret else None,
+        secret=secret,
+    )
+
+
 class RbdPool:
     """Images of the pool ``name``."""
 
@@ -69,6 +92,11 @@ class RbdPool:
 
     def exists(self, name: str) -> bool:
         return self.rbd.info(self.spec(name)) is not None
+
+    def room(self) -> tuple[int, int]:
+        """Return the bytes that the pool can have, and the free bytes: what Ceph can store, copies deducted."""
+        found = self.rbd.stats(self.name)
+        return found.stored + found.max_avail, found.max_avail
 
     # --- make
 
@@ -141,6 +169,24 @@ class RbdPool:
     def resize(self, name: str, size: int, *options: str) -> None:
         self.rbd.run("resize", _QUIET, "--size", f"{size}B", *options, self.spec(name), timeout=self._long)
 
+    # --- images of the image service
+
+    def require_base(self, image_id: str, fill: Callable[[str], None]) -> tuple[str, ImageInfo]:
+        """Return the name and the properties of an image, which ``fill`` makes at the pool's first use of it."""
+        base = f"{BASE}{uuid.UUID(image_id)}"
+        if not self.exists(base):
+            with self.new(base) as unfinished:
+                fill(unfinished)
+        info = self.rbd.info(self.spec(base))
+        if info is None:
+            raise exceptions.VirtDriverError(reason=f"image {image_id} was removed from the pool meanwhile")
+        return base, info
+
+    def clone_now(self, source: str, name: str) -> None:
+        """Make a clone of an image as it is now."""
+        with self.moment(source) as moment:
+            self.clone(moment, name)
+
     # --- moments
 
     @contextlib.contextmanager
@@ -198,7 +244,7 @@ class RbdPool:
 
         `RbdVolumes.has` completes a replacement that was interrupted.
         """
-        self._wait_until_unused(name)
+        self.wait_until_unused(name)
         self._remove_old(name)
         self.rename(name, OLD + name)
         try:
@@ -249,7 +295,7 @@ class RbdPool:
         info = self.rbd.info(self.spec(name))
         if info is None:
             return
-        self._wait_until_unused(name)
+        self.wait_until_unused(name)
         with _but(errno.ENOENT):
             self.rbd.run("snap purge", _QUIET, self.spec(name), timeout=self._long)
             try:
@@ -274,7 +320,7 @@ class RbdPool:
                 return
             parent = None if info is None else info.parent
 
-    def _wait_until_unused(self, name: str) -> None:
+    def wait_until_unused(self, name: str) -> None:
         """Wait until no program has the image open. Raises `VirtDriverError` if one keeps it."""
         deadline = time.monotonic() + self.timing.rbd_watch_wait
         while watchers := self.rbd.watchers(self.spec(name)):
@@ -285,7 +331,7 @@ class RbdPool:
     # --- leftovers
 
     def sweep(self) -> None:
-        """Remove abandoned images of any host, and images of the image service that no volume is a clone of.
+        """Remove abandoned images of any host, and images of the image service without clones.
 
         Hosts share the pool, so a newer image may be in use. A host that does not reach Ceph says so.
         """
@@ -293,16 +339,16 @@ class RbdPool:
             names = self.rbd.images(self.name)
             with _logged("Old RBD snapshots were not removed"):
                 for name in self.rbd.with_snapshots(self.name, UNFINISHED, self._long):
-                    if name.startswith((VOLUME, SNAPSHOT, BASE, OLD)):
+                    if name.startswith((VOLUME, SNAPSHOT, SERVER, BASE, OLD)):
                         self._drop_old(name)
             for name in names:
                 if name.startswith((UNFINISHED, OLD, BASE)):
                     self._sweep_image(name)
             for trashed in self.rbd.trash(self.name, self._long):
-                if trashed.name.startswith((VOLUME, SNAPSHOT, BASE, OLD, UNFINISHED)):
+                if trashed.name.startswith((VOLUME, SNAPSHOT, SERVER, BASE, OLD, UNFINISHED)):
                     self._sweep_trashed(trashed)
         except exceptions.VirtDriverError as error:
-            LOG.error("[volume] rbd_pool %s cannot be used by this host: %s", self.name, error.kwargs["reason"])
+            LOG.error("Pool %s of Ceph cannot be used by this host: %s", self.name, error.kwargs["reason"])
 
     def _sweep_image(self, name: str) -> None:
         info = self.rbd.info(self.spec(name))

@@ -76,11 +76,8 @@ class PoolDisks(records.PoolRemover):
     # --- make
 
     def make(self, key: str, directory: str, spec: SpawnSpec) -> DiskSet:
-        """Make all disks of the flavor, as `DiskMaker.make` does. Raises `NotImplementedByDriver` if they are to be
-        encrypted.
-        """
-        if disks.encrypts(spec):
-            raise exceptions.NotImplementedByDriver(operation="encrypted disks in Ceph")
+        """Make all disks of the flavor, as `DiskMaker.make` does."""
+        _require_plain(spec)
         flavor, requested = spec.instance.flavor, spec.instance.block_devices
         if devices.root_volume(requested) is None:
             assert spec.image is not None
@@ -90,6 +87,7 @@ class PoolDisks(records.PoolRemover):
     def adopt(self, key: str, directory: str, spec: SpawnSpec) -> DiskSet:
         """Return the disks, after they have grown to the flavor. Make missing ones, except a root disk."""
         disks.require_root(spec)
+        _require_plain(spec)
         flavor, requested = spec.instance.flavor, spec.instance.block_devices
         names, here, found = disks.local_names(requested), self._found(key), []
         if devices.root_volume(requested) is None:
@@ -266,3 +264,8 @@ def _image(key: str, disk: str) -> str:
 def _root_size(image: Image, root_gb: int) -> int:
     """Return the size of the root disk in bytes. 0: that of the image, as that of a CD."""
     return 0 if image.disk_format == disks.ISO else root_gb * images.GIB
+
+
+def _require_plain(spec: SpawnSpec) -> None:
+    if disks.encrypts(spec):
+        raise exceptions.NotImplementedByDriver(operation="encrypted disks in Ceph")

@@ -51,8 +51,8 @@ class RescueBoot:
             )
             files.write_atomically(self._saved(instance_uuid), xml.encode())
         try:
-            original = self._read(instance_uuid)
-            if (key := pooled_in(directory)) is not None:
+            key, original = pooled_in(directory), self._read(instance_uuid)
+            if key is not None:
                 disks = self._pool.make_rescue(key, directory, spec)
             else:
                 disks = self._disks.make_rescue(directory, spec, bool(volumes.encrypted_roles_in(original)))

@@ -104,7 +104,7 @@ class HostMachine(abilities.Machine):
         self._fixed_traits = host_traits.domain_traits(capabilities) | set(self._conf.custom_traits)
         self._fixed_traits |= self._tpm_traits(capabilities) | self._share_traits(capabilities) | self._emulated()
         self._fixed_traits |= host_traits.mem_encryption_traits(capabilities)
-        if self._pool_room is not None:  # images in Ceph are plain
+        if self._pool_room is not None:  # disks in Ceph are not encrypted
             self._fixed_traits -= set(traits.DISK_ENCRYPTION)
         self._contexts = host_traits.mem_encryption_contexts(capabilities[-1])
         if self._conf.libvirt.images_type in ("default", "qcow2"):

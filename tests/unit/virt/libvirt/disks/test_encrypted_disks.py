@@ -49,7 +49,7 @@ class Host:
         self.maker = DiskMaker(
             self.cache, qemu_img, drives(False), raw=True, encrypted=EncryptedDisks(qemu_img, self.key)
         )
-        self.moved = MovedDisks(conf, self.maker, self.cache, qemu_img)
+        self.moved = MovedDisks(conf, self.maker, self.cache, qemu_img, None)  # type: ignore[arg-type]
         self.uuid = make_instance().uuid
         self.directory = records.create(self.uuid, 1)
 

@@ -132,6 +132,15 @@ def test_root_disk_is_a_clone_of_the_image_with_the_flavors_size(
     assert (driver.get("type"), element.find("source/auth/secret") is not None) == ("raw", True)
 
 
+def test_encrypted_disks_are_refused_and_none_is_made(hosts: list[Host], ceph: FakeRbd, image: Image) -> None:
+    spec = spec_of(image, extra_specs={"hw:ephemeral_encryption": "yes"})
+    with pytest.raises(exceptions.NotImplementedByDriver, match="encrypted disks in Ceph"):
+        hosts[0].make(spec)
+    with pytest.raises(exceptions.NotImplementedByDriver, match="encrypted disks in Ceph"):
+        hosts[0].pool.adopt(key_of(UUID, 1), str(hosts[0].path), spec)
+    assert servers(ceph) == []
+
+
 def test_image_is_imported_once_for_all_hosts(hosts: list[Host], ceph: FakeRbd, image: Image) -> None:
     hosts[0].make(spec_of(image))
     hosts[1].make(spec_of(image, 2))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.backups.files import client
+from nova_lite.backups.files import client, disk
 from nova_lite.backups.files.client import DiskImage, Found, Listing, Partitions, Readers
 from nova_lite.base import exceptions
 from tests.support import disk_images
@@ -171,6 +171,14 @@ def test_compressed_or_linked_image_is_refused(ext4: bytes, tmp_path: Path) -> N
         Asked(tmp_path / "linked", kind="qcow2").partitions()
 
 
+def test_cluster_that_has_become_zero_is_read_as_zeros(tmp_path: Path) -> None:
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "disk", "1M"], check=True)
+    writes = ["-c", "write -P 1 0 128k", "-c", "write -z 0 64k"]
+    subprocess.run(["qemu-io", "-f", "qcow2", *writes, tmp_path / "disk"], check=True, capture_output=True)
+    with (tmp_path / "disk").open("rb") as file:
+        assert disk.open_disk(file.fileno(), "qcow2").read(65000, 1000) == bytes(536) + b"\1" * 464
+
+
 @pytest.mark.parametrize(
     ("path", "error", "words"),
     [
@@ -287,24 +295,24 @@ def test_damaged_file_system_ends_in_an_answer(
 def _damage(path: Path, marks: tuple[bytes, ...] | None) -> None:
     """Read a file system with damages of many kinds. ``marks``: first bytes of the sectors that are damaged."""
     chance, refused = random.Random(7), 0
-    with path.open("r+b") as disk:
-        head = disk.read(16 * MIB)
+    with path.open("r+b") as file:
+        head = file.read(16 * MIB)
         used = [at for at in range(0, len(head), 512) if any(head[at : at + 512])]
         if marks is not None:
             used = [at for at in used if head[at : at + 2] in marks]
         for _ in range(4):
             for at in chance.sample(used, len(used) // 4):
                 place = at + chance.randrange(128)
-                disk.seek(place)
-                disk.write(bytes([head[place] ^ 1 << chance.randrange(8)]))
-            disk.flush()
+                file.seek(place)
+                file.write(bytes([head[place] ^ 1 << chance.randrange(8)]))
+            file.flush()
             try:
                 Asked(path).download("/")
             except exceptions.NovaLiteException as error:
                 refused += 1
                 assert isinstance(error, exceptions.BackupFilesUnreadable), error
-            disk.seek(0)
-            disk.write(head)
+            file.seek(0)
+            file.write(head)
     assert refused, "no damage was seen"
 
 

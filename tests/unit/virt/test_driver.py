@@ -108,7 +108,7 @@ def test_ability_that_lacks_a_method_is_not_made() -> None:
     class Half(abilities.Power):
         def on(self, instance_uuid: str) -> None: ...
 
-    with pytest.raises(TypeError, match="off.*reboot"):
+    with pytest.raises(TypeError, match=r"off.*reboot"):
         Half()  # type: ignore[abstract]
 
 

@@ -65,7 +65,9 @@ def test_interface_is_attached(
     assert (shown["port_id"], shown["port_state"], "tag" in shown) == (PORT, "BUILD", False)
     server_id, kind, payload = api.last_call("accept_action")
     assert (server_id, kind) == (server, "attach_interface")
-    assert {name: value for name, value in payload["request"].items() if value is not None} == request_
+    assert {name: value for name, value in payload["request"].items() if value is not None} == request_ | {
+        "vnic_type": "normal"
+    }
     assert attach(api, server, "2.70").json["interfaceAttachment"]["tag"] == "t"
 
 

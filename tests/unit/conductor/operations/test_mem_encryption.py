@@ -13,7 +13,7 @@ from nova_lite.db.servers import flavors
 from nova_lite.hardware import mem_encryption
 from nova_lite.objects import Flavor, Image
 from tests.support.conductor_world import World
-from tests.unit.conductor.operations.test_pci import Devices
+from tests.support.device_world import Devices
 
 SPECS = {"hw:mem_encryption": "yes"}
 

@@ -62,6 +62,6 @@ def test_disk_with_snapshot_points_is_not_merged_with_an_image_that_is_gone(
     (tmp_path / "image").touch()
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "1M"], check=True)
     subprocess.run(["qemu-img", "snapshot", "-c", "point", disk], check=True)
-    moved = MovedDisks(conf, unused, cast(Any, Gone()), qemu_img)
+    moved = MovedDisks(conf, unused, cast(Any, Gone()), qemu_img, cast(Any, None))
     with pytest.raises(exceptions.VirtDriverError, match="snapshot points need image"):
         moved._set_base(str(tmp_path), str(disk), make_image(tmp_path / "image"), unused)

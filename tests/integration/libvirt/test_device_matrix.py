@@ -50,7 +50,7 @@ def with_uefi(secure_boot: Settings) -> Settings:
     return {"hw_firmware_type": "uefi", **secure_boot}
 
 
-#: What varies. Names with a colon are extra specs, those with ``host`` are the host's, the others are properties.
+#: Values by factor. Names with a colon are extra specs, those with ``host`` are the host's, the others are properties.
 FACTORS: dict[str, list[Settings]] = {
     "machine": [{}, *({"hw_machine_type": kind} for kind in ("pc", "q35", "pc-i440fx-6.2", "pc-q35-6.2"))],
     "default": [{"host machine": "pc"}, {"host machine": "q35"}],
@@ -261,7 +261,7 @@ def test_guests_of_accepted_values_start(connection: Any, files: Path, factors: 
     assert failures(Matrix(factors, 2).rows[::STEP], start) == []
 
 
-def test_only_machines_without_ide_secure_boot_and_video_memory_are_refused(
+def test_accepted_values_are_refused_together_for_three_reasons(
     factors: dict[str, list[Settings]],
 ) -> None:
     reasons = {re.sub(r"[,:] hw_.*", "", reason) for reason in Matrix(factors, 2).refused}

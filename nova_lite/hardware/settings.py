@@ -45,6 +45,9 @@ _LACKING = {_Q35: (IDE,), VIRT: (IDE, SATA)}
 
 _ISO = "iso"
 
+#: MiB that qemu accepts for the graphics card bochs.
+_BOCHS_MB = range(4, 257)
+
 
 def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardware:
     """Return the hardware of a guest. Raises `HardwareRefused`.
@@ -310,6 +313,10 @@ def _check_devices(request: HardwareRequest) -> None:
     if ram is not None and ram > most:
         raise exceptions.HardwareRefused(
             reason=f"The image requests {ram} MiB of video RAM, and its flavor allows {most} (hw_video:ram_max_mb)."
+        )
+    if ram is not None and request.value("video_model") == "bochs" and ram not in _BOCHS_MB:
+        raise exceptions.HardwareRefused(
+            reason=f"A bochs graphics card has {_BOCHS_MB.start} to {_BOCHS_MB.stop - 1} MiB, hw_video_ram is {ram}."
         )
     if request.flag("require_quiesce") and not request.flag("qemu_guest_agent"):
         raise exceptions.HardwareRefused(reason="os_require_quiesce needs a guest agent: hw_qemu_guest_agent=yes.")

@@ -490,8 +490,9 @@ DEVICES = (
     ),
     honoured(
         "video_ram",
-        number(1, 65536),
-        "MiB of the graphics card, up to the flavor's `hw_video:ram_max_mb`, without which it is refused",
+        number(1, 2048),
+        "MiB of the graphics card, up to the flavor's `hw_video:ram_max_mb`, without which it is refused; `bochs`: 4 "
+        "to 256",
         image="hw_video_ram",
         specs={"hw_video:ram_max_mb": "64"},
         properties={"hw_video_ram": "32"},
@@ -582,8 +583,8 @@ DEVICES = (
     ),
     honoured(
         "sound_model",
-        one_of("sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb"),
-        "sound card",
+        one_of("sb16", "es1370", "ac97", "ich6", "ich9", "usb"),
+        "sound card; not `pcspk`, for which libvirt uses an option that qemu no longer has",
         flavor="hw:sound_model",
         image="hw_sound_model",
         specs={"hw:sound_model": "ich6"},

@@ -54,6 +54,10 @@ def test_guest_without_settings_is_plain() -> None:
         ({}, {"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "no IDE bus"),
         ({}, {"hw_video_ram": "16"}, "its flavor allows 0"),
         ({"hw_video:ram_max_mb": "8"}, {"hw_video_ram": "16"}, "its flavor allows 8"),
+        ({"hw_video:ram_max_mb": "9999"}, {"hw_video_ram": "2049"}, "it takes a number from 1 to 2048"),
+        ({"hw_video:ram_max_mb": "9"}, {"hw_video_ram": "3", "hw_video_model": "bochs"}, "has 4 to 256 MiB"),
+        ({"hw_video:ram_max_mb": "999"}, {"hw_video_ram": "257", "hw_video_model": "bochs"}, "has 4 to 256 MiB"),
+        ({}, {"hw_sound_model": "pcspk"}, "it takes sb16, es1370, ac97"),
         ({}, {"os_require_quiesce": "yes"}, "needs a guest agent"),
         ({"hw:vif_multiqueue_enabled": "yes"}, {"hw_vif_model": "e1000"}, "Only virtio interfaces"),
         (

@@ -13,8 +13,8 @@ from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import host_storage, hosts, leases
-from nova_lite.db.servers import claims, instances
-from nova_lite.db.volume import block_devices, disk_keys
+from nova_lite.db.servers import claims, disk_keys, instances
+from nova_lite.db.volume import block_devices
 from nova_lite.hardware import mem_encryption
 from nova_lite.objects import ActionCommand, BlockDevice, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject

@@ -17,8 +17,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
-from nova_lite.db.servers import server_groups, server_migrations, tpms
-from nova_lite.db.volume import disk_keys
+from nova_lite.db.servers import disk_keys, server_groups, server_migrations, tpms
 from nova_lite.operations import Step, states
 
 

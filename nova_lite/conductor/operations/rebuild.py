@@ -20,8 +20,8 @@ from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
-from nova_lite.db.servers import claims, keypairs, tpms
-from nova_lite.db.volume import block_devices, cinder, disk_keys, volumes
+from nova_lite.db.servers import claims, disk_keys, keypairs, tpms
+from nova_lite.db.volume import block_devices, cinder, volumes
 from nova_lite.hardware import mem_encryption, pci
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
 from nova_lite.objects.block_device import root_volume

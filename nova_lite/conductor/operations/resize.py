@@ -27,8 +27,8 @@ from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, Migration
 from nova_lite.db.hosts import hosts
-from nova_lite.db.servers import claims, flavors, server_migrations
-from nova_lite.db.volume import block_devices, disk_keys
+from nova_lite.db.servers import claims, disk_keys, flavors, server_migrations
+from nova_lite.db.volume import block_devices
 from nova_lite.hardware import hotplug, pci
 from nova_lite.objects import Flavor, Image
 from nova_lite.objects.block_device import root_volume

@@ -22,8 +22,8 @@ from nova_lite.conductor.volume.tasks import UPLOADING, VolumeTasks
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.image import images
-from nova_lite.db.servers import instances, tpms
-from nova_lite.db.volume import attachments, block_devices, disk_keys, volume_keys, volume_tasks, volume_types, volumes
+from nova_lite.db.servers import disk_keys, instances, tpms
+from nova_lite.db.volume import attachments, block_devices, volume_keys, volume_tasks, volume_types, volumes
 from nova_lite.objects import (
     Image,
     Volume,

@@ -14,7 +14,7 @@
 - `flavor_access`: projects with access to private flavors
 - `keypairs`: key pairs
 - `console_tokens`: console tokens
-- `tpms`: keys of TPMs
+- `tpms`, `disk_keys`: keys of TPMs and of encrypted disks
 - `points`: snapshot points of servers
 - `shares`: shares of projects and of servers
 - `fencing`: fencing records that a host may remove

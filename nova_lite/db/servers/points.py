@@ -10,8 +10,8 @@ from nova_lite.base import exceptions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance
 from nova_lite.db.hosts import compute_nodes
-from nova_lite.db.servers import instances
-from nova_lite.db.volume import block_devices, disk_keys
+from nova_lite.db.servers import disk_keys, instances
+from nova_lite.db.volume import block_devices
 from nova_lite.hardware import traits
 from nova_lite.objects import Flavor, PointState, SnapshotPoint
 from nova_lite.objects.block_device import ephemeral_gb, swap_mb, volumes

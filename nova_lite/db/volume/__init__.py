@@ -6,7 +6,6 @@
 - `volume_types`: types, and their encryption
 - `volume_qos`: quality of service of types
 - `volume_keys`: keys of encrypted volumes, wrapped by a master key
-- `disk_keys`: keys of servers' encrypted disks on their hosts
 - `volume_backups`: backups of volumes
 - `volume_tasks`: work of hosts on files of volumes
 - `volume_transfers`: offers of volumes to other projects

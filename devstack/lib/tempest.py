@@ -107,7 +107,7 @@ stable_rescue = true
 ide_bus = true
 swap_volume = true
 volume_backed_live_migration = true
-volume_multiattach = false
+volume_multiattach = true
 # Features that nova_lite does not serve are at the end of docs/reference/api.md.
 vnc_console = true
 # Its only test adds what it receives, which is bytes, to text, and takes that error for a broken connection.

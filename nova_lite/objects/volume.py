@@ -319,7 +319,8 @@ class VolumeConnection(msgspec.Struct, kw_only=True):
 
 class NetworkDisk(msgspec.Struct, kw_only=True, frozen=True):
     """Volume that the hypervisor reaches over the network. ``hosts``: pairs of address and port. ``secret``: uuid of
-    the libvirt secret of ``user``; None without authentication. ``config``: path of a file that names the hosts."""
+    the libvirt secret of ``user``; None without authentication. ``config``: path of a file that names the hosts.
+    ``encrypted``: its data have the format LUKS."""
 
     protocol: str
     name: str
@@ -327,6 +328,7 @@ class NetworkDisk(msgspec.Struct, kw_only=True, frozen=True):
     user: str | None = None
     secret: str | None = None
     config: str | None = None
+    encrypted: bool = False
 
 
 class EncryptedDisk(msgspec.Struct, kw_only=True, frozen=True):
@@ -374,3 +376,8 @@ class Qcow2Disk(msgspec.Struct, kw_only=True, frozen=True):
 #: Source of a volume's disk for a hypervisor: the path of a raw file or device, a file with another format, or a place
 #: in the network.
 VolumeSource = str | EncryptedDisk | Qcow2Disk | NetworkDisk
+
+
+def is_encrypted(source: VolumeSource) -> bool:
+    """Check whether the hypervisor decrypts a volume."""
+    return isinstance(source, EncryptedDisk) or (isinstance(source, NetworkDisk) and source.encrypted)

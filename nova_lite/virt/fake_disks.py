@@ -16,13 +16,13 @@ from nova_lite.objects import (
     BlockDevice,
     DiskFile,
     DiskSource,
-    EncryptedDisk,
     FileMerge,
     LiveDestination,
     LiveSource,
     MigrationControl,
     MigrationProgress,
     VolumeSource,
+    is_encrypted,
 )
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities, images
@@ -278,7 +278,7 @@ class FakeVolumes(Ability, abilities.Volumes):
             may_share = device.multiattach and volume_id in other.shared
             if volume_id in other.volumes and other.uuid != instance_uuid and not may_share:
                 raise RuntimeError(f"volume {volume_id} is attached to {other.uuid} already")
-        if isinstance(path, EncryptedDisk):
+        if is_encrypted(path):
             self._fake.driver.volume_key(volume_id)
             domain.encrypted = [*domain.encrypted, volume_id]
         domain.volumes[volume_id] = device.device_name or ""

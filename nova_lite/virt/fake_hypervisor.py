@@ -30,7 +30,7 @@ from oslo_config import cfg
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, files, trees
-from nova_lite.objects import VIF, EncryptedDisk, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource, usable
+from nova_lite.objects import VIF, GuestCpu, HostCpu, Image, Qcow2Disk, VolumeSource, is_encrypted, usable
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.operations.states import PowerState
@@ -332,7 +332,7 @@ def domain_of(spec: SpawnSpec) -> Domain:
         volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
         tpm=hardware.resolve(spec.instance.flavor, spec.image, strict=False).tpm is not None,
         encrypted_disk=hardware.encrypts_disks(flavor.extra_specs, {} if spec.image is None else spec.image.properties),
-        encrypted=[volume_id for volume_id, source in spec.volumes.items() if isinstance(source, EncryptedDisk)],
+        encrypted=[volume_id for volume_id, source in spec.volumes.items() if is_encrypted(source)],
         volume_files=files_of(spec.volumes),
         shared=[str(device.volume_id) for device in instance.block_devices if device.multiattach],
         read_only=[str(device.volume_id) for device in instance.block_devices if device.read_only],

@@ -38,6 +38,9 @@ LOG = logging.getLogger(__name__)
 
 #: Beginnings of names.
 VOLUME, SNAPSHOT, SERVER, BASE, OLD, UNFINISHED = "volume-", "snapshot-", "server-", "image-", "old-", "part-"
+#: Beginning of the names of encrypted volumes and their snapshots, before `VOLUME` and `SNAPSHOT`.
+LUKS = "luks-"
+_OURS = (VOLUME, SNAPSHOT, LUKS, SERVER, BASE, OLD)
 
 #: Age in seconds at which an incomplete image is abandoned, and an unused image of the image service is removed.
 OLD_SECONDS = 86400.0
@@ -339,13 +342,13 @@ class RbdPool:
             names = self.rbd.images(self.name)
             with _logged("Old RBD snapshots were not removed"):
                 for name in self.rbd.with_snapshots(self.name, UNFINISHED, self._long):
-                    if name.startswith((VOLUME, SNAPSHOT, SERVER, BASE, OLD)):
+                    if name.startswith(_OURS):
                         self._drop_old(name)
             for name in names:
                 if name.startswith((UNFINISHED, OLD, BASE)):
                     self._sweep_image(name)
             for trashed in self.rbd.trash(self.name, self._long):
-                if trashed.name.startswith((VOLUME, SNAPSHOT, SERVER, BASE, OLD, UNFINISHED)):
+                if trashed.name.startswith((*_OURS, UNFINISHED)):
                     self._sweep_trashed(trashed)
         except exceptions.VirtDriverError as error:
             LOG.error("Pool %s of Ceph cannot be used by this host: %s", self.name, error.kwargs["reason"])

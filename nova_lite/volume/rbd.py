@@ -1,6 +1,7 @@
 """Backend ``rbd``: volumes are images in the pool ``[volume] rbd_pool`` of a Ceph, which all hosts reach.
 
-`nova_lite.virt.rbd_pool` makes, renames and removes the images.
+`nova_lite.virt.rbd_pool` makes, renames and removes the images. An encrypted volume has another name: its data begin
+with a header of LUKS, and have whole GB behind it. Their content does not say so, since that is a guest's.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 
+import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
 from nova_lite.base.timing import TIMING, ClientTiming
+from nova_lite.image import luks
 from nova_lite.objects import Image, NetworkDisk, VolumeWork
 from nova_lite.virt import images as disk_images
-from nova_lite.virt.rbd_pool import OLD, SHRINK, SNAPSHOT, VOLUME, network_disk, open_pool
+from nova_lite.virt.rbd_pool import LUKS, OLD, SHRINK, SNAPSHOT, VOLUME, network_disk, open_pool
 from nova_lite.volume.builtin import (
     CHUNK,
     GIB,
@@ -44,41 +47,80 @@ class RbdVolumes(BuiltInVolumes):
     # --- names
 
     def path(self, volume_id: str) -> NetworkDisk:
-        return network_disk(self.conf, self.pool.spec(_volume(volume_id)))
+        name = self._existing(_volume(volume_id))
+        where = network_disk(self.conf, self.pool.spec(name))
+        return msgspec.structs.replace(where, encrypted=name.startswith(LUKS))
 
     def require(self, volume_id: str) -> NetworkDisk:
         if not self.has(volume_id):
             raise exceptions.VolumeFileMissing(volume_id=volume_id)
         return self.path(volume_id)
 
+    def _required(self, volume_id: str) -> str:
+        """Return the name of a volume's image. Raises `VolumeFileMissing`."""
+        self.require(volume_id)
+        return self._existing(_volume(volume_id))
+
+    def _existing(self, name: str) -> str:
+        """Return the name of an encrypted image, if there is one, else that of a plain one."""
+        return LUKS + name if self.pool.exists(LUKS + name) else name
+
     def has(self, volume_id: str) -> bool:
         """Check whether the volume exists. Complete a replacement of its data that was interrupted."""
         name = _volume(volume_id)
-        return self.pool.exists(name) or self.pool.rename(OLD + name, name, missing_ok=True)
+        return any(
+            self.pool.exists(found) or self.pool.rename(OLD + found, found, missing_ok=True)
+            for found in (name, LUKS + name)
+        )
 
     # --- volumes
 
     def create(self, work: VolumeWork) -> None:
-        if work.encrypted:
-            raise exceptions.InvalidInput(reason="volumes in RBD cannot be encrypted")
-        target = _volume(work.volume_id)
         if self.has(work.volume_id):
             return
-        with self.pool.new(target) as part:
+        with self.pool.new(_target(work)) as part:
             if work.source_snapshot is not None:
                 self._copy(_snapshot(work.source_snapshot), part, work)
             elif work.source_volume is not None:
                 self._copy(_volume(work.source_volume), part, work)
+            elif work.encrypted:
+                self._write_encrypted(work.volume_id, work.image, part, work.size)
             elif work.image is not None:
                 self._write_image(work.image, part, work.size)
             else:
                 self.pool.create(part, work.size)
 
     def _copy(self, source: str, part: str, work: VolumeWork) -> None:
-        if not self.pool.exists(source):
+        found = self._existing(source)
+        if not self.pool.exists(found) or found.startswith(LUKS) != work.encrypted:
             raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
-        self.pool.clone_now(source, part)
-        self.pool.grow(part, work.size * GIB)
+        self.pool.clone_now(found, part)
+        self._grow(part, work.size, work.encrypted)
+
+    def _grow(self, name: str, size: int, encrypted: bool) -> None:
+        """Let the data of an image have ``size`` GB, unless they have more."""
+        self.pool.grow(name, size * GIB + (self._header(name) if encrypted else 0))
+
+    def _header(self, name: str) -> int:
+        """Return the bytes before the data of an encrypted image."""
+        info = self.pool.rbd.info(self.pool.spec(name))
+        return 0 if info is None else info.size % GIB
+
+    def _write_encrypted(self, volume_id: str, image: Image | None, part: str, size: int) -> None:
+        """Make ``part`` a volume of LUKS, of an image or empty."""
+        key = self.volume_key(volume_id)
+        with self._scratch() as file:
+            with open(file, "wb") as header:
+                header.write(luks.new_header(key.passphrase.encode(), key.key_size))
+            if image is not None:
+                with self.fetched(image, file) as (fetched, info):
+                    require_fits(image, info.virtual_size, size)
+                    self.room.require(os.path.dirname(file), info.virtual_size, "encrypted data of a volume")
+                    os.truncate(file, luks.data_offset(file) + size * GIB)
+                    qemu_img = disk_images.QemuImg(self.conf)
+                    qemu_img.encrypt(fetched, info.format, file, key.passphrase, self.room_kept(file))
+            self.pool.import_file(file, part)
+        self._grow(part, size, encrypted=True)
 
     def _write_image(self, image: Image, part: str, size: int) -> None:
         """Make ``part`` a clone of an image, which the pool gets at its first use."""
@@ -96,19 +138,22 @@ class RbdVolumes(BuiltInVolumes):
             self.pool.import_file(fetched, name)
 
     def delete(self, volume_id: str) -> None:
-        for name in (_volume(volume_id), OLD + _volume(volume_id)):
+        for name in (_volume(volume_id), LUKS + _volume(volume_id)):
             self.pool.delete(name)
+            self.pool.delete(OLD + name)
 
     def extend(self, volume_id: str, size: int) -> None:
-        self.require(volume_id)
-        self.pool.grow(_volume(volume_id), size * GIB)
+        name = self._required(volume_id)
+        self._grow(name, size, name.startswith(LUKS))
 
     @contextlib.contextmanager
     def exported(self, volume_id: str, disk_format: str) -> Iterator[str]:
-        self.require(volume_id)
+        name = self._required(volume_id)
+        if name.startswith(LUKS):
+            raise exceptions.NotImplementedByDriver(operation="an image of an encrypted volume")
         with contextlib.ExitStack() as stack:
             part = stack.enter_context(self._scratch())
-            self._export(_volume(volume_id), part)
+            self._export(name, part)
             if disk_format != "raw":
                 target = stack.enter_context(self._scratch())
                 self.require_room_of(part, target)
@@ -118,56 +163,59 @@ class RbdVolumes(BuiltInVolumes):
 
     def reimage(self, volume_id: str, image: Image, size: int) -> None:
         """Replace the volume's image in the pool, once the new one is complete."""
-        self.require(volume_id)
-        with self.pool.unfinished(_volume(volume_id)) as part:
-            self._write_image(image, part, size)
-            self.pool.replace(_volume(volume_id), part)
+        name = self._required(volume_id)
+        with self.pool.unfinished(name) as part:
+            if name.startswith(LUKS):
+                self._write_encrypted(volume_id, image, part, size)
+            else:
+                self._write_image(image, part, size)
+            self.pool.replace(name, part)
 
     # --- snapshots
 
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
-        if self.pool.exists(_snapshot(snapshot_id)):
+        if self.pool.exists(self._existing(_snapshot(snapshot_id))):
             return
-        self.require(volume_id)
-        with self.pool.new(_snapshot(snapshot_id)) as part, self.pool.moment(_volume(volume_id)) as moment:
+        name = self._required(volume_id)
+        with self.pool.new(_snapshot_of(name, snapshot_id)) as part, self.pool.moment(name) as moment:
             self.pool.clone(moment, part)
 
     def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes, hold: HoldVolumes) -> None:
-        found = [name for name in snapshots.values() if self.pool.exists(_snapshot(name))]
+        found = [name for name in snapshots.values() if self.pool.exists(self._existing(_snapshot(name)))]
         if len(found) == len(snapshots):
             return
-        for volume_id in snapshots:
-            self.require(volume_id)
+        names = {volume_id: self._required(volume_id) for volume_id in snapshots}
         # A killed daemon has named these. The new ones are of another moment.
-        for name in found:
-            self.delete_snapshot(name)
+        for snapshot_id in found:
+            self.delete_snapshot(snapshot_id)
+        targets = [_snapshot_of(names[volume_id], snapshot_id) for volume_id, snapshot_id in snapshots.items()]
         # The names come last, when all are complete.
         with contextlib.ExitStack() as finish:
-            parts = [finish.enter_context(self.pool.new(_snapshot(name))) for name in snapshots.values()]
-            with self.pool.moments([_volume(volume_id) for volume_id in snapshots], hold(list(snapshots))) as moments:
+            parts = [finish.enter_context(self.pool.new(target)) for target in targets]
+            with self.pool.moments(list(names.values()), hold(list(snapshots))) as moments:
                 for moment, part in zip(moments, parts, strict=True):
                     self.pool.clone(moment, part)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        self.pool.delete(_snapshot(snapshot_id))
+        for beginning in ("", LUKS):
+            self.pool.delete(beginning + _snapshot(snapshot_id))
 
     # --- backups
 
     def create_backup(self, work: VolumeWork) -> None:
         if work.source_snapshot is not None:
-            source = _snapshot(work.source_snapshot)
+            source = self._existing(_snapshot(work.source_snapshot))
             if not self.pool.exists(source):
                 raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
         else:
-            self.require(work.volume_id)
-            source = _volume(work.volume_id)
+            source = self._required(work.volume_id)
         self.back_up(str(work.backup_id), lambda part: self._export(source, part))
 
     def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes, hold: HoldVolumes) -> None:
-        self.require(work.volume_id)
+        name = self._required(work.volume_id)
 
         def fill(part: str) -> None:
-            with self.pool.moments([_volume(work.volume_id)], hold([work.volume_id])) as (moment,):
+            with self.pool.moments([name], hold([work.volume_id])) as (moment,):
                 self._export(moment, part)
 
         self.back_up(str(work.backup_id), fill)
@@ -177,9 +225,7 @@ class RbdVolumes(BuiltInVolumes):
         source = self.backup_path(str(work.data_id))
         if work.is_new and self.has(work.volume_id):
             return
-        if not work.is_new:
-            self.require(work.volume_id)
-        target = _volume(work.volume_id)
+        target = _target(work) if work.is_new else self._required(work.volume_id)
         with (self.pool.new if work.is_new else self.pool.unfinished)(target) as part:
             with as_driver_errors():
                 size = check_backup(str(work.data_id), source)
@@ -190,9 +236,9 @@ class RbdVolumes(BuiltInVolumes):
                     raise exceptions.BackupDamaged(
                         backup_id=str(work.data_id), reason="the copy of its data differs from them"
                     )
-            self.pool.grow(part, work.size * GIB)
+            self._grow(part, work.size, target.startswith(LUKS))
             if not work.is_new:
-                self.pool.replace(_volume(work.volume_id), part)
+                self.pool.replace(target, part)
 
     def _sum_of(self, name: str, size: int) -> str:
         """Return the sum of an image's data, as backups have it."""
@@ -239,3 +285,13 @@ def _volume(volume_id: str) -> str:
 
 def _snapshot(snapshot_id: str) -> str:
     return f"{SNAPSHOT}{uuid.UUID(snapshot_id)}"
+
+
+def _target(work: VolumeWork) -> str:
+    """Return the name of a new volume."""
+    return f"{LUKS if work.encrypted else ''}{_volume(work.volume_id)}"
+
+
+def _snapshot_of(name: str, snapshot_id: str) -> str:
+    """Return the name of a new snapshot of a volume with this name."""
+    return f"{LUKS if name.startswith(LUKS) else ''}{_snapshot(snapshot_id)}"

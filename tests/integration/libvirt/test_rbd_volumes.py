@@ -24,8 +24,8 @@ from nova_lite import conf as configuration
 from nova_lite.backups import disk_data, disk_parts
 from nova_lite.base import exceptions
 from nova_lite.base.timing import LibvirtTiming
-from nova_lite.image import local
-from nova_lite.objects import VolumeVerb, VolumeWork
+from nova_lite.image import local, luks
+from nova_lite.objects import VolumeKey, VolumeVerb, VolumeWork
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import rbd_pool as rbd
 from nova_lite.virt.abilities import BackupRequest, SpawnSpec
@@ -276,6 +276,64 @@ def test_server_with_volumes_in_ceph(make_host: MakeHost, images: Images, volume
         volumes.delete(clone)
     here.guests.destroy(found.uuid)
 
+    _delete_all(volumes)
+
+
+def test_server_with_encrypted_volumes_in_ceph(
+    make_host: MakeHost, images: Images, volumes: RbdVolumes, tmp_path: Path
+) -> None:
+    """The guest boots from one volume, and gets another one. It moves, and Ceph has no plain data."""
+    options = {"live_migration_uri": hosts.URI}
+    here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
+    key = VolumeKey(passphrase=uuid.uuid4().hex)
+    here.volume_key = there.volume_key = volumes.volume_key = lambda volume_id: key
+    root = make_volume(volumes, image=images.disk, encrypted=True)
+    one, other = (make_volume(volumes, encrypted=True) for _ in range(2))
+    script = PAIRS.replace("ONE", one[:20]).replace("OTHER", other[:20])
+    plain = guest_spec(images, [], images.disk, config_drive=True, user_data=scripts.user_data(script))
+    devices = [device(root, "/dev/vda", boot_index=0), device(one, "/dev/vdc")]
+    instance = msgspec.structs.replace(plain.instance, block_devices=devices)
+    paths = {volume_id: volumes.require(volume_id) for volume_id in (root, one)}
+    spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
+    here.guests.spawn(spec)
+    wait_for("boot", lambda: lines(here, spec, "mark written"), PATIENCE)
+    late = device(other, "/dev/vdd")
+    here.volumes.attach(instance.uuid, late, volumes.require(other))
+    wait_for("writes", lambda: pairs(here, spec) > 5, PATIENCE)
+    volumes.extend(root, 2)
+    here.volumes.extend(instance.uuid, root, 2 * GIB)
+    wait_for("the new size", lambda: f"root has {2 * GIB // 512} sectors" in lines(here, spec, "root has"), PATIENCE)
+
+    snapshots = {volume_id: str(uuid.uuid4()) for volume_id in (root, one, other)}
+    snapshot(here, spec, volumes, snapshots)
+    instance = msgspec.structs.replace(instance, block_devices=[*devices, late])
+    spec = msgspec.structs.replace(spec, instance=instance, volumes=paths | {other: volumes.require(other)})
+    moved = arriving(spec, 2)
+    print(f"live migration: {migrate(here, there, moved):.2f} s")
+    here.guests.destroy(instance.uuid)
+    goes_on(there, moved)
+    there.power.reboot(instance.uuid, "HARD", 0)
+    wait_for("boot with its mark", lambda: lines(there, moved, "on disk: marked-by-a-guest"), PATIENCE)
+    there.guests.destroy(instance.uuid)
+
+    copied = make_volume(volumes, size=2, source_snapshot=snapshots[root], encrypted=True)
+    found = msgspec.structs.replace(plain.instance, block_devices=[device(copied, "/dev/vda", boot_index=0)])
+    booted = msgspec.structs.replace(plain, instance=found, volumes={copied: volumes.require(copied)})
+    here.guests.spawn(booted)
+    wait_for("boot of the copy", lambda: lines(here, booted, "on disk: marked-by-a-guest"), PATIENCE)
+    here.guests.destroy(found.uuid)
+    for name in volumes.pool.rbd.images(POOL):
+        if name.startswith(rbd.LUKS):
+            volumes.pool.export(name, str(tmp_path / name), lambda: None)
+            with (tmp_path / name).open("rb") as file:
+                assert file.read(len(luks.MAGIC)) == luks.MAGIC
+                while chunk := file.read(16 * 1024**2):
+                    assert b"marked-by-" not in chunk and b"number 1" not in chunk
+            (tmp_path / name).unlink()
+    for volume_id in (root, one, other, copied):
+        volumes.delete(volume_id)
+    for snapshot_id in snapshots.values():
+        volumes.delete_snapshot(snapshot_id)
     _delete_all(volumes)
 
 

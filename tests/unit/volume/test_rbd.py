@@ -470,11 +470,6 @@ def test_exported_volume_has_the_requested_format(volumes: RbdVolumes, ceph: Fak
     assert files_below(volumes) == []
 
 
-def test_encrypted_volume_is_refused(volumes: RbdVolumes) -> None:
-    with pytest.raises(exceptions.InvalidInput, match="cannot be encrypted"):
-        create(volumes, encrypted=True)
-
-
 def test_volumes_of_a_new_server_are_made(volumes: RbdVolumes, ceph: FakeRbd) -> None:
     wanted, volume_id = image(), new_id()
     device = BlockDevice(

@@ -19,6 +19,7 @@ from nova_lite.objects import (
     Qcow2Disk,
     VolumeSource,
     disk_key_id,
+    is_encrypted,
 )
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
@@ -322,7 +323,7 @@ def volume_disk(device: BlockDevice, source: VolumeSource, below: tuple[volume_c
         format="qcow2" if isinstance(source, Qcow2Disk) else "raw",
         bus=device.disk_bus or "virtio",
         serial=device.volume_id,
-        secret=device.volume_id if isinstance(source, EncryptedDisk) else None,
+        secret=device.volume_id if is_encrypted(source) else None,
         below=below,
         direct=is_direct,
         shareable=device.multiattach,

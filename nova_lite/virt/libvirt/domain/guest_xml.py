@@ -271,11 +271,11 @@ def disk_element(disk: Disk) -> ET.Element:
         if disk.network is None:
             driver.set("io", "native")
     if disk.network is not None:
-        _network_source(element, disk.network)
+        source = _network_source(element, disk.network)
     else:
         source = ET.SubElement(element, "source", {"dev" if is_block else "file": disk.path})
-        if disk.secret is not None:
-            add_encryption(source, disk.secret)
+    if disk.secret is not None:
+        add_encryption(source, disk.secret)
     ET.SubElement(element, "target", dev=disk.device, bus=disk.bus)
     if disk.serial is not None:
         _text(element, "serial", disk.serial)
@@ -307,7 +307,7 @@ def add_encryption(source: ET.Element, secret: str) -> None:
     ET.SubElement(encryption, "secret", type="passphrase", uuid=secret)
 
 
-def _network_source(element: ET.Element, where: NetworkDisk) -> None:
+def _network_source(element: ET.Element, where: NetworkDisk) -> ET.Element:
     source = ET.SubElement(element, "source", protocol=where.protocol, name=where.name)
     for name, port in where.hosts:
         ET.SubElement(source, "host", name=name, port=port)
@@ -316,6 +316,7 @@ def _network_source(element: ET.Element, where: NetworkDisk) -> None:
     if where.secret is not None:
         auth = ET.SubElement(source, "auth", username=str(where.user))
         ET.SubElement(auth, "secret", type="ceph", uuid=where.secret)
+    return source
 
 
 def interface_xml(vif: VIF, on_libvirt_network: bool) -> str:

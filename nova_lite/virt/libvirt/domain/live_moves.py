@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.objects import EncryptedDisk, LiveDestination, LiveSource, MigrationControl, MigrationProgress
+from nova_lite.objects import LiveDestination, LiveSource, MigrationControl, MigrationProgress, is_encrypted
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import SpawnSpec
@@ -89,7 +89,7 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             undo("its access", self._peers.close)
             self._peers.open(instance_uuid, source.address)
             undo("its secrets", self._secrets.forget_incoming)
-            encrypted = [volume_id for volume_id, item in spec.volumes.items() if isinstance(item, EncryptedDisk)]
+            encrypted = [volume_id for volume_id, item in spec.volumes.items() if is_encrypted(item)]
             roles = [ROLES[name] for name in source.disks] if encrypts(spec) else []
             own = OwnKeys(instance_uuid, hardware_of(spec).tpm is not None, roles)
             self._secrets.load_for_incoming(encrypted, own)

@@ -158,10 +158,6 @@ def _row(uow: UnitOfWork, key_id: str, volume_id: str) -> Row:
 
 
 def _masters(conf: cfg.ConfigOpts) -> master_keys.MasterKeys:
-    if conf.volume.backend == "rbd":
-        raise exceptions.InvalidInput(
-            reason="volumes in RBD cannot be encrypted by this cloud: choose another volume type"
-        )
     return masters_of(conf, "encrypted volumes", "choose another volume type")
 
 

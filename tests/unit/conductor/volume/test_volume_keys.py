@@ -268,10 +268,9 @@ def test_cloud_without_master_keys_makes_no_encrypted_volume(world: World) -> No
     world.make(volume_type=PLAIN)
 
 
-def test_volumes_in_rbd_are_neither_encrypted_nor_swapped(world: World) -> None:
+def test_volumes_in_rbd_have_keys_and_are_not_swapped(world: World) -> None:
     world.conf.set_override("backend", "rbd", "volume")
-    with pytest.raises(exceptions.InvalidInput, match="volumes in RBD cannot be encrypted"):
-        world.accept(volume_type=SECRET)
+    assert world.show(world.make(volume_type=SECRET)).encrypted
     volume_id = world.make(volume_type=PLAIN)
     world.finish(world.attach(volume_id))
     with pytest.raises(exceptions.InvalidVolume, match="swapping volumes in RBD is not supported"):

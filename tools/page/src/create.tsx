@@ -120,6 +120,33 @@ export function loadDraft(): Draft {
   }
 }
 
+/** What a new server can have. */
+interface Choices {
+  images: (Source & { image_type?: string })[];
+  sources: Source[];
+  flavors: { id: string; name: string; disk: number; ram: number }[];
+  networks: { id: string; name: string }[];
+  keys: { name: string }[];
+  together: { id: string }[];
+}
+
+/** Replace what a draft chooses and is not there. */
+export function corrected(draft: Draft, data: Choices): Draft {
+  const known = (rows: { id: string }[], id: string) => rows.some((row) => row.id === id);
+  const named = (rows: { id: string; name: string }[], text: string): string | undefined =>
+    rows.find((row) => row.id === text || row.name === text)?.id;
+  // A snapshot of a server is an image as well, and often the newest one.
+  const usual = data.images.find((item) => item.image_type !== "snapshot") ?? data.images[0];
+  const image = known(data.sources, draft.image) ? draft.image : (usual?.id ?? "");
+  const least = data.sources.find((item) => item.id === image)?.min_disk ?? 0;
+  const enough = data.flavors.find((flavor) => flavor.disk >= least && flavor.ram >= 512) ?? data.flavors[0];
+  const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
+  const key = data.keys.some((item) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
+  const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
+  const group = known(data.together, draft.group) ? draft.group : "";
+  return { ...draft, image, flavor, key, network, group };
+}
+
 export function Create(): VNode {
   const [draft, set] = useState<Draft>(loadDraft);
   const [error, setError] = useState<Error | null>(null);
@@ -164,22 +191,9 @@ export function Create(): VNode {
     ["create"],
     0,
   );
-  // biome-ignore lint/correctness/useExhaustiveDependencies: new choices correct the draft, and a change of the draft does not.
+  // The draft may have changed since the choices were drawn: an effect runs later.
   useEffect(() => {
-    if (!data) return;
-    const known = (rows: { id: string }[], id: string) => rows.some((row) => row.id === id);
-    const named = (rows: { id: string; name: string }[], text: string): string | undefined =>
-      rows.find((row) => row.id === text || row.name === text)?.id;
-    // A snapshot of a server is an image as well, and often the newest one.
-    const usual = data.images.find((item) => item.image_type !== "snapshot") ?? data.images[0];
-    const image = known(data.sources, draft.image) ? draft.image : (usual?.id ?? "");
-    const least = data.sources.find((item) => item.id === image)?.min_disk ?? 0;
-    const enough = data.flavors.find((flavor) => flavor.disk >= least && flavor.ram >= 512) ?? data.flavors[0];
-    const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
-    const key = data.keys.some((item) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
-    const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
-    const group = known(data.together, draft.group) ? draft.group : "";
-    set({ ...draft, image, flavor, key, network, group });
+    if (data) set((old) => corrected(old, data));
   }, [data]);
   // A phone shows some of the flavors at a time: the chosen one is among them.
   const cards = useRef<HTMLFieldSetElement>(null);

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { aimed, backups, guarded, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
 import type { Backup, Flavor, Server } from "../src/compute.types";
-import { bodyOf, commandOf, EMPTY, keepDraft, loadDraft, metadataOf, problems } from "../src/create";
+import { bodyOf, commandOf, corrected, EMPTY, keepDraft, loadDraft, metadataOf, problems } from "../src/create";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
 import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
@@ -307,4 +307,31 @@ test.each(["volume", "snapshot"] as const)("a server boots from a %s", (kind) =>
     { boot_index: 0, uuid: "x", source_type: kind, destination_type: "volume", delete_on_termination: false },
   ]);
   expect(commandOf(draft, FLAVOR, { name: "volume disk – 10 GB" })).toContain(`--${kind} x --flavor m1`);
+});
+
+test("a draft keeps what was entered, and gets what it lacks", () => {
+  const data = {
+    images: [
+      { id: "s", image_type: "snapshot", min_disk: 0 },
+      { id: "i", min_disk: 2 },
+    ] as never[],
+    sources: [{ id: "i", name: "i", min_disk: 2, min_ram: 0 }],
+    flavors: [
+      { id: "small", name: "s", disk: 1, ram: 1024 },
+      { id: "large", name: "l", disk: 4, ram: 1024 },
+    ],
+    networks: [{ id: "n", name: "net" }],
+    keys: [{ name: "k" }],
+    together: [],
+  };
+  const entered = { ...EMPTY, name: "silent", data: "#cloud-config", network: "net", group: "gone" };
+  expect(corrected(entered, data)).toEqual({
+    ...entered,
+    image: "i",
+    flavor: "large",
+    key: "k",
+    network: "n",
+    group: "",
+  });
+  expect(corrected({ ...entered, flavor: "s", image: "i" }, data).flavor).toBe("small");
 });

@@ -31,6 +31,7 @@ class Session:
         self.region: str = endpoints["compute"]["region"]
         self.compute: str = endpoints["compute"]["url"].rstrip("/")
         self.image: str = endpoints["image"]["url"].rstrip("/") + "/v2"
+        self.volume: str = endpoints["volumev3"]["url"].rstrip("/") if "volumev3" in endpoints else ""
         self.network: str = endpoints["network"]["url"].rstrip("/") + "/v2.0" if "network" in endpoints else ""
 
     def request(self, method: str, url: str, **arguments: Any) -> requests.Response:

@@ -20,6 +20,7 @@ from sessions import Session
 
 PREFIX = "tempest.api.compute."
 COPY = "tempest-alt"
+SHARED = "tempest-shared"
 
 OTHER = "other"
 #: Names of class fixtures.
@@ -31,7 +32,6 @@ NEEDS = (
     (r"Neutron|No matching service found in the catalog", "Neutron"),
     (r"Floating ips are not available", "a pool of floating addresses: nova-lite-manage floating-pool create"),
     (r"auto_allocate|public_network_id|test_tenant_networks", "Neutron"),
-    (r"multi-?attach", "volumes of several servers"),
     (r"encrypted", "encrypted volumes"),
     (r"(Resize|Live.?migration|Cold migration)(?: is)? not available|Less than 2 compute nodes", "two compute hosts"),
     (r"Change password", "a guest agent in the test guest"),
@@ -130,6 +130,7 @@ run_validation = false
 endpoint_type = public
 region = {region}
 volume_size = 1
+volume_type_multiattach = {shared_type}
 min_microversion = 3.0
 max_microversion = 3.42
 build_interval = 1
@@ -163,6 +164,7 @@ def configure(directory: Path, url: str) -> None:
         "admin": admin,
         "region": cloud.region,
         "images": two_images(cloud),
+        "shared_type": shared_type(cloud),
         "flavors": [flavor["id"] for flavor in flavors],
         "microversion": cloud.get(cloud.compute)["version"]["version"],
         "hosts": hosts,
@@ -190,6 +192,14 @@ def two_images(cloud: Session) -> list[str]:
     if len(bootable) == 1:
         bootable.append(copy_of(cloud, bootable[0]))
     return [image["id"] for image in bootable[:2]]
+
+
+def shared_type(cloud: Session) -> str:
+    """Return the name of a type whose volumes several servers can have. Make it if there is none."""
+    if SHARED not in [kind["name"] for kind in cloud.get(f"{cloud.volume}/types")["volume_types"]]:
+        body = {"name": SHARED, "extra_specs": {"multiattach": "<is> True"}}
+        cloud.request("POST", f"{cloud.volume}/types", json={"volume_type": body})
+    return SHARED
 
 
 def copy_of(cloud: Session, image: dict[str, Any]) -> dict[str, Any]:

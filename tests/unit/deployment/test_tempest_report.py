@@ -25,7 +25,7 @@ def script() -> Any:
         ),
         ("a", "Resize not available.", "", "two compute hosts"),
         ("a", "Object not found", "404 POST /v2.1/os-security-groups", None),
-        ("a", "Volume multi-attach is not available.", "", "volumes of several servers"),
+        ("VolumeMultiAttach.a", "BadRequest", "400 POST /v2.1/servers/ID/os-volume_attachments", None),
         ("a", "AssertionError: 1 != 2", "", None),
         ("a", "Got a server fault", "500 GET /v2.1/servers", None),
     ],

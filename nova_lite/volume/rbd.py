@@ -47,31 +47,35 @@ class RbdVolumes(BuiltInVolumes):
     # --- names
 
     def path(self, volume_id: str) -> NetworkDisk:
-        name = self._existing(_volume(volume_id))
-        where = network_disk(self.conf, self.pool.spec(name))
-        return msgspec.structs.replace(where, encrypted=name.startswith(LUKS))
+        return self._disk(self._existing(_volume(volume_id)))
 
     def require(self, volume_id: str) -> NetworkDisk:
-        if not self.has(volume_id):
-            raise exceptions.VolumeFileMissing(volume_id=volume_id)
-        return self.path(volume_id)
+        return self._disk(self._required(volume_id))
 
-    def _required(self, volume_id: str) -> str:
-        """Return the name of a volume's image. Raises `VolumeFileMissing`."""
-        self.require(volume_id)
-        return self._existing(_volume(volume_id))
+    def has(self, volume_id: str) -> bool:
+        return self._found(volume_id) is not None
+
+    def _disk(self, name: str) -> NetworkDisk:
+        return msgspec.structs.replace(network_disk(self.conf, self.pool.spec(name)), encrypted=name.startswith(LUKS))
 
     def _existing(self, name: str) -> str:
         """Return the name of an encrypted image, if there is one, else that of a plain one."""
         return LUKS + name if self.pool.exists(LUKS + name) else name
 
-    def has(self, volume_id: str) -> bool:
-        """Check whether the volume exists. Complete a replacement of its data that was interrupted."""
+    def _found(self, volume_id: str) -> str | None:
+        """Return the name of a volume's image, if it exists. Complete a replacement that was interrupted."""
         name = _volume(volume_id)
-        return any(
-            self.pool.exists(found) or self.pool.rename(OLD + found, found, missing_ok=True)
-            for found in (name, LUKS + name)
-        )
+        for found in (name, LUKS + name):
+            if self.pool.exists(found) or self.pool.rename(OLD + found, found, missing_ok=True):
+                return found
+        return None
+
+    def _required(self, volume_id: str) -> str:
+        """Return the name of a volume's image. Raises `VolumeFileMissing`."""
+        found = self._found(volume_id)
+        if found is None:
+            raise exceptions.VolumeFileMissing(volume_id=volume_id)
+        return found
 
     # --- volumes
 

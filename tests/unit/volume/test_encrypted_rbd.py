@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.base.timing import ClientTiming
 from nova_lite.image import luks
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeKey, VolumeVerb, VolumeWork, is_encrypted
 from nova_lite.objects.block_device import DeviceSource
@@ -20,8 +19,8 @@ from nova_lite.virt.libvirt.disks import disks
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.volume.builtin import GIB
 from nova_lite.volume.rbd import RbdVolumes
-from tests.support import make
 from tests.support.fake_rbd import FakeRbd
+from tests.support.rbd_volumes import rbd_volumes
 
 PATTERN = b"what a user wants to hide. "
 DATA = PATTERN * 4096
@@ -35,16 +34,7 @@ def ceph(tmp_path: Path) -> FakeRbd:
 
 @pytest.fixture
 def volumes(tmp_path: Path, ceph: FakeRbd) -> RbdVolumes:
-    conf = make.conf("sqlite://", tmp_path)
-    for name, value in {"rbd_pool": "pool", "store_path": tmp_path / "scratch", "backup_path": tmp_path / "b"}.items():
-        conf.set_override(name, str(value), "volume")
-    (tmp_path / "image").write_bytes(DATA)
-
-    def fetch(image: Image, target: str) -> None:
-        Path(target).write_bytes((tmp_path / image.name).read_bytes())
-
-    made = RbdVolumes(conf, fetch, ClientTiming(rbd_watch_wait=0.0))
-    made.pool.rbd = ceph
+    made = rbd_volumes(tmp_path, ceph, DATA)
     made.volume_key = lambda volume_id: VolumeKey(passphrase=PASSPHRASE)
     return made
 

@@ -27,8 +27,8 @@ from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.rbd import Rbd, RbdFailure, moment_of
 from nova_lite.volume.builtin import GIB
 from nova_lite.volume.rbd import RbdVolumes
-from tests.support import make
 from tests.support.fake_rbd import FakeRbd
+from tests.support.rbd_volumes import rbd_volumes
 
 DATA = b"what an image says" * 1000
 DAYS = 2 * 86400.0
@@ -41,17 +41,7 @@ def ceph(tmp_path: Path) -> FakeRbd:
 
 @pytest.fixture
 def volumes(tmp_path: Path, ceph: FakeRbd) -> RbdVolumes:
-    conf = make.conf("sqlite://", tmp_path)
-    for name, value in {"rbd_pool": "pool", "store_path": tmp_path / "scratch", "backup_path": tmp_path / "b"}.items():
-        conf.set_override(name, str(value), "volume")
-    (tmp_path / "image").write_bytes(DATA)
-
-    def fetch(image: Image, target: str) -> None:
-        Path(target).write_bytes((tmp_path / image.name).read_bytes())
-
-    made = RbdVolumes(conf, fetch, ClientTiming(rbd_watch_wait=0.0))
-    made.pool.rbd = ceph
-    return made
+    return rbd_volumes(tmp_path, ceph, DATA)
 
 
 def new_id() -> str:

@@ -32,6 +32,7 @@ _STREAM, _HOST = "disk", "nova-lite"
 #: Ids of projects that are names of repositories. Each other id has its digest as a name, so a digest is none of them.
 _PLAIN_NAME = re.compile(r"(?![0-9a-f]{64}$)[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 #: Error of restic about a repository that is not there. An unreached place has another one.
+_PRESENT = re.compile(r"already (initialized|exists)")
 _ABSENT = re.compile(r"unable to open config file: .*(no such file or directory|does not exist)")
 _MISSING = "it is not at its place, although it has backups. Is its file system mounted?"
 #: Seconds within which restic ends after its output has ended.
@@ -177,7 +178,14 @@ class Repository:
         """Check whether there is a repository that the password opens.
 
         Raises an error if its location is not reached. A missing repository that has recorded streams is not reached.
+        One that may be missing in an S3 server is made: restic 0.17 and newer look for a missing bucket for 15 minutes.
         """
+        if self.may_be_missing and self._environment["RESTIC_REPOSITORY"].startswith("s3:"):
+            try:
+                self._init()
+            except exceptions.BackupRepositoryError as error:
+                if not _PRESENT.search(error.message):
+                    raise
         try:
             self._run("cat", "config")
         except exceptions.BackupRepositoryError as error:
@@ -191,7 +199,10 @@ class Repository:
     def _prepare(self) -> None:
         """Make the repository if it is missing and may be."""
         if not self._exists():
-            self._run("init", "--repository-version", "2")
+            self._init()
+
+    def _init(self) -> None:
+        self._run("init", "--repository-version", "2")
 
     def _run(self, *command: str) -> bytes:
         with tempfile.TemporaryFile() as errors, self._start(command, errors) as process:

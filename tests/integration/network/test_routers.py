@@ -1,12 +1,11 @@
-"""Routers with real packets: two hosts with guests on several networks, and machines outside.
-
-Each host has the bridges and the rules that libvirt makes for networks with NAT.
-"""
+"""Routers with real packets: two hosts with guests on several networks, and machines outside."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -17,7 +16,8 @@ import msgspec
 import pytest
 
 from nova_lite.objects import VIF, HostRouter, Network, StaticRoute, Subnet6, ipv6
-from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tap_name
+from nova_lite.virt.libvirt.net import realms
+from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 from tests.integration.network.conftest import OUTSIDE, Room
 
 A = Network(id="a0000000-0000-4000-8000-000000000000", name="a", cidr="10.1.0.0/24", gateway="10.1.0.1", vni=101)
@@ -31,62 +31,64 @@ A, B, C = NETWORKS
 OLD = msgspec.structs.replace(C, needs_router=None)
 FLOATING, UPLINK = "192.0.2.50", "192.0.2.1"
 
-#: Program that acts as a compute daemon: all its rules, once.
+#: Program that acts as a compute daemon: it plugs its guests, once. libvirt has no networks of older versions.
 _DRIVE = """
 import json, sys
 from types import SimpleNamespace
 import msgspec
-from nova_lite.objects import VIF, HostRouter, Network, PortFilters, SecurityGroup, SecurityGroupRule
-from nova_lite.virt.libvirt.net import floating_ips, nft, security_groups
+from nova_lite.objects import VIF, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.virt.libvirt.net import dhcp, former_networks, names, namespaces
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
-from nova_lite.virt.libvirt.net.firewall import Firewall, connected_bridges
-from nova_lite.virt.libvirt.net.names import bridge_name
+from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.routers import HostRouters
+from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
 settings = json.load(sys.stdin)
 conf = SimpleNamespace(
     my_ip="127.0.0.1",
     vxlan=SimpleNamespace(local_ip=settings["local_ip"], dstport=4789),
-    network=SimpleNamespace(metadata_service=False, host_ports=[]),
+    network=SimpleNamespace(
+        metadata_service=settings["metadata"], host_ports=settings["host_ports"], security_groups=True,
+        public_interface="lo",
+    ),
 )
+# `ip netns exec` has mounts of its own.
+namespaces._by_manager = lambda: ("nsenter", f"--mount=/proc/{settings['pid']}/ns/mnt", "--")
+names.REALM, dhcp.DIRECTORY = settings["prefix"], settings["directory"]
+former_networks.take_over = lambda *_: set()
+for name in ("remove", "remove_rules", "lead_to", "forget"):
+    setattr(former_networks, name, lambda *_: None)
 vifs = msgspec.convert(settings["vifs"], list[VIF])
+wanted = msgspec.convert(settings["routers"], list[HostRouter])
 ports = {vif.id: [vif] for vif in vifs}
-
-class Networks:
-    def __init__(self):
-        self.firewall = Firewall(conf)
-        self.firewall.prepare()
-        self.set_routing, self.routed = self.firewall.set_routing, self.firewall.routed
-    def start(self, network):
-        if not self.firewall.knows(network):
-            nft.apply(self.firewall.rules([network]))
-        return True
-
-networks = Networks()
-nft.apply(networks.firewall.rules({vif.network.id: vif.network for vif in vifs}.values()))
+networks = HostNetworks(conf, None, "t")
 routers = HostRouters(networks, "t", settings["directory"])
+routers.read()
+served = networks.init_host(vifs)
+for vif in vifs:
+    assert networks.plug(vif, "guest")
 routers.prepare(bool(vifs))
 tunnels = Tunnels(conf, "t", settings["directory"])
 tunnels.prepare(ports, routers.active)
-routers.set(msgspec.convert(settings["routers"], list[HostRouter]))
-AntiSpoofing("t").prepare(ports, {vif.network.id for vif in vifs})
+routers.set(wanted)
+AntiSpoofing("t").prepare(ports, networks.managed(vifs))
 both = [
     SecurityGroupRule(id=way + kind, security_group_id="g", direction=way, ethertype=kind)
     for way in ("ingress", "egress")
     for kind in ("IPv4", "IPv6")
 ]
 group = SecurityGroup(id="g", name="g", rules=both)
-filters = PortFilters(groups={"g": group}, instances={key: ["g"] for key in ports})
-leads = {address: vif for address, name in settings["floating"].items() for vif in vifs if vif.id == name}
-text = security_groups.ruleset("nova_lite_ports_t", ports, filters)
-text += floating_ips.ruleset("nova_lite_ports_t", leads, connected_bridges(routers.active))
-nft.apply(text)
+firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
+firewall.prepare(ports)
+floating = {name: address for address, name in settings["floating"].items()}
+firewall.set(PortFilters(groups={"g": group}, instances={key: ["g"] for key in ports}, floating=floating))
 tunnels.route(routers.active)
 tunnels.set(settings["peers"])
-for network in {network.id: network for router in routers.active for network in router.networks}.values():
-    security_groups.show_packets_of(bridge_name(network))
-for vif in vifs:
-    security_groups.show_packets_of(bridge_name(vif.network))
+if settings["metadata"]:
+    for network_id, listener in networks.metadata_sockets().items():
+        connection, (address, _) = listener.accept()
+        connection.sendall(f"{network_id} {address}".encode())
+        connection.close()
 """
 
 
@@ -107,41 +109,13 @@ class RoutedHost(Room):
         self.local_ip, self.peer = f"10.8.0.{number}", f"10.8.0.{3 - number}"
         self._directory = directory
         self._floating: dict[str, str] = {}
+        self._prefix = f"{self.name}-r-"
         directory.mkdir()
-        for network in NETWORKS:
-            self._bridge(network)
-        for chain in ("LIBVIRT_FWX", "LIBVIRT_FWI", "LIBVIRT_FWO"):
-            self.iptables("-A", "FORWARD", "-j", chain)
         self.in_space(self.host, "ip", "route", "add", "default", "via", OUTSIDE)
 
-    def iptables(self, *words: str) -> None:
-        self.in_space(self.host, "iptables", *words)
-
-    def _bridge(self, network: Network) -> None:
-        """Make a bridge with libvirt's rules."""
-        name, cidr = bridge_name(network), network.cidr
-        assert network.vni is not None
-        options = ("type", "bridge")
-        self.in_space(self.host, "ip", "link", "add", name, "address", bridge_mac(network.vni), *options)
-        self.in_space(self.host, "ip", "address", "add", f"{network.gateway}/24", "dev", name)
-        self.in_space(self.host, "ip", "link", "set", name, "up")
-        if network is NETWORKS[0]:
-            for chain in ("LIBVIRT_FWX", "LIBVIRT_FWI", "LIBVIRT_FWO"):
-                self.iptables("-N", chain)
-        replies = ("-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED")
-        self.iptables("-A", "LIBVIRT_FWX", "-i", name, "-o", name, "-j", "ACCEPT")
-        self.iptables("-A", "LIBVIRT_FWI", "-d", cidr, "-o", name, *replies, "-j", "ACCEPT")
-        self.iptables("-A", "LIBVIRT_FWI", "-o", name, "-j", "REJECT")
-        self.iptables("-A", "LIBVIRT_FWO", "-s", cidr, "-i", name, "-j", "ACCEPT")
-        self.iptables("-A", "LIBVIRT_FWO", "-i", name, "-j", "REJECT")
-        self.iptables("-t", "nat", "-A", "POSTROUTING", "-s", cidr, "!", "-d", cidr, "-j", "MASQUERADE")
-
-    def with_ipv6(self, network: Network) -> Network:
-        """Give a network's bridge an IPv6 subnet. Return the network with it."""
-        cidr = f"fd00:{network.vni}::"
-        self.in_space(self.host, "sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=1")
-        self.in_space(self.host, "ip", "-6", "address", "add", f"{cidr}1/64", "dev", bridge_name(network), "nodad")
-        return msgspec.structs.replace(network, cidr6=f"{cidr}/64", subnet6=Subnet6(gateway=f"{cidr}1"))
+    def realm(self, realm_id: str) -> str:
+        """Return the name of a realm's namespace."""
+        return f"{self._prefix}{realm_id}"
 
     def guest_on(self, network: Network, name: str, number: int) -> VIF:
         address6 = network.cidr6.replace("/64", str(number)) or None
@@ -157,7 +131,12 @@ class RoutedHost(Room):
         self._space(space)
         link = ("ip", "link", "add", tap_name(vif), "type", "veth", "peer", "name", "eth0", "netns", space)
         self.in_space(self.host, *link)
-        self.in_space(self.host, "ip", "link", "set", tap_name(vif), "master", bridge_name(network), "up")
+        bridge = bridge_name(network)
+        if f": {bridge}:" not in self.in_space(self.host, "ip", "-oneline", "link", "show"):
+            alias = ("alias", f"{realms.ALIAS}{network.id}")
+            self.in_space(self.host, "ip", "link", "add", bridge, "mtu", "1450", "type", "bridge")
+            self.in_space(self.host, "ip", "link", "set", bridge, "addrgenmode", "none", *alias, "up")
+        self.in_space(self.host, "ip", "link", "set", tap_name(vif), "master", bridge, "up")
         self.in_space(space, "ip", "link", "set", "eth0", "address", vif.mac_address, "mtu", "1450", "up")
         self.in_space(space, "ip", "address", "add", f"{vif.address}/24", "dev", "eth0")
         self.in_space(space, "ip", "route", "add", "default", "via", network.gateway or "")
@@ -168,7 +147,6 @@ class RoutedHost(Room):
         return vif
 
     def floating(self, address: str, name: str) -> None:
-        self.in_space(self.host, "ip", "address", "add", f"{address}/32", "dev", "lo")
         self._floating[address] = self.guests[name].id
 
     def drive(self, *routers: HostRouter, peers: bool = True) -> None:
@@ -180,8 +158,21 @@ class RoutedHost(Room):
             "routers": msgspec.to_builtins(list(routers)),
             "peers": {network.id: [self.peer] if peers else [] for network in NETWORKS},
             "floating": self._floating,
+            "prefix": self._prefix,
+            "pid": os.getpid(),
+            "metadata": False,
+            "host_ports": [],
         }
         self.in_space(self.host, sys.executable, "-W", "ignore", "-c", _DRIVE, text=json.dumps(settings))
+
+    def close(self) -> None:
+        for path in self._directory.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(path.read_text()), signal.SIGKILL)
+        for name in os.listdir("/run/netns"):
+            if name.startswith(self._prefix):
+                self._spaces.append(name)
+        super().close()
 
     def source(self, space: str, who: str, address: str) -> str:
         """Return the source of a connection from ``who`` to ``address``, seen in a namespace."""
@@ -219,7 +210,8 @@ def router(*networks: Network, guests: list[VIF], external: bool = False, snat: 
     for vif in guests:
         addresses = [vif.address, *(item.address for item in vif.more)]
         neighbours.setdefault(vif.network.id, {}).update(dict.fromkeys(addresses, vif.mac_address))
-    return HostRouter(id="r", networks=list(networks), external=external, snat=snat, neighbours=neighbours)
+    name = "".join(network.name for network in networks)
+    return HostRouter(id=f"router-{name}", networks=list(networks), external=external, snat=snat, neighbours=neighbours)
 
 
 def test_networks_of_one_host_meet_only_through_a_router(hosts: tuple[RoutedHost, RoutedHost]) -> None:
@@ -291,10 +283,11 @@ def test_floating_address_is_reached_from_outside_and_from_other_networks(
     guests = [one.guest_on(A, "a", 10), one.guest_on(C, "c", 10)]
     one.serve("a", 80)
     one.floating(FLOATING, "a")
-    through = [router(A, guests=guests[:1], external=True), router(C, guests=guests[1:], external=True)]
-    one.drive(*through)
+    one.drive(router(A, guests=guests[:1], external=True), router(C, guests=guests[1:], external=True))
     assert one.reaches("out", FLOATING, 80) and one.reaches("host", FLOATING, 80)
     assert one.reaches("c", FLOATING, 80) and one.cut_off("c", guests[0].address, 80)
+    one.drive(router(A, C, guests=guests, external=True))
+    assert one.reaches("out", FLOATING, 80) and one.reaches("c", FLOATING, 80) and one.reaches("a", FLOATING, 80)
 
 
 def test_router_connects_guests_of_two_hosts(hosts: tuple[RoutedHost, RoutedHost]) -> None:
@@ -337,20 +330,26 @@ def test_host_that_is_lost_takes_only_its_guests(hosts: tuple[RoutedHost, Routed
     assert one.reaches("a", b.address, 80) and one.reaches("b", OUTSIDE, 80)
 
 
+def with_ipv6(network: Network) -> Network:
+    """Return a network with an IPv6 subnet."""
+    cidr = f"fd00:{network.vni}::"
+    return msgspec.structs.replace(network, cidr6=f"{cidr}/64", subnet6=Subnet6(gateway=f"{cidr}1"))
+
+
 BEHIND, BEHIND6 = "10.77.0.5", "fd77::5"
 
 
 def test_static_route_leads_through_a_guest(hosts: tuple[RoutedHost, RoutedHost]) -> None:
     """The guest has the addresses behind it by an address pair. Another router's guests do not use the route."""
     one, _ = hosts
-    dual = one.with_ipv6(A), one.with_ipv6(B)
-    a, b, c = one.guest_on(dual[0], "a", 10), one.guest_on(dual[1], "b", 10), one.guest_on(C, "c", 10)
+    dual = with_ipv6(A), with_ipv6(B)
+    a, b = one.guest_on(dual[0], "a", 10), one.guest_on(dual[1], "b", 10)
+    one.guest_on(C, "c", 10)
     pairs = [{"ip_address": prefix, "mac_address": b.mac_address} for prefix in ("10.77.0.0/24", "fd77::/64")]
     one.guests["b"] = msgspec.structs.replace(b, address_pairs=pairs)
     one.in_space(one.space("b"), "ip", "address", "add", f"{BEHIND}/32", "dev", "eth0")
     one.in_space(one.space("b"), "ip", "address", "add", f"{BEHIND6}/128", "dev", "eth0", "nodad")
     one.serve("b", 80)
-    one.in_space(one.host, "ip", "route", "delete", "default")
     plain = router(*dual, guests=[a, b])
     one.drive(plain)
     assert one.pinged("a", b.more[0].address)
@@ -358,7 +357,6 @@ def test_static_route_leads_through_a_guest(hosts: tuple[RoutedHost, RoutedHost]
     route = StaticRoute(destination="10.77.0.0/24", nexthop=b.address)
     route6 = StaticRoute(destination="fd77::/64", nexthop=b.more[0].address)
     one.drive(msgspec.structs.replace(plain, routes=[route], routes6=[route6]))
-    one.in_space(one.host, "ip", "route", "add", "default", "via", OUTSIDE)
     assert one.reaches("a", BEHIND, 80) and one.pinged("a", BEHIND6)
     assert one.reaches("a", b.address, 80), "networks of the router are reached as before"
     assert one.pinged("a", b.more[0].address)
@@ -372,5 +370,3 @@ def test_static_route_leads_through_a_guest(hosts: tuple[RoutedHost, RoutedHost]
     assert one.reaches("a", BEHIND, 80) and one.pinged("a", BEHIND6)
     one.drive(plain)
     assert one.cut_off("a", BEHIND, 80) and one.unpinged("a", BEHIND6)
-    rules = one.in_space(one.host, "ip", "rule", "show") + one.in_space(one.host, "ip", "-6", "rule", "show")
-    assert "iif" not in rules and c.address not in rules

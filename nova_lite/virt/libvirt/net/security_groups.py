@@ -43,7 +43,7 @@ from nova_lite.objects.security_group import (
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, nft
 from nova_lite.virt.libvirt.net.address_pairs import Pair
-from nova_lite.virt.libvirt.net.firewall import connected_bridges
+from nova_lite.virt.libvirt.net.links import Links
 from nova_lite.virt.libvirt.net.names import bridge_name, ports_table
 
 LOG = logging.getLogger(__name__)
@@ -65,12 +65,14 @@ class PortFirewall:
     restart of the daemon or the machine.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str, numbers: Links | None = None) -> None:
+        """``numbers``: of this machine's links to realms; None: it has none, and so no floating addresses."""
         self.enabled: bool = conf.network.security_groups
         self._table = ports_table(host)
         self._host = host
         self._path = os.path.join(directory, f"_port-filters@{host}.json")
         self._floating = floating_ips.FloatingAddresses(directory, host, conf.network.public_interface)
+        self._translations = None if numbers is None else floating_ips.Translations(host, numbers)
         self._lock = threading.Lock()
         self._ports: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
@@ -149,11 +151,6 @@ class PortFirewall:
         LOG.warning("The table %s is gone and loaded again", self._table)
         return True
 
-    def paired_networks(self) -> Collection[str]:
-        """Return the networks on which guests here have address pairs."""
-        with self._lock:
-            return {vif.network.id for vifs in self._ports.values() for vif in vifs if vif.address_pairs}
-
     def instances(self) -> list[str]:
         """Return the instances whose ports are filtered here."""
         with self._lock:
@@ -175,13 +172,14 @@ class PortFirewall:
         floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
         leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
         self._is_applied = False
+        ways: list[floating_ips.Lead] = []
         try:
-            self._floating.assign(set(leads))
+            if self._translations is not None:
+                ways = self._translations.assign(leads)
+                self._floating.assign({way.floating for way in ways})
         finally:
-            connected = connected_bridges(self._filters.routers or ())
             text = ruleset(self._table, self._ports, self._filters)
-            text += floating_ips.ruleset(self._table, leads, connected)
-            nft.apply(beside + text)
+            nft.apply(beside + text + floating_ips.ruleset(self._table, ways))
         self._is_applied = True
 
     def _read(self) -> PortFilters:
@@ -277,18 +275,12 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
     only = [vif for vif, _ in vifs]
     paired = [(vif, pairs) for vif in only if (pairs := address_pairs.of(vif))]
     outward = [*_sent_by_pairs(paired), *_verdicts(only, EGRESS)]
-    others = _to_others(paired, filters)
     inward = [*_broadcast_rules(only), *_bridged_to_pairs(paired), *_verdicts(only, INGRESS)]
     parts += [
         _hook("egress_forward", "forward", -6, outward),
         _hook("egress_input", "input", -6, outward),
-        _hook("ingress_forward", "forward", -5, [*inward, *others, *_routed_to_pairs(paired, is_forward=True)]),
-        _hook(
-            "ingress_output",
-            "output",
-            -5,
-            [*_verdicts(only, INGRESS), *others, *_routed_to_pairs(paired, is_forward=False)],
-        ),
+        _hook("ingress_forward", "forward", -5, inward),
+        _hook("ingress_output", "output", -5, _verdicts(only, INGRESS)),
     ]
     body = "\n".join(parts)
     return f"{gone}table inet {table} {{\n{body}\n}}\n"
@@ -458,7 +450,6 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
     accepted = [f"jump in_{nft.identifier(group)}" for group in groups]
     return [
         _chain(f"port_in_{name}", [*inward, *accepted, "drop"]),
-        *([_chain(f"pair_in_{name}", ["ct state established,related accept", *accepted])] if vif.address_pairs else []),
         _chain(f"port_out_{name}", [*outward, *(f"jump out_{nft.identifier(group)}" for group in groups), "drop"]),
     ]
 
@@ -533,33 +524,7 @@ def _bridged_to_pairs(paired: _Paired) -> list[str]:
     return lines
 
 
-def _routed_to_pairs(paired: _Paired, is_forward: bool) -> list[str]:
-    """Return the rules for packets that the host sends to addresses of pairs.
-
-    Several guests may have the address, and the host does not know here which of them gets the packet. So it passes if
-    the groups of any of them accept it.
-    """
-    lines, last = [], []
-    for vif, pairs in paired:
-        bridge = nft.interface(bridge_name(vif.network))
-        routed = f"iifname != {bridge} oifname {bridge}" if is_forward else f"oifname {bridge}"
-        for pair in pairs:
-            lines.append(f"{routed} {pair.inet('daddr')} jump pair_in_{nft.identifier(vif.id)}")
-            last.append(f"{routed} {pair.inet('daddr')} drop")
-    return [*lines, *dict.fromkeys(last)]
-
-
-def _to_others(paired: _Paired, filters: PortFilters) -> list[str]:
-    """Return the rules for packets to guests of other hosts, whose addresses a pair may include. Their hosts filter."""
-    bridges = {vif.network.id: nft.interface(bridge_name(vif.network)) for vif, _ in paired}
-    known = {key: item for router in filters.routers or () for key, item in router.neighbours.items()}
-    lines = []
-    for network_id, bridge in sorted(bridges.items()):
-        addresses = nft.usable("neighbour", known.get(network_id, ()), ip.parse, str)
-        for version, family in ((4, "ip"), (6, "ip6")):
-            if found := sorted({nft.address(item) for item in addresses if item.version == version}):
-                lines.append(f"oifname {bridge} {family} daddr {{ {', '.join(found)} }} accept")
-    return lines
+_DISCOVERY = "nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert"
 
 
 def _broadcast_rules(vifs: list[VIF]) -> list[str]:
@@ -572,8 +537,9 @@ def _broadcast_rules(vifs: list[VIF]) -> list[str]:
         lines += [f"{between} udp dport {{ 67, 68 }} accept", f"{between} drop"]
         if network.cidr6:
             between = f"iifname {nft.interface(bridge)} oifname {nft.interface(bridge)} ip6 daddr ff00::/8"
-            neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }"
-            lines += [f"{between} {neighbours} accept", f"{between} drop"]
+            # The realm advertises routes and answers DHCPv6. No guest does (`anti_spoofing`).
+            lines += [f"{between} icmpv6 type {{ {_DISCOVERY} }} accept", f"{between} udp dport 547 accept"]
+            lines.append(f"{between} drop")
     return lines
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from nova_lite.virt.libvirt.net.static_routes import StaticRoutes, table_number, tables
 
 from nova_lite.base import exceptions
 from nova_lite.objects import HostRouter, StaticRoute
 from nova_lite.virt.libvirt.net import static_routes
-from nova_lite.virt.libvirt.net.static_routes import StaticRoutes, table_number, tables
 from tests.support.guests import make_network
 
 NETWORK = make_network(id="net-1", bridge="br1", cidr="10.1.0.0/24", gateway="10.1.0.1")

@@ -10,8 +10,8 @@ from nova_lite.objects import HostRouter, PortFilters, SecurityGroup, SecurityGr
 from nova_lite.objects.security_group import default_group, outward_rules
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.security_groups import member_changes, ruleset
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 from tests.integration.network.packets import pinged, rule, tcp, unpinged
+from tests.integration.network.room import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 
 
 def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:

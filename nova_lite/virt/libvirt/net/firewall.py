@@ -203,10 +203,9 @@ def host_ruleset(table: str, published: Iterable[Published], bridges: Iterable[s
     known = list(published)
     ports = f"\n    tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept" if host_ports else ""
     sets = "\n".join(
-        f"  set {name}{version} {{ type ipv{version}_addr; flags interval; auto-merge;"
-        f"{_elements(nft.network(item.cidr) for item in known if item.cidr.version == version and item.is_open == is_open)} }}"
-        for version in (4, 6)
-        for name, is_open in (("closed", False), ("open", True))
+        f"  set {name} {{ type ipv{key[0]}_addr; flags interval; auto-merge;"
+        f"{_elements(nft.network(item.cidr) for item in known if (item.cidr.version, item.is_open) == key)} }}"
+        for key, name in (((4, False), "closed4"), ((4, True), "open4"), ((6, False), "closed6"), ((6, True), "open6"))
     )
     return f"""add table inet {table}
 delete table inet {table}

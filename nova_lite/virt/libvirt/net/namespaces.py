@@ -69,8 +69,11 @@ def run(*command: str, text: str = "") -> str:
 
 
 def has_manager() -> bool:
-    """Check whether systemd runs this machine."""
-    return os.path.isdir(SYSTEMD)
+    """Check whether systemd runs this machine, and not one around this one (a daemon in another network namespace)."""
+    try:
+        return os.path.isdir(SYSTEMD) and os.readlink("/proc/1/ns/net") == os.readlink("/proc/self/ns/net")
+    except PermissionError:
+        return True  # the daemon's unit keeps it from looking
 
 
 def _by_manager() -> tuple[str, ...]:

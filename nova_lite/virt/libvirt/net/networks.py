@@ -84,6 +84,7 @@ class HostNetworks:
         self._links = ""
         self._routes: dict[str, str] = {}
         self._sockets: dict[str, tuple[str, socket.socket]] = {}
+        self._unserved: set[str] = set()
 
     # --- start of the daemon
 
@@ -386,10 +387,7 @@ class HostNetworks:
     # --- services
 
     def metadata_sockets(self) -> dict[str, socket.socket]:
-        """Return a listening socket for the metadata service of each network that has one, by the network's id.
-
-        Another daemon of this machine may have a network's. Then it is left out.
-        """
+        """Return a listening socket for the metadata service of each network that has one, by the network's id."""
         for network, realm_id in list(self._placed.values()):
             former, listener = self._sockets.get(network.id, ("", None))
             if listener is not None and (former != realm_id or not self.serves(network)):
@@ -399,7 +397,11 @@ class HostNetworks:
                 try:
                     self._sockets[network.id] = realm_id, _listen(network, realm_id)
                 except (OSError, exceptions.VirtDriverError) as error:
-                    LOG.warning("Network %s has no metadata service of this daemon: %s", network.id, error)
+                    if network.id not in self._unserved:
+                        LOG.warning("Network %s has no metadata service: %s", network.id, error)
+                    self._unserved.add(network.id)
+                else:
+                    self._unserved.discard(network.id)
         return {network_id: listener for network_id, (_, listener) in self._sockets.items()}
 
 
@@ -407,7 +409,8 @@ def _listen(network: Network, realm_id: str) -> socket.socket:
     """Return a socket that accepts connections from the guests of one network."""
     listener = namespaces.make_socket(realm_name(realm_id))
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # APIs may still have the socket of an earlier daemon, and another daemon of this machine has one, too.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge_name(network).encode())
         listener.bind((METADATA_ADDRESS, METADATA_PORT))
         listener.listen(_BACKLOG)

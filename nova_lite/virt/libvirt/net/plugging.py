@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
+from collections.abc import Mapping
 
 import msgspec
 
@@ -76,6 +78,9 @@ class HostSide(HostPart, abilities.Networks):
             for vif in self._records.read_interfaces(instance_uuid):
                 parts.networks.unplug(vif)
             self._records.remove_interfaces(instance_uuid)
+
+    def metadata_sockets(self) -> Mapping[str, socket.socket]:
+        return self._parts.networks.metadata_sockets()
 
     @file_errors()
     def remove_unused(self, minimum_age: float) -> list[str]:

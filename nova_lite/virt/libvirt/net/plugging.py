@@ -143,4 +143,4 @@ class HostFilters(abilities.Filters):
 def _without_neighbours(router: HostRouter, paired: Collection[str]) -> HostRouter:
     """Return a router with the neighbours of these networks only."""
     known = {network_id: item for network_id, item in router.neighbours.items() if network_id in paired}
-    return HostRouter(id=router.id, networks=router.networks, neighbours=known)
+    return HostRouter(id=router.id, networks=router.networks, neighbours=known, only=router.only)

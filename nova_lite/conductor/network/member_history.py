@@ -61,7 +61,7 @@ class _List:
 
 class MemberHistory:
     def __init__(self) -> None:
-        #: By group and network.
+        #: Lists by group and network.
         self._lists: OrderedDict[tuple[str, str], _List] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -10,7 +10,6 @@ import pytest
 
 from nova_lite.objects import PortFilters, SecurityGroup
 from nova_lite.objects.security_group import NetworkMembers, outward_rules
-from nova_lite.virt.libvirt.net import conntrack_zones
 from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room, within_patience
 from tests.integration.network.packets import rule, tcp
@@ -142,13 +141,3 @@ def test_host_and_outside_are_reached_from_a_bridge_with_a_zone(room: Room) -> N
     room.in_space(room.host, sys.executable, "-c", _RULES, BRIDGE, "brgone", text=text)
     assert room.answered("a", HOST_ADDRESS, 53) and room.answered("a", OUTSIDE, 53)
     assert all(room.reaches(who, a.address, 80) for who in ("host", "out"))
-
-
-def test_bridge_keeps_its_zone_and_no_two_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = {"old": 7, "wraps": 7 + conntrack_zones.MAX_ZONE, "last": conntrack_zones.MAX_ZONE}
-    monkeypatch.setattr(conntrack_zones, "_bridge", lambda name: (f'"{name}"', numbers[name], "02:00:00:00:00:01"))
-    zones = conntrack_zones.ConntrackZones()
-    assert 'map { "old" : 7, "wraps" : 8 }' in zones.ruleset("t", ["old", "wraps"])
-    assert 'map { "last" : 65535, "wraps" : 8 }' in zones.ruleset("t", ["wraps", "last"])
-    assert zones.ruleset("t", []) == ""
-    assert conntrack_zones._free_zone(conntrack_zones.MAX_ZONE, {conntrack_zones.MAX_ZONE}) == 1

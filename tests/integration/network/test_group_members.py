@@ -1,4 +1,4 @@
-"""Sets of group members in the real nft: what they say of generated groups, networks and routers equals a model."""
+"""Sets of group members in the real nft equal a model, for generated groups, networks and routers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def admitted(found: list[dict[str, Any]], vif: VIF) -> list[tuple[str, str, Any]
 
 
 def model(vif: VIF, filters: PortFilters) -> list[tuple[str, str, Any]]:
-    """Return the same: members on the network itself, and on those that a router connects it with."""
+    """Return the same: members on the network itself, and on networks that a router connects it with."""
     ways = []
     for direction in ("ingress", "egress"):
         for group_id in GROUPS:

@@ -28,7 +28,7 @@ class ConntrackZones:
     """Zones of this host's bridges. A bridge keeps its zone."""
 
     def __init__(self) -> None:
-        #: By the number of the interface.
+        #: Zones by the number of the interface.
         self._zones: dict[int, int] = {}
 
     def ruleset(self, table: str, bridges: Iterable[str]) -> str:

@@ -113,7 +113,7 @@ def changes(
 
 
 def _texts(group: SecurityGroup, networks: Iterable[str]) -> set[str]:
-    """Return the members on these networks. A conductor of an older version does not tell the networks of members."""
+    """Return the members on these networks. A conductor of an older version names no networks."""
     if group.members_by_network is None:
         return set(group.members)
     return set().union(*(group.members_by_network.get(network_id, _NONE).members for network_id in networks))

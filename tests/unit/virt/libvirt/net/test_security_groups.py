@@ -12,7 +12,7 @@ import pytest
 from nova_lite.base import exceptions, metrics
 from nova_lite.objects import VIF, FixedIp, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.security_group import NetworkMembers
-from nova_lite.virt.libvirt.net import floating_ips, security_groups
+from nova_lite.virt.libvirt.net import conntrack_zones, floating_ips, security_groups
 from nova_lite.virt.libvirt.net.group_members import Place
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall, rule_text
 from tests.support.config_drives import make_conf
@@ -235,7 +235,7 @@ def test_group_members_have_ipv4_and_ipv6_addresses(tmp_path: Path, nft: Nft) ->
 
 
 def test_members_from_an_older_conductor_count_everywhere(tmp_path: Path, nft: Nft) -> None:
-    """It does not name their networks. The host keeps their filters in a file, too."""
+    """The conductor names no networks. The host keeps such filters in a file, too."""
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_port(), make_port(network=make_network(id="other"))]})
     group = friends(members_by_network=None, members=["10.0.0.1"])
@@ -340,6 +340,15 @@ def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nf
     assert firewall.instances() == []
     firewall.plug("j", [make_port(id="good")])
     assert "port_in_good" in nft.texts[-1]
+
+
+def test_connections_of_each_bridge_have_a_zone(tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conntrack_zones, "_bridge", lambda name: (f'"{name}"', 7, "02:00:00:00:00:01"))
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port()]})
+    assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1]
+    firewall.unplug("i")
+    assert "zone" not in nft.texts[-1]
 
 
 def test_changed_members_are_loaded_alone(tmp_path: Path, nft: Nft) -> None:

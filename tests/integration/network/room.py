@@ -98,19 +98,24 @@ class Room:
         self.in_space(space, "ip", "link", "set", "eth0", "up")
         self.in_space(space, "ip", "route", "add", "10.9.0.0/24", "via", "192.0.2.1")
 
-    def guest(self, name: str, number: int) -> VIF:
+    def bridge(self, network: Network) -> None:
+        """Add the bridge of a further network, which the host has no address on."""
+        self.in_space(self.host, "ip", "link", "add", network.bridge, "type", "bridge")
+        self.in_space(self.host, "ip", "link", "set", network.bridge, "up")
+
+    def guest(self, name: str, number: int, network: Network = NETWORK) -> VIF:
         """Add a guest with the address 10.9.0.``number``."""
         vif = VIF(
             id=str(uuid.uuid4()),
             mac_address=f"fa:16:3e:00:00:{number:02x}",
             address=f"10.9.0.{number}",
-            network=NETWORK,
+            network=network,
             port_security_enabled=True,
         )
         space, tap = f"{self.name}-{name}", f"tap{vif.id[:11]}"
         self._space(space)
         self.in_space(self.host, "ip", "link", "add", tap, "type", "veth", "peer", "name", "eth0", "netns", space)
-        self.in_space(self.host, "ip", "link", "set", tap, "master", BRIDGE, "up")
+        self.in_space(self.host, "ip", "link", "set", tap, "master", network.bridge, "up")
         self.in_space(space, "ip", "link", "set", "eth0", "address", vif.mac_address, "up")
         self.in_space(space, "ip", "address", "add", f"{vif.address}/24", "dev", "eth0")
         self.in_space(space, "ip", "route", "add", "default", "via", HOST_ADDRESS)

@@ -159,7 +159,8 @@ def test_member_that_joins_or_leaves_is_loaded_alone(room: Room) -> None:
     def filters(*members: str) -> PortFilters:
         return PortFilters(groups={"friends": msgspec.structs.replace(friends, members=list(members))}, instances=ids)
 
-    changes = member_changes("t", filters(a.address, b.address), filters(a.address, c.address))
+    ports = {name: [vif] for name, vif in room.guests.items()}
+    changes = member_changes("t", ports, filters(a.address, b.address), filters(a.address, c.address))
     assert changes is not None and "chain" not in changes
     room.in_space(room.host, "nft", "-f", "-", text=changes)
     assert room.reaches("c", a.address, 80)

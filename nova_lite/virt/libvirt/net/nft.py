@@ -24,9 +24,9 @@ Part = TypeVar("Part")
 #: Names of interfaces that this daemon accepts: letters, digits and ``_.-``, at most 15, as the kernel limits them.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-#: The kernel limits names of tables, chains and sets to 255 characters. Each has a prefix.
-_MAX_NAME = 200
-_ID = re.compile(rf"[A-Za-z0-9-]{{1,{_MAX_NAME}}}")
+#: The kernel limits names of tables, chains and sets to 255 characters. Each has a prefix, and up to three ids.
+_MAX_NAME, _MAX_ID = 200, 70
+_ID = re.compile(rf"[A-Za-z0-9-]{{1,{_MAX_ID}}}")
 
 
 def address(value: ip.Address) -> str:

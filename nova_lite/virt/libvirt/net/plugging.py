@@ -134,7 +134,7 @@ class HostFilters(abilities.Filters):
         parts.records.update(filters)
         parts.routers.set(filters.routers)
         # Floating addresses lead into realms, so a network that has moved to another one matters to the filters.
-        bare = [HostRouter(id=router.id, networks=router.networks) for router in parts.routers.active]
+        bare = [HostRouter(id=router.id, networks=router.networks, only=router.only) for router in parts.routers.active]
         relevant = msgspec.structs.replace(
             filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None
         )

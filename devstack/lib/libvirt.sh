@@ -103,7 +103,9 @@ remove_guests() {
     for id in $(virsh_system nwfilter-list | grep -oE 'nova-lite-clean-[a-z0-9-]+' | sort --reverse || true); do
         virsh_system nwfilter-undefine "$id" 2>/dev/null || true
     done
-    ip address delete "$METADATA_ADDRESS/32" dev lo 2>/dev/null || true # it may not be there
+    for id in $(cat "$STATE"/instances/floating@*.json 2>/dev/null | tr -c '0-9.\n' ' '); do
+        ip address delete "$id/32" dev lo 2>/dev/null || true # it may not be there
+    done
     [[ ! -d /var/log/libvirt/qemu ]] || find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
 }
 

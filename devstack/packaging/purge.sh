@@ -145,9 +145,9 @@ remove_realms() {
         name=${file##*/nova-lite-}
         [ ! -d /run/systemd/system ] || systemctl stop "nova-lite-dhcp-${name%.conf}.service" 2>/dev/null || true
         pid=$(cat "${file%.conf}.pid" 2>/dev/null || true)
-        if [ -n "$pid" ] && tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF -- "--conf-file=$file"; then
-            kill "$pid" 2>/dev/null || true
-        fi
+        [ -z "$pid" ] || case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") " in
+            *" --conf-file=$file "*) kill "$pid" 2>/dev/null || true ;;
+        esac
     done
     for path in /sys/class/net/*; do
         name=$(cat "$path/ifalias" 2>/dev/null || true)
@@ -163,9 +163,12 @@ remove_realms() {
         ip link delete dev "${path##*/}"
         remove_tree /var/lib/libvirt/dnsmasq/"nova-lite-${name#nova-lite:}".*
     done
-    kept=$(cat /sys/class/net/nlg*/ifalias 2>/dev/null || true)
+    kept=" $(cat /sys/class/net/nlg*/ifalias 2>/dev/null | tr '\n' ' ' || true)"
     for name in $(ip netns list 2>/dev/null | cut -d' ' -f1 | grep '^nl-' || true); do
-        printf '%s\n' "$kept" | grep -qxF -- "${name#nl-}" || ip netns delete "$name"
+        case $kept in *" ${name#nl-} "*) continue ;; esac
+        # A process that still ends keeps the namespace, but not its links.
+        ip netns exec "$name" ip link delete dev nlup 2>/dev/null || true
+        ip netns delete "$name"
     done
     ip address delete 169.254.192.1/32 dev lo 2>/dev/null || true
     for name in iptables ip6tables; do
@@ -173,5 +176,5 @@ remove_realms() {
         "$name" --wait --flush NOVA_LITE_LINKS 2>/dev/null || true
         "$name" --wait --delete-chain NOVA_LITE_LINKS 2>/dev/null || true
     done
-    [ -n "$kept" ] || rm -f /var/lib/libvirt/dnsmasq/nova-lite-resolver.* /var/lib/libvirt/dnsmasq/nova-lite-links.*
+    [ "$kept" != " " ] || rm -f /var/lib/libvirt/dnsmasq/nova-lite-resolver.* /var/lib/libvirt/dnsmasq/nova-lite-links.*
 }

@@ -11,7 +11,7 @@ import os
 
 from nova_lite.base import exceptions, files, trees
 from nova_lite.virt.libvirt.net import dhcp, links, namespaces, realms
-from nova_lite.virt.libvirt.net.names import CHAIN, GATEWAY, PREFIX, REALM, tunnel_name
+from nova_lite.virt.libvirt.net.names import CHAIN, GATEWAY, OUTSIDE, PREFIX, REALM, tunnel_name
 
 
 def remove_all() -> list[str]:
@@ -33,6 +33,8 @@ def remove_all() -> list[str]:
     kept = realms.used()
     for name in namespaces.found(REALM):
         if name.removeprefix(REALM) not in kept:
+            with contextlib.suppress(exceptions.VirtDriverError):  # a realm that was made in part has none
+                namespaces.ip_batch([f"link delete dev {OUTSIDE}"], name)
             namespaces.remove(name)
     with contextlib.suppress(exceptions.VirtDriverError):
         namespaces.ip_batch([f"address delete {links.HOST}/32 dev lo"])

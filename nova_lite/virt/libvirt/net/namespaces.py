@@ -6,11 +6,12 @@ which nobody else would see a new namespace.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nova_lite.base import exceptions
 
@@ -85,16 +86,38 @@ def _path(name: str) -> str:
 
 
 def make_socket(name: str) -> socket.socket:
-    """Return a new TCP socket in a namespace. The thread is back in its own one. Raises `VirtDriverError`."""
-    try:
-        with open("/proc/thread-self/ns/net") as own, open(_path(name)) as other:
-            _enter(other.fileno())
+    """Return a new TCP socket in a namespace. Raises `VirtDriverError`."""
+    with _within(name):
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+
+def set_up(settings: Iterable[str], name: str | None = None) -> None:
+    """Write settings of the kernel's network (``ipv4/ip_forward=1``), in a namespace or the host's own.
+
+    Raises `VirtDriverError`.
+    """
+    with contextlib.nullcontext() if name is None else _within(name):
+        for path, _, value in (setting.partition("=") for setting in settings):
             try:
-                return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            finally:
-                _enter(own.fileno())
-    except OSError as error:
-        raise exceptions.VirtDriverError(reason=f"namespace {name} cannot be entered: {error.strerror}") from error
+                with open(f"/proc/sys/net/{path}", "w") as file:
+                    file.write(value)
+            except OSError as error:
+                raise exceptions.VirtDriverError(reason=f"{path} cannot be set: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _within(name: str) -> Iterator[None]:
+    """Let this thread be in a namespace. What it does there must not let another green thread run."""
+    with open("/proc/thread-self/ns/net") as own:
+        try:
+            with open(_path(name)) as other:
+                _enter(other.fileno())
+        except OSError as error:
+            raise exceptions.VirtDriverError(reason=f"namespace {name} cannot be entered: {error.strerror}") from error
+        try:
+            yield
+        finally:
+            _enter(own.fileno())
 
 
 def _enter(descriptor: int) -> None:

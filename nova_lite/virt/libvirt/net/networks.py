@@ -114,7 +114,7 @@ class HostNetworks:
         """Prepare the host for realms: it forwards packets, and has a name server for them."""
         if self._is_prepared:
             return
-        namespaces.run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        namespaces.set_up(["ipv4/ip_forward=1"])
         namespaces.ip_batch([f"address replace {links.HOST}/32 dev lo"])
         dhcp.run(dhcp.RESOLVER, dhcp.resolver_configuration(), None)
         _accept_links()
@@ -254,6 +254,8 @@ class HostNetworks:
                 LOG.info("Bridge %s is used unchanged: it is the operator's", bridge)
                 return False
             self._prepare()
+            if network.cidr6:
+                _forward6()
             realm_id, former = self._realm_for(network), realms.realm_of(network.id)
             self._realms.make_bridge(network)
             is_new = self._realms.place(network, realm_id)
@@ -432,6 +434,19 @@ def _accept_links() -> None:
             continue
         text = f"*filter\n:{CHAIN} - [0:0]\n-A {CHAIN} -i {UPLINK}+ -j ACCEPT\n-A {CHAIN} -o {UPLINK}+ -j ACCEPT\n"
         namespaces.run(f"{program}-restore", "--noflush", "--wait", text=f"{text}-I FORWARD -j {CHAIN}\nCOMMIT\n")
+
+
+def _forward6() -> None:
+    """Let the host forward IPv6. Interfaces that learn their routes from advertisements go on with that."""
+    settings = "/proc/sys/net/ipv6/conf"
+    with open(f"{settings}/all/forwarding") as file:
+        if file.read().strip() != "0":
+            return
+    learning = []
+    for name in os.listdir(settings):
+        with contextlib.suppress(FileNotFoundError), open(f"{settings}/{name}/accept_ra") as file:
+            learning += [f"ipv6/conf/{name}/accept_ra=2"] if file.read().strip() == "1" else []
+    namespaces.set_up([*learning, "ipv6/conf/all/forwarding=1"])
 
 
 def _add_route(target: str, way: str) -> None:

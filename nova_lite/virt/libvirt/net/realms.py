@@ -47,13 +47,13 @@ _MTU = 65535
 _LAST_METRIC = 4096
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _SETTINGS = (
-    "net.ipv4.ip_forward=1",
-    "net.ipv4.conf.all.rp_filter=0",
-    "net.ipv4.conf.default.rp_filter=0",
-    "net.ipv4.conf.all.send_redirects=0",
-    "net.ipv4.conf.default.send_redirects=0",
+    "ipv4/ip_forward=1",
+    "ipv4/conf/all/rp_filter=0",
+    "ipv4/conf/default/rp_filter=0",
+    "ipv4/conf/all/send_redirects=0",
+    "ipv4/conf/default/send_redirects=0",
 )
-_SETTINGS6 = ("net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.default.accept_ra=0")
+_SETTINGS6 = ("ipv6/conf/all/forwarding=1", "ipv6/conf/default/accept_ra=0")
 
 
 class Realms:
@@ -71,10 +71,8 @@ class Realms:
             return
         number = self.numbers.number(realm_id)
         inner, inner6 = links.address(number), links.address6(number)
-        namespaces.run(*namespaces.inside(name), "sysctl", "-q", "-w", *_SETTINGS)
         has_ipv6 = _has_ipv6()
-        if has_ipv6:
-            namespaces.run(*namespaces.inside(name), "sysctl", "-q", "-w", *_SETTINGS6)
+        namespaces.set_up((*_SETTINGS, *_SETTINGS6) if has_ipv6 else _SETTINGS, name)
         outer = [
             f"link add name {uplink} mtu {_MTU} type veth peer name {OUTSIDE} mtu {_MTU} netns {name}",
             f"link set dev {uplink} addrgenmode none",

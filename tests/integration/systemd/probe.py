@@ -157,7 +157,7 @@ def makes_realms() -> None:
     from nova_lite.virt.libvirt.net import namespaces
 
     namespaces.add("nl-probe")
-    namespaces.set_up(["ipv4/ip_forward=1"], "nl-probe")
+    namespaces.set_up(["ipv4/ip_forward=1", "ipv4/ip_unprivileged_port_start=80"], "nl-probe")
     namespaces.ip_batch(["link set dev lo up", "address add 192.0.2.1/32 dev lo"], "nl-probe")
     with namespaces.make_socket("nl-probe") as server:
         server.bind(("192.0.2.1", 80))

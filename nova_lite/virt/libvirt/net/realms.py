@@ -48,6 +48,8 @@ _LAST_METRIC = 4096
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _SETTINGS = (
     "ipv4/ip_forward=1",
+    # The daemon has no capability for ports below 1024.
+    f"ipv4/ip_unprivileged_port_start={METADATA_PORT}",
     "ipv4/conf/all/rp_filter=0",
     "ipv4/conf/default/rp_filter=0",
     "ipv4/conf/all/send_redirects=0",

@@ -35,7 +35,9 @@ def test_file_that_a_crash_has_left_is_no_namespace(directory: Path) -> None:
     assert namespaces.exists("nl-b")
 
 
-def test_namespaces_are_found_by_the_beginnings_of_their_names(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namespaces_are_found_by_the_beginnings_of_their_names(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("nl-b", "other", "nl-a"):
         (directory / name).touch()
     assert namespaces.found("nl-") == ["nl-a", "nl-b"]

@@ -94,7 +94,7 @@ class Nft:
         self.texts: list[str] = []
         self.complaint = ""
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str, namespace: str | None = None) -> str:
         self.texts.append(text)
         return self.complaint
 

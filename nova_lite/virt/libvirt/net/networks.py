@@ -361,6 +361,8 @@ class HostNetworks:
         """Load what passes between the host and its realms, and the routes to networks whose guests show themselves."""
         published, routes = [], {}
         for network, realm_id in list(self._placed.values()):
+            if realms.realm_of(network.id) != realm_id:
+                continue  # another daemon of this machine has removed the network
             routing = self._routing_of(network)
             for version, text in ((4, network.cidr), (6, network.cidr6)):
                 if text and routing.publishes(network, version):

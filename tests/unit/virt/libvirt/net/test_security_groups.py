@@ -14,6 +14,7 @@ from nova_lite.objects import VIF, FixedIp, PortFilters, SecurityGroup, Security
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import conntrack_zones, floating_ips, security_groups
 from nova_lite.virt.libvirt.net.group_members import Place
+from nova_lite.virt.libvirt.net.links import Links
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall, rule_text
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network, make_vif
@@ -110,7 +111,7 @@ def nft(monkeypatch: pytest.MonkeyPatch) -> Nft:
 def make(directory: Path, enabled: bool = True) -> PortFirewall:
     conf = make_conf()
     conf.set_override("security_groups", enabled, "network")
-    return PortFirewall(conf, "host-a", str(directory))
+    return PortFirewall(conf, "host-a", str(directory), Links(str(directory / "links")))
 
 
 def test_port_is_blocked_until_its_filters_are_set(tmp_path: Path, nft: Nft) -> None:

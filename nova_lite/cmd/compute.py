@@ -20,9 +20,11 @@ from nova_lite.base import exceptions, files, metrics  # noqa: E402
 from nova_lite.compute import conductor_client  # noqa: E402
 from nova_lite.compute.lease_ways import FURTHER_WAYS, LeaseWay  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
+from nova_lite.compute.metadata_sockets import MetadataSockets  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
+from nova_lite.metadata import network_sockets  # noqa: E402
 from nova_lite.rpc import trust  # noqa: E402
 from nova_lite.rpcapi.compute import ComputeRPC  # noqa: E402
 from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
@@ -43,6 +45,8 @@ WATCH_TICK = 1.0
 #: Seconds between two queries for filter rules, and between two checks whether one is needed.
 FILTERS_TICK = 0.25
 NETWORKS_INTERVAL = 300.0
+#: Seconds between two looks at the networks that have the metadata service, and at the APIs that serve it.
+METADATA_TICK = 0.5
 PRUNE_INTERVAL = 3600.0
 #: Seconds between two looks at the marks of hosts in the directory of disks.
 STORAGE_INTERVAL = 30.0
@@ -65,6 +69,7 @@ class ComputeDaemon(service.Daemon):
         self._manager: ComputeManager | None = None
         self._lock_file: int | None = None
         self._listening = False
+        self._metadata: MetadataSockets | None = None
 
     def prepare(self) -> None:
         self._lock_host()
@@ -95,6 +100,12 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         self.add_periodic("Shared storage", STORAGE_INTERVAL, manager.report_storage, at_once=True)
         self.add_periodic("Ageing of networks", NETWORKS_INTERVAL, manager.age_networks, jitter=True)
+        if self.conf.network.metadata_service:
+            self._metadata = self._metadata or MetadataSockets(
+                network_sockets.path(self.conf.state_path, self.conf.host),
+                manager.host.driver.networks.metadata_sockets,
+            )
+            self.add_periodic("Metadata sockets", METADATA_TICK, self._metadata.tick, at_once=True)
         if self.conf.image_cache.manager_interval:
             self.add_periodic(
                 "Ageing of images", self.conf.image_cache.manager_interval, manager.age_images, jitter=True
@@ -121,6 +132,8 @@ class ComputeDaemon(service.Daemon):
     def cleanup(self) -> None:
         if self._manager is not None:
             self._manager.stop()
+        if self._metadata is not None:
+            self._metadata.close()
 
     def _make_manager(self, conductor: ConductorRPC) -> ComputeManager:
         conf = self.conf

@@ -20,7 +20,7 @@ import msgspec
 
 from nova_lite.base.context import get_admin_context
 from nova_lite.objects import Instance, PortFilters
-from nova_lite.objects.security_group import LARGE, members_digest
+from nova_lite.objects.security_group import LARGE, NetworkMembers, members_digest
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver
 
@@ -110,12 +110,13 @@ class PortFilterSync:
 
     def _query(self, instances: list[str]) -> PortFilters:
         """Query the filters of these instances. Of large groups the conductor sends what changed, if it can."""
-        large = (group for group in self._current.groups.values() if len(group.members) >= LARGE)
-        known = {group.id: members_digest(group.members) for group in large}
-        context = get_admin_context()
-        if not known:
-            return self._conductor.port_filters_get(context, self._host, instances)
-        return _complete(self._conductor.port_filters_get(context, self._host, instances, known), self._current)
+        known: dict[str, dict[str, str]] = {}
+        for key, group in self._current.groups.items():
+            for network_id, item in (group.members_by_network or {}).items():
+                if len(item.members) >= LARGE:
+                    known.setdefault(key, {})[network_id] = members_digest(item.members)
+        update = self._conductor.port_filters_get(get_admin_context(), self._host, instances, known_members=known)
+        return _complete(update, self._current)
 
     def _apply_received(self, received: Iterable[tuple[Collection[str], PortFilters | None]]) -> bool:
         """Apply filters that came with build commands, unless newer ones are applied already. Return whether there were
@@ -170,10 +171,18 @@ def _complete(update: PortFilters, current: PortFilters) -> PortFilters:
     """Return filters with all members of each group. ``current``: the filters that the digests were made of."""
     groups = dict(update.groups)
     for key, group in update.groups.items():
-        if group.base is not None:
-            members = set(current.groups[key].members).difference(group.removed).union(group.members)
-            groups[key] = msgspec.structs.replace(group, members=sorted(members), removed=[], base=None)
+        if any(item.base is not None for item in (group.members_by_network or {}).values()):
+            known = current.groups[key].members_by_network or {}
+            lists = {
+                network_id: item if item.base is None else _complete_list(item, known[network_id])
+                for network_id, item in (group.members_by_network or {}).items()
+            }
+            groups[key] = msgspec.structs.replace(group, members_by_network=lists)
     return msgspec.structs.replace(update, groups=groups)
+
+
+def _complete_list(update: NetworkMembers, known: NetworkMembers) -> NetworkMembers:
+    return NetworkMembers(members=sorted({*known.members} - {*update.removed} | {*update.members}))
 
 
 def _merged(

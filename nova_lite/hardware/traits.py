@@ -51,6 +51,9 @@ VIRTIOFS = "COMPUTE_STORAGE_VIRTIO_FS"
 #: Trait of a host that makes snapshot points of guests.
 POINTS = "CUSTOM_SNAPSHOT_POINTS"
 
+#: Trait of a host that keeps networks with equal addresses apart.
+REALMS = "CUSTOM_NETWORK_REALMS"
+
 #: Trait of a host whose cores have several threads.
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 

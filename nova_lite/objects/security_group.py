@@ -17,7 +17,7 @@ from nova_lite.objects.router import HostRouter
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
 
-#: Number of members from which on hosts get only changes of a group.
+#: Number of a group's members on a network from which on hosts get only changes.
 LARGE = 256
 
 INGRESS, EGRESS = "ingress", "egress"
@@ -86,11 +86,24 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     created_at: datetime.datetime | None = None
 
 
+class NetworkMembers(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Addresses of a group's interfaces on one network.
+
+    ``base``: digest of the addresses that the host knows; then ``members`` were added to them, and ``removed`` were
+    removed.
+    """
+
+    members: list[str]
+    removed: list[str] = msgspec.field(default_factory=list)
+    base: str | None = None
+
+
 class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
 
-    ``members``: addresses of its interfaces, only in messages to hosts. ``base``: digest of members that the host
-    knows; then ``members`` were added to them, and ``removed`` were removed. ``tags``: for the network API only.
+    ``members_by_network``: addresses of its interfaces by network, only in messages to hosts, and only networks that
+    the host's guests reach. ``members``: the same addresses for hosts of older versions; then ``members_by_network`` is
+    None. ``tags``: for the network API only.
     """
 
     id: str
@@ -99,8 +112,7 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     project_id: str = ""
     rules: list[SecurityGroupRule] = msgspec.field(default_factory=list)
     members: list[str] = msgspec.field(default_factory=list)
-    removed: list[str] = msgspec.field(default_factory=list)
-    base: str | None = None
+    members_by_network: dict[str, NetworkMembers] | None = None
     tags: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
@@ -118,7 +130,7 @@ def protocol_number(protocol: str, ethertype: str) -> int:
 
 
 def members_digest(members: list[str]) -> str:
-    """Return a digest of a group's members, whatever their order."""
+    """Return a digest of members, whatever their order."""
     return hashlib.blake2b("\n".join(sorted(members)).encode(), digest_size=16).hexdigest()
 
 

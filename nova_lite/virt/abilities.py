@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -205,6 +206,14 @@ class Networks(Protocol):
     def remove_unused(self, minimum_age: float) -> list[str]:
         """Remove networks that no guest has used here for ``minimum_age`` seconds. Return their ids."""
         return []
+
+    def metadata_sockets(self) -> Mapping[str, socket.socket]:
+        """Return sockets that listen at the address of the metadata service, one on each network that has it, by id.
+
+        A socket takes the connections of its network's guests only, with their addresses. It may share its port with
+        one that an earlier daemon has made, which is served until then. Called several times a second.
+        """
+        return {}
 
 
 class Definitions(Protocol):

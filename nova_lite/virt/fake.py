@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import socket
 import threading
 import time
+from collections.abc import Mapping
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, failpoints, files
+from nova_lite.daemon import sockets
 from nova_lite.hardware import traits
 from nova_lite.objects import (
     HOST_CPU,
@@ -109,7 +112,7 @@ class FakeMachine(Ability, abilities.Machine):
         Architectures are those of a real host with these options.
         """
         emulated = [traits.ARCHITECTURES[name] for name in self._fake.conf.libvirt.emulated_architectures]
-        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, *traits.DERIVED}
+        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, traits.REALMS, *traits.DERIVED}
         return sorted(found.union(emulated, self._fake.conf.custom_traits))
 
 
@@ -246,6 +249,10 @@ class FakeHotplug(Ability, abilities.Hotplug):
 
 
 class FakeNetworks(Ability, abilities.Networks):
+    def __init__(self, hypervisor: FakeHypervisor) -> None:
+        super().__init__(hypervisor)
+        self._metadata: dict[str, socket.socket] = {}
+
     def plug(self, instance: Instance, vifs: list[VIF]) -> None:
         self._fake.step("plug_vifs")
         files.write_atomically(self._fake.file("vifs", instance.uuid), msgspec.json.encode(vifs), durable=False)
@@ -253,6 +260,17 @@ class FakeNetworks(Ability, abilities.Networks):
     def unplug(self, instance_uuid: str) -> None:
         self._fake.step("unplug_vifs")
         files.remove(self._fake.file("vifs", instance_uuid))
+
+    def metadata_sockets(self) -> Mapping[str, socket.socket]:
+        """Return sockets at ports of 127.0.0.1: tests are guests, if their networks have loopback addresses."""
+        if not self._fake.conf.network.metadata_service:
+            return {}
+        plugged = {vif.network.id for uuid in self._fake.uuids("vifs") for vif in self._fake.vifs(uuid)}
+        for network_id in self._metadata.keys() - plugged:
+            self._metadata.pop(network_id).close()
+        for network_id in plugged - self._metadata.keys():
+            self._metadata[network_id] = sockets.listen("127.0.0.1", 0)
+        return self._metadata
 
 
 class FakeInterfaces(Ability, abilities.Interfaces):

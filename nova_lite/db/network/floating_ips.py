@@ -20,7 +20,7 @@ from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, Router, RouterInterface
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, rbac, routers
+from nova_lite.db.network import builtin_networks, overlaps, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
@@ -47,24 +47,15 @@ def pools(uow: UnitOfWork, context: RequestContext | None = None) -> list[Floati
 
 
 def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
-    """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that overlaps another
-    pool or network.
+    """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that others have
+    outside.
     """
     wanted = factory.pool_range(cidr)
-    check_overlap(uow, wanted)
+    overlaps.check_pool(uow, wanted)
     ids = {"id": str(uuid.uuid4()), "subnet_id": str(uuid.uuid4())}
     row = PoolRow(**ids, name=name, cidr=str(wanted), created_at=uow.now)
     rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
     return rows.to_object(FloatingIpPool, row)
-
-
-def check_overlap(uow: UnitOfWork, wanted: ipaddress.IPv4Network) -> None:
-    """Raise `InvalidInput` if the range overlaps with a pool or network."""
-    others = [(pool.name, pool.cidr) for pool in pools(uow)]
-    others += [(network.name, network.cidr) for network in builtin_networks.Store(uow).networks()]
-    for other, theirs in others:
-        if theirs and wanted.overlaps(ip.parse_network4(theirs)):
-            raise exceptions.InvalidInput(reason=f"{wanted} overlaps with {other} ({theirs})")
 
 
 def delete_pool(uow: UnitOfWork, name: str) -> None:

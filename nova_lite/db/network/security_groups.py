@@ -34,6 +34,7 @@ from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
+    NetworkMembers,
     default_group,
     default_id,
     is_default,
@@ -522,16 +523,17 @@ _PORTS = sa.select(
 ).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
-#: Addresses by project and list of groups, all in one row: reading a row takes longer than parsing an address.
+#: Addresses by project, list of groups and network, all in one row: reading a row takes longer than parsing an address.
 _ADDRESSES = (
     sa.select(
         Instance.project_id,
         _NAMES,
+        Port.network_id,
         *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6)),
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
-    .group_by(Instance.project_id, _NAMES)
+    .group_by(Instance.project_id, _NAMES, Port.network_id)
 )
 
 
@@ -603,12 +605,14 @@ def filters_together(
     }
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
-        told.groups |= {group.id: complete[group.id] for group in named_by_rules}
+        here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
+        reached = {port.network_id for port in here}
+        reached |= {network.id for router in routed[question.host] for network in router.networks}
+        told.groups |= {group.id: _reached(complete[group.id], reached) for group in named_by_rules}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
         told.routers = routed[question.host]
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
-        here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
         told.pairs = {port.id: port.pairs for port in here if port.pairs}
         told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
         told.read_at = read_at
@@ -689,21 +693,36 @@ def _with_members(
         if cache is not None:
             cache.put(versions, read)
     return {
-        group.id: msgspec.structs.replace(group, members=members[group.project_id].get(group.name, []))
+        group.id: msgspec.structs.replace(
+            group,
+            members_by_network={
+                network_id: NetworkMembers(members=addresses)
+                for network_id, addresses in members[group.project_id].get(group.name, {}).items()
+            },
+        )
         for group in groups.values()
     }
 
 
+def _reached(group: SecurityGroup, network_ids: Collection[str]) -> SecurityGroup:
+    """Return a group with its members on these networks."""
+    found = {key: item for key, item in (group.members_by_network or {}).items() if key in network_ids}
+    return msgspec.structs.replace(group, members_by_network=found)
+
+
 def _members_by_name(uow: UnitOfWork, projects: Collection[str]) -> dict[str, Members]:
-    """Return the sorted addresses of the members of all groups of these projects, by project and name of the group."""
-    found: dict[str, dict[str, list[str]]] = {project_id: {} for project_id in projects}
-    for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all():
+    """Return the sorted addresses of the members of all groups of these projects, by project, name of the group, and
+    network.
+    """
+    found: dict[str, dict[str, dict[str, list[str]]]] = {project_id: {} for project_id in projects}
+    for project_id, names, network_id, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all():
         told = [address for item in addresses if item is not None for address in item.split(" ")]
         for name in json.loads(names):
-            found[project_id].setdefault(name, []).extend(told)
-    for by_name in found.values():
-        for members in by_name.values():
-            members.sort()
+            found[project_id].setdefault(name, {}).setdefault(network_id, []).extend(told)
+    for members in (
+        members for by_name in found.values() for by_network in by_name.values() for members in by_network.values()
+    ):
+        members.sort()
     return {**found}
 
 

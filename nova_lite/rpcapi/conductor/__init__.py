@@ -42,7 +42,7 @@ from nova_lite.rpcapi.conductor.volume import VolumeRPC
 from nova_lite.rpcapi.conductor.volume_types import VolumeTypesRPC
 
 #: Newest version of the conductor's methods.
-VERSION = "2.0"
+VERSION = "2.1"
 
 
 @rpc.service("conductor", version=VERSION)

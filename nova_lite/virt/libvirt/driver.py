@@ -121,7 +121,7 @@ class LibvirtDriver(ComputeDriver):
     def _make_network(self) -> NetworkParts:
         records, path = self._records, self._records.instances_path
         networks = HostNetworks(self.conf, self._connection, self.host)
-        anti_spoofing, firewall = AntiSpoofing(self.host), PortFirewall(self.conf, self.host, path)
+        anti_spoofing, firewall = AntiSpoofing(self.host), PortFirewall(self.conf, self.host, path, networks.numbers)
         parts = NetworkParts(
             networks=networks,
             anti_spoofing=anti_spoofing,
@@ -155,7 +155,7 @@ class LibvirtDriver(ComputeDriver):
         self._peers = MigrationPeers(self.conf, self.host, self._records)
         marks = PoolMarks(self._rbd, self.host) if pool.is_used else Marks(self._records.instances_path, self.host)
         moved = MovedDisks(self.conf, self._disks, self._cache, self._qemu_img, pool, context.timing)
-        launcher = Launcher(context, self.machine, networks, self._consoles, self._secrets)
+        launcher = Launcher(context, self.machine, self._consoles, self._secrets)
         self._rescue_boot = RescueBoot(self._connection, self._domains, self._records, self._disks, pool)
         power = GuestPower(context, launcher, self._rescue_boot, self._events)
         left = LeftDisksFinder(self._records, marks, pool if pool.is_used else None)

@@ -67,11 +67,11 @@ class Bridges:
 
     # --- for `GuestInterfaces`
 
-    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
-        """Return the ids of networks with a DHCP server of this host: none."""
+    def managed(self, vifs: list[VIF]) -> set[str]:
+        """Return the ids of networks with a gateway of this host: none."""
         return set()
 
-    def follow_name_servers(self) -> None:
+    def restore(self) -> None:
         """Do nothing: config drives have the name servers."""
 
     def update(self, network: Network) -> None:

@@ -17,7 +17,7 @@ from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net import anti_spoofing, names, security_groups
 from nova_lite.virt.libvirt.net.names import tap_name
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
+from tests.integration.network.room import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 
 DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
 ROUTER = "52:54:00:00:00:01"

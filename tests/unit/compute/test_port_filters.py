@@ -13,6 +13,7 @@ from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.conductor.network.member_history import MemberHistory
 from nova_lite.objects import PortFilters, SecurityGroup
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.driver import Unsupported
 from tests.support.compute_host import make_instance
 
@@ -35,7 +36,14 @@ class Driver:
 
 
 def group(project: str, *members: str) -> SecurityGroup:
-    return SecurityGroup(id=f"{project}-default", name="default", project_id=project, members=[*members])
+    known = {"n": NetworkMembers(members=[*members])}
+    return SecurityGroup(id=f"{project}-default", name="default", project_id=project, members_by_network=known)
+
+
+def members_of(filters: PortFilters) -> list[str]:
+    """Return the members of all groups."""
+    lists = [item for group in filters.groups.values() for item in (group.members_by_network or {}).values()]
+    return [member for item in lists for member in item.members]
 
 
 class Conductor:
@@ -56,13 +64,19 @@ class Conductor:
         self.time: int | None = 0
 
     def port_filters_get(
-        self, context: Any, host: str, instance_uuids: list[str], known: dict[str, str] | None = None
+        self,
+        context: Any,
+        host: str,
+        instance_uuids: list[str],
+        known: dict[str, str] | None = None,
+        known_members: dict[str, dict[str, str]] | None = None,
     ) -> PortFilters:
         self.queries.append(instance_uuids)
         if self.error is not None:
             raise self.error
-        (reply,) = self.history.reduced([(self.filters(instance_uuids), known or {})])
-        self.sent.append(sum(len(group.members) for group in reply.groups.values()))
+        assert known_members is not None
+        (reply,) = self.history.reduced([(self.filters(instance_uuids), known_members)])
+        self.sent.append(len(members_of(reply)))
         return reply
 
     def filters(self, instance_uuids: list[str]) -> PortFilters:
@@ -348,7 +362,7 @@ def test_host_gets_only_the_changes_of_a_large_group(clock: list[float]) -> None
     def members() -> set[str]:
         sync.refresh_soon()
         sync.tick()
-        return set(driver.applied[-1].groups["p-default"].members)
+        return set(members_of(driver.applied[-1]))
 
     assert (members(), conductor.sent) == (set(conductor.members), [1000])
     conductor.projects["new"] = "p"

@@ -81,7 +81,11 @@ def ask(queries: FilterQueries, project: Project) -> PortFilters:
 
 
 def members(reply: PortFilters) -> dict[str, list[str]]:
-    return {group.name: group.members for group in reply.groups.values()}
+    """Return the members by group. All are on one network."""
+    return {
+        group.name: [address for item in (group.members_by_network or {}).values() for address in item.members]
+        for group in reply.groups.values()
+    }
 
 
 def raise_version(manager: ConductorManager, project: Project) -> None:
@@ -177,7 +181,7 @@ def test_old_projects_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_versions, "MAX_PROJECTS", 2)
     cache = member_versions.MemberCache()
     for number in (1, 2, 3):
-        cache.put({str(number): 1}, {str(number): {"default": ["10.0.0.1"] * 256}})
+        cache.put({str(number): 1}, {str(number): {"default": {"n": ["10.0.0.1"] * 256}}})
         cache.get({"1": 1})
     assert cache.get({"1": 1, "2": 1, "3": 1}).keys() == {"1", "3"}
     assert cache.get({"1": 2}) == {}

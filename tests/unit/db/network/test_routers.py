@@ -53,6 +53,23 @@ def filters(db: Database, name: str) -> PortFilters:
     return db.read(security_groups.filters_together, [FilterQuery(name, [])])[0]
 
 
+def test_host_gets_members_on_the_networks_that_its_guests_reach(db: Database, conf: cfg.ConfigOpts) -> None:
+    nodes = [host(db, f"h{number}", f"10.9.9.{number}") for number in (1, 2)]
+    one, two, apart = (network(db, conf, number) for number in (1, 2, 3))
+    groups = {"project_id": "p1", "security_groups": ["default"]}
+    here = guest(db, one, 11, nodes[0], host="h1", **groups)
+    for number, item in ((12, two), (13, apart)):
+        guest(db, item, number, nodes[1], host="h2", **groups)
+
+    def members() -> dict[str, list[str]]:
+        (found,) = db.read(security_groups.filters, "h1", [here]).groups.values()
+        return {key: item.members for key, item in (found.members_by_network or {}).items()}
+
+    assert members() == {one.id: ["10.64.1.11"]}
+    router(db, conf, one, two)
+    assert members() == {one.id: ["10.64.1.11"], two.id: ["10.64.2.12"]}
+
+
 def connected(db: Database, name: str) -> list[set[str]]:
     """Return the networks of each router of a host."""
     return [{item.id for item in shown.networks} for shown in filters(db, name).routers or ()]

@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.objects import PortFilters
-from nova_lite.virt.libvirt.net import networks
+from nova_lite.virt.libvirt.net import reservations
 from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
 from nova_lite.virt.libvirt.net.routers import HostRouters
@@ -55,4 +55,4 @@ def test_damaged_file_counts_as_missing(
 
 def test_damaged_reservation_names_no_address(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
-    assert networks._keys(str(tmp_path / "x")).isdisjoint({"52:54:00:00:00:01", "10.0.0.5"})
+    assert reservations._keys(str(tmp_path / "x")).isdisjoint({"52:54:00:00:00:01", "10.0.0.5"})

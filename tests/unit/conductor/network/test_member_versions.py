@@ -112,7 +112,7 @@ CHANGES: dict[str, Change] = {
     "a new interface": lambda uow, project: builtin_networks.Store(uow).add_port(
         project.other, project.network, 0, Addresses("10.0.200.1", "fa:16:3e:02:00:01"), None
     ),
-    "an interface is removed": lambda uow, project: builtin_networks.Store(uow).remove_port(project.uuid, project.port),
+    "an interface is removed": lambda uow, project: builtin_networks.Store(uow).remove_port(project.other, f"{2:036x}"),
     "all interfaces are removed": lambda uow, project: builtin_networks.Store(uow).remove_ports(project.other),
     "a server leaves": lambda uow, project: security_groups.leave(uow, ME, project.uuid, "web"),
     "a group is renamed": lambda uow, project: security_groups.update(uow, ME, project.group, "www", None),

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions, metrics
-from nova_lite.objects import VIF, FixedIp, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
+from nova_lite.objects import VIF, FixedIp, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.security_group import NetworkMembers
-from nova_lite.virt.libvirt.net import conntrack_zones, floating_ips, security_groups
+from nova_lite.virt.libvirt.net import conntrack_zones, floating_ips, plugging, security_groups
 from nova_lite.virt.libvirt.net.group_members import Place
 from nova_lite.virt.libvirt.net.links import Links
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall, rule_text
@@ -331,6 +331,13 @@ def test_invalid_interface_or_floating_address_stops_no_start(
     assert "port_in_good" in nft.texts[-1]
     assert not any(f"port_in_{vif.id} " in nft.texts[-1] for vif in bad)
     assert "192.0.2." not in nft.texts[-1]
+
+
+def test_groups_know_the_ip_version_for_which_a_router_connects_a_network() -> None:
+    """Realms depend on it."""
+    router = HostRouter(id="r", networks=[make_network()], only={NETWORK_ID: 4}, neighbours={NETWORK_ID: {}})
+    known = plugging._without_neighbours(router, ())
+    assert (known.only, known.neighbours) == ({NETWORK_ID: 4}, {})
 
 
 def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nft: Nft) -> None:

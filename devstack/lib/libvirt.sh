@@ -117,7 +117,6 @@ remove_guests() {
     for id in $(virsh_system nwfilter-list | grep -oE 'nova-lite-clean-[a-z0-9-]+' | sort --reverse || true); do
         virsh_system nwfilter-undefine "$id" 2>/dev/null || true
     done
-    ip address delete "$METADATA_ADDRESS/32" dev lo 2>/dev/null || true # it may not be there
     [[ ! -d /var/log/libvirt/qemu ]] || find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
 }
 

@@ -28,15 +28,15 @@ class Packet(NamedTuple):
     sock: Any
 
 
-def path(state_path: str, host: str) -> str:
-    """Return the path of the Unix socket of a compute daemon."""
-    return os.path.join(state_path, "metadata", host + _SUFFIX)
+def path(directory: str, host: str) -> str:
+    """Return the path of the Unix socket of a compute daemon. ``directory``: ``[network] metadata_directory``."""
+    return os.path.join(directory, host + _SUFFIX)
 
 
-def paths(state_path: str) -> list[str]:
+def paths(directory: str) -> list[str]:
     """Return the paths of the Unix sockets of all compute daemons of this machine."""
     try:
-        found = os.scandir(os.path.dirname(path(state_path, "")))
+        found = os.scandir(directory)
     except FileNotFoundError:
         return []
     return sorted(entry.path for entry in found if entry.name.endswith(_SUFFIX))

@@ -66,9 +66,7 @@ class Host:
         for directory in (self.replies, self.leases / "nova-lite-1-a.d", self.leases / "nova-lite-4.d", self.instances):
             directory.mkdir(parents=True)
         (path / "etc/nova-lite").mkdir(parents=True)
-        (path / "etc/nova-lite/compute.conf").write_text(
-            "[DEFAULT]\nhost = h1\n[network]\npublic_interface = eth9\n[api]\nmetadata_listen = 169.254.87.75\n"
-        )
+        (path / "etc/nova-lite/compute.conf").write_text("[DEFAULT]\nhost = h1\n[network]\npublic_interface = eth9\n")
         (self.instances / "floating@h1.json").write_text('["203.0.113.7", "203.0.113.8"]')
         (self.leases / "nova-lite-1-a.conf").touch()
         (path / "bin").mkdir()

@@ -152,7 +152,8 @@ def test_restarts_of_api_and_compute_lose_no_connection(cloud: MetadataCloud) ->
     (server_id,) = cloud.create("patient", networks=[{"uuid": cloud.shared}])
     cloud.wait_active([server_id])
     address, place = cloud.address(server_id), cloud.place(cloud.shared)
-    path, told = "/latest/meta-data/instance-id", []
+    path = "/latest/meta-data/instance-id"
+    told: list[str] = []
     cloud.stop("api")
     waiting = threading.Thread(target=lambda: told.append(guest_requests.ask(place, address, path).text))
     waiting.start()

@@ -27,7 +27,7 @@ _HELP = {
     "place of address. It needs a database that all controllers reach: mariadb (then a Galera cluster) or a URL",
     "region": "name of the region in the catalog; default: %(default)s",
     "cloud": "name of the cloud in /etc/openstack/clouds.yaml; default: %(default)s",
-    "project_ranges": "IPv4 and IPv6 ranges, separated by commas, to which members are restricted for their own networks; "
+    "project_ranges": "IPv4 and IPv6 ranges, separated by commas, to which members are restricted for own networks; "
     "default: any range",
 }
 _DEFAULTS = {

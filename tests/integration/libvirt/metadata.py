@@ -22,7 +22,7 @@ from tests.support.control_plane import FakeCompute, FakeConductor
 class Service:
     """The metadata API on the networks of a compute host."""
 
-    options: dict[str, Any] = {"network__metadata_service": True}  # noqa: RUF012 read only
+    options: dict[str, Any] = {"network__metadata_service": True}
 
     def __init__(self, path: Path) -> None:
         self.conductor = FakeConductor()

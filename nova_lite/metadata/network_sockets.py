@@ -1,7 +1,7 @@
 """Sockets of the metadata service, on their way from a compute daemon to the APIs of its machine.
 
 A compute daemon listens at 169.254.169.254 on each network of its guests. It passes these sockets, with the networks'
-ids, over a Unix socket to each process that serves metadata. So the socket of a connection tells the guest's network,
+ids, over a Unix socket to each process that serves metadata. So the socket of a connection shows the guest's network,
 and connections wait in it while an API restarts. A packet is one byte and a network's id:
 
 - ``+``: comes with the socket of the network, a new one or another one

@@ -128,8 +128,17 @@ def twins(cloud: MetadataCloud) -> dict[str, str]:
         answer = cloud.request("POST", "/servers", {"server": {**server, "user_data": user_data}}, TOKENS[project])
         assert answer.status_code == 202, answer.text
         ids[project] = answer.json()["server"]["id"]
-    cloud.wait_active(list(ids.values()))
+
+    def are_active() -> bool:
+        return all(status(cloud, ids[project], TOKENS[project]) == "ACTIVE" for project in ids)
+
+    wait_for("both servers are active", are_active)
     return ids
+
+
+def status(cloud: MetadataCloud, server_id: str, token: str) -> str:
+    found: str = cloud.request("GET", f"/servers/{server_id}", token=token).json()["server"]["status"]
+    return found
 
 
 def test_two_tenants_with_every_address_in_common_read_their_own(cloud: MetadataCloud) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import select
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,9 @@ def listening(directory: Path, host: str) -> dict[str, tuple[str, int]]:
     found: dict[str, tuple[str, int]] = {}
     try:
         while True:
-            try:
-                packet = network_sockets.receive(channel)
-            except BlockingIOError:
-                time.sleep(0.05)
-                continue
+            if not select.select([channel], [], [], 30)[0]:
+                raise TimeoutError(f"the compute daemon of {host} says nothing")
+            packet = network_sockets.receive(channel)
             if packet is None:
                 raise ConnectionResetError(f"the compute daemon of {host} has ended")
             if packet.kind == network_sockets.COMPLETE:

@@ -49,7 +49,6 @@ iptables --table nat --flush CHAIN
 iptables --table nat --delete-chain CHAIN
 ip address delete 203.0.113.7/32 dev eth9
 ip address delete 203.0.113.8/32 dev eth9
-ip address delete 169.254.87.75/32 dev lo
 """
 
 

@@ -102,7 +102,7 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Ageing of networks", NETWORKS_INTERVAL, manager.age_networks, jitter=True)
         if self.conf.network.metadata_service:
             self._metadata = self._metadata or MetadataSockets(
-                network_sockets.path(self.conf.state_path, self.conf.host),
+                network_sockets.path(self.conf.network.metadata_directory, self.conf.host),
                 manager.host.driver.networks.metadata_sockets,
             )
             self.add_periodic("Metadata sockets", METADATA_TICK, self._metadata.tick, at_once=True)

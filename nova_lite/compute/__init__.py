@@ -23,5 +23,6 @@ the generation on disk. A revoked generation is never built here again, so anoth
 - `volumes`: work on the files of volumes; attachments are in ``operations.volumes``
 - `user_volumes`: requests to Cinder as the user; it runs in the API daemon
 - `consoles`, `image_caching`, `server_metrics`: consoles, cached images, and metrics of servers
+- `metadata_sockets`: sockets of the metadata service, which go to the APIs of the machine
 - `api`: the internal interface that the REST layer uses; it runs in the API daemon
 """

@@ -156,6 +156,7 @@ KNOWN = (
     MULTIATTACH,
     VIRTIOFS,
     POINTS,
+    REALMS,
     HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),

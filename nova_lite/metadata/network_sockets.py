@@ -1,7 +1,7 @@
 """Sockets of the metadata service, on their way from a compute daemon to the APIs of its machine.
 
 A compute daemon listens at 169.254.169.254 on each network of its guests. It passes these sockets, with the networks'
-ids, over a Unix socket to each process that serves metadata. So the socket of a connection tells the guest's network,
+ids, over a Unix socket to each process that serves metadata. So the socket of a connection shows the guest's network,
 and connections wait in it while an API restarts. A packet is one byte and a network's id:
 
 - ``+``: comes with the socket of the network, a new one or another one
@@ -28,15 +28,15 @@ class Packet(NamedTuple):
     sock: Any
 
 
-def path(state_path: str, host: str) -> str:
-    """Return the path of the Unix socket of a compute daemon."""
-    return os.path.join(state_path, "metadata", host + _SUFFIX)
+def path(directory: str, host: str) -> str:
+    """Return the path of the Unix socket of a compute daemon. ``directory``: ``[network] metadata_directory``."""
+    return os.path.join(directory, host + _SUFFIX)
 
 
-def paths(state_path: str) -> list[str]:
+def paths(directory: str) -> list[str]:
     """Return the paths of the Unix sockets of all compute daemons of this machine."""
     try:
-        found = os.scandir(os.path.dirname(path(state_path, "")))
+        found = os.scandir(directory)
     except FileNotFoundError:
         return []
     return sorted(entry.path for entry in found if entry.name.endswith(_SUFFIX))

@@ -210,8 +210,9 @@ class Networks(Protocol):
     def metadata_sockets(self) -> Mapping[str, socket.socket]:
         """Return sockets that listen at the address of the metadata service, one on each network that has it, by id.
 
-        A socket takes the connections of its network's guests only, with their addresses. It may share its port with
-        one that an earlier daemon has made, which is served until then. Called several times a second.
+        A socket takes the connections of its network's guests only, with their addresses. It shares its port
+        (``SO_REUSEPORT``) with the socket of an earlier daemon, which APIs serve until they have the new one. All are
+        there after `ComputeDriver.init_host`. Called several times a second.
         """
         return {}
 

@@ -19,7 +19,7 @@ class GuestNetworks:
     """Networks of the compute daemons of this machine."""
 
     def __init__(self, conf: cfg.ConfigOpts, http: HttpServer) -> None:
-        self._state_path = conf.state_path
+        self._directory: str = conf.network.metadata_directory
         #: The role metadata may read the guests of one host.
         self._host = conf.host if role.role_of(conf) == rpc.METADATA else None
         self._http = http
@@ -28,9 +28,9 @@ class GuestNetworks:
     def tick(self) -> None:
         """Learn of new and removed networks. Call it several times a second."""
         if self._host is None:
-            paths = network_sockets.paths(self._state_path)
+            paths = network_sockets.paths(self._directory)
         else:
-            paths = [network_sockets.path(self._state_path, self._host)]
+            paths = [network_sockets.path(self._directory, self._host)]
         for path in paths:
             self._hosts.setdefault(path, _Host(path, self._http)).tick()
 

@@ -56,15 +56,13 @@ def _remove_table(family: str, name: str) -> None:
 
 
 def _remove_addresses() -> None:
-    """Remove floating addresses of guests that were ended, and the link-local address of the metadata service."""
+    """Remove floating addresses of guests that were ended."""
     for file in _files():
         found = machine.sections(file)
         if interface := found.get("network", {}).get("public_interface"):
             for host in sorted(own_hosts()):
                 for address in _addresses(INSTANCES / f"floating@{host}.json"):
                     machine.succeeds("ip", "address", "delete", f"{address}/32", "dev", interface)
-        if (listen := found.get("api", {}).get("metadata_listen", "")).startswith("169.254.") and ip.is_address(listen):
-            machine.succeeds("ip", "address", "delete", f"{listen}/32", "dev", "lo")
 
 
 def _addresses(record: Path) -> list[str]:

@@ -15,6 +15,7 @@
 - `member_versions`: versions of the members of security groups
 - `address_groups`: address groups
 - `address_scopes`: address scopes
+- `overlaps`: ranges that may not overlap
 - `subnet_pools`: subnet pools
 - `rbac`: policies that share resources with other projects
 - `api_resources`: `address_groups`, `address_scopes`, `subnet_pools` and `rbac`, by kind

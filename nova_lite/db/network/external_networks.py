@@ -62,8 +62,8 @@ def _taken_over(uow: UnitOfWork, context: RequestContext, network_id: str) -> di
     builtin_networks.remove(uow, old)
     rbac.forget(uow, "network", network_id)
     uow.session.flush()
-    if old.cidr:
-        overlaps.check_pool(uow, ip.parse_network4(old.cidr))
+    if "cidr" in found:
+        overlaps.check_pool(uow, ip.parse_network4(found["cidr"]))
     return found
 
 

@@ -153,7 +153,7 @@ def _connected_subnets(uow: UnitOfWork, router_id: str) -> list[_Subnet]:
     ]
 
 
-def _subnets(network: Network | NetworkRow, version: int) -> list[_Subnet]:
+def _subnets(network: Network, version: int) -> list[_Subnet]:
     """Return the subnets of a network that an interface of this IP version connects."""
     subnet_id = ipv6.subnet_id_of(network, version)
     if version == 6:
@@ -255,7 +255,7 @@ def add_interface(
             reason=f"port {known.id} has {f'the address {has}' if has else 'no address'}. The interface of a router "
             f"has the address of the subnet's gateway here, {gateway}"
         )
-    subnets = _subnets(network, version)
+    subnets = _subnets(rows.to_object(Network, network), version)
     _require_apart(subnets, [*_connected_subnets(uow, row.id), *_external(uow, row.pool_id)])
     if row.pool_id is not None and not row.enable_snat:
         overlaps.check_outside(uow, context, [(subnet.id, subnet.range) for subnet in subnets], row.id)

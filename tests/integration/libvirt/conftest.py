@@ -261,8 +261,7 @@ def new_vif(network: Network) -> Callable[[], VIF]:
 def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
     made = Service(tmp_path)
     yield made
-    made.http.stop(5)
-    subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
+    made.stop()
 
 
 def define(connection: Any, xml: str) -> None:

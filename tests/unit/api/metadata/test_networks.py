@@ -34,7 +34,7 @@ class Host:
 
     def __init__(self, path: Path, name: str = "h1") -> None:
         self.networks: dict[str, socket.socket] = {}
-        self.daemon = MetadataSockets(network_sockets.path(str(path), name), lambda: self.networks)
+        self.daemon = MetadataSockets(network_sockets.path(str(path / "sockets"), name), lambda: self.networks)
 
     def add(self, network_id: str) -> tuple[str, int]:
         """Make a socket of the network, in place of any other, and return its address."""
@@ -57,7 +57,7 @@ class Worker:
         self.http = server.make_server(None, self._answer, 2, None, limits, balancers=balancers)
         self.http.start()
         conf = make_conf(path)
-        conf.set_override("state_path", str(path))
+        conf.set_override("metadata_directory", str(path / "sockets"), "network")
         conf.set_override("host", "h1")
         self.networks = GuestNetworks(conf, self.http)
 
@@ -241,7 +241,7 @@ def test_server_of_another_user_is_not_believed(
 def test_machine_without_compute_daemons_has_no_networks(tmp_path: Path) -> None:
     worker = Worker(tmp_path)
     worker.tick()
-    assert network_sockets.paths(str(tmp_path)) == []
+    assert network_sockets.paths(str(tmp_path / "sockets")) == []
     worker.end()
 
 
@@ -249,7 +249,7 @@ def test_machine_without_compute_daemons_has_no_networks(tmp_path: Path) -> None
 
 
 def test_socket_is_for_the_group_of_its_directory(tmp_path: Path) -> None:
-    directory = tmp_path / "metadata"
+    directory = tmp_path / "sockets"
     directory.mkdir(mode=0o750)
     os.chown(directory, -1, 12345)
     made = Host(tmp_path)
@@ -263,8 +263,8 @@ def test_api_that_reads_nothing_gets_the_rest_later(tmp_path: Path, host: Host) 
     sock = sockets.listen("127.0.0.1", 0)
     wanted = {f"3cb9bc59-0000-4000-8000-{number:012}" for number in range(600)}
     host.networks = dict.fromkeys(wanted, sock)
-    channel = network_sockets.connect(network_sockets.path(str(tmp_path), "h1"))
-    other = network_sockets.connect(network_sockets.path(str(tmp_path), "h1"))
+    channel = network_sockets.connect(network_sockets.path(str(tmp_path / "sockets"), "h1"))
+    other = network_sockets.connect(network_sockets.path(str(tmp_path / "sockets"), "h1"))
     seen: set[str] = set()
     for _ in range(20):
         host.daemon.tick()
@@ -297,7 +297,7 @@ def read(channel: Any, seen: set[str]) -> list[bytes]:
 
 
 def test_api_that_has_ended_is_forgotten(tmp_path: Path, host: Host) -> None:
-    channel = network_sockets.connect(network_sockets.path(str(tmp_path), "h1"))
+    channel = network_sockets.connect(network_sockets.path(str(tmp_path / "sockets"), "h1"))
     host.daemon.tick()
     assert len(host.daemon._apis) == 1
     channel.close()

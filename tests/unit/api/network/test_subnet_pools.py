@@ -62,6 +62,7 @@ def test_pool_is_shown_as_in_neutron(api: Api) -> None:
 
 
 def test_subnets_get_free_prefixes_of_the_pool(api: Api) -> None:
+    api.manager.conf.set_override("networks_per_project", 10, "network")
     made = pool(api, "10.63.255.0/24", "10.64.0.0/22", min_prefixlen=24, max_prefixlen=28)
     taken = api.make("/networks", "network")["id"]
     api.make("/subnets", "subnet", network_id=taken, ip_version=4, cidr="10.64.0.0/28")

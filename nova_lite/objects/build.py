@@ -124,8 +124,8 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     (`nova_lite.objects.host.admission`). A host with another registration calls `start_build` first, because it was
     forced down since then, and the instance may run elsewhere.
 
-    ``disks``: those of an evacuated server, which the host may see. ``clone_of``: the disk lies on that which this server
-    had when it was cloned.
+    ``disks``: those of an evacuated server, which the host may see. ``clone_of``: the disk lies on the layer that was
+    made of this server's.
     """
 
     instance: Instance

@@ -174,7 +174,7 @@ class LibvirtDriver(ComputeDriver):
         )
         self.images, self.shares = CachedImages(context, self._cache, pool), GuestShares(context)
         self.points = GuestPoints(context, launcher, self._freezer, self.backups, self.tpms, self._qemu_img, self._room)
-        self.clones = GuestClones(context, self._cache, self._qemu_img, self.snapshots, self._freezer, self.backups)
+        self.clones = GuestClones(context, self._cache, self._qemu_img, self.snapshots, self.backups)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

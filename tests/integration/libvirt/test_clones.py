@@ -8,18 +8,23 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from pathlib import Path
+import uuid
 
 import msgspec
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.domain import clones
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
-from tests.integration.libvirt.conftest import PATIENCE, Images, boot, guest_spec
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, boot, guest_spec
+from tests.integration.libvirt.moves import arriving, migrate, state
+from tests.integration.libvirt.test_shared_disks import evacuated
+from tests.support.guests import make_flavor, make_instance, make_spec
 from tests.support.waiting import wait_for
 
 SCRIPT = """
@@ -44,10 +49,6 @@ class Guest:
         self.spec = spec if of is None else msgspec.structs.replace(spec, clone_of=of.uuid)
         self.uuid = spec.instance.uuid
 
-    @property
-    def directory(self) -> Path:
-        return Path(self.driver._records.directory(self.uuid))
-
     def boot(self) -> None:
         boot(self.driver, self.spec)
 
@@ -66,13 +67,14 @@ class Guest:
         wait_for("the guest counts", lambda: self.count() > before + LATE, PATIENCE)
         return self.count()
 
-    def chain(self) -> list[str]:
-        """Return the names of the files of its disk, as libvirt will open them at its next start."""
-        xml = self.driver._domains.description(self.driver._domains.get(self.uuid)[0])
-        return re.findall(r"source file='[^']*/([^/']+)'", xml.partition("</disk>")[0])
-
     def destroy(self) -> None:
         self.driver.guests.destroy(self.uuid)
+
+
+def chain(driver: LibvirtDriver, instance_uuid: str) -> list[str]:
+    """Return the names of the files of the root disk, as libvirt will open them at the next start."""
+    xml = driver._domains.description(driver._domains.get(instance_uuid)[0])
+    return re.findall(r"source file='[^']*/([^/']+)'", xml.partition("</disk>")[0])
 
 
 def layers(driver: LibvirtDriver) -> list[str]:
@@ -90,7 +92,11 @@ def test_source_and_clone_go_on_and_the_clone_outlives_its_source(
         driver.clones.freeze(source.uuid, clone.uuid)
     frozen = source.count()
     assert layers(driver) == [f"layer-{clone.uuid}"]
-    assert source.chain() == ["disk", f"layer-{clone.uuid}", str(source.spec.image and source.spec.image.id)]
+    assert chain(driver, source.uuid) == [
+        "disk",
+        f"layer-{clone.uuid}",
+        str(source.spec.image and source.spec.image.id),
+    ]
     clone.boot()
     last = source.go_on()
     clone.go_on()
@@ -105,3 +111,190 @@ def test_source_and_clone_go_on_and_the_clone_outlives_its_source(
     assert clone.begins()[1] >= before
     clone.destroy()
     assert (driver.clones.remove_unused(), layers(driver)) == ([f"layer-{clone.uuid}"], [])
+
+
+# --- guests without a system, whose disks are written and read here
+
+
+def blank_spec(blank: Image, of: SpawnSpec | None = None) -> SpawnSpec:
+    instance = make_instance(flavor=make_flavor(memory_mb=64))
+    clone_of = None if of is None else of.instance.uuid
+    return make_spec(instance=instance, image=blank, images={blank.id: blank}, clone_of=clone_of)
+
+
+def disk_of(driver: LibvirtDriver, spec: SpawnSpec, name: str = "disk") -> str:
+    return os.path.join(driver._records.directory(spec.instance.uuid), name)
+
+
+def write(path: str, place: str, pattern: int = 0x61) -> None:
+    subprocess.run(["qemu-io", "-f", "qcow2", "-c", f"write -P {pattern} {place} 64k", path], check=True)
+
+
+def has(path: str, place: str, pattern: int = 0x61) -> bool:
+    """Check whether a disk, which a guest may have open, has what `write` wrote."""
+    command = ["qemu-io", "-U", "-r", "-f", "qcow2", "-c", f"read -P {pattern} {place} 64k", path]
+    output = subprocess.run(command, capture_output=True, check=False, text=True).stdout
+    return "read 65536/65536" in output and "verification failed" not in output
+
+
+def freeze(driver: LibvirtDriver, spec: SpawnSpec, blank: Image) -> SpawnSpec:
+    """Freeze the disk for a clone, and return that."""
+    clone = blank_spec(blank, spec)
+    driver.clones.freeze(spec.instance.uuid, clone.instance.uuid)
+    return clone
+
+
+def layer_of(driver: LibvirtDriver, clone: SpawnSpec) -> str:
+    return os.path.join(driver._records.base_path, f"layer-{clone.instance.uuid}")
+
+
+def off_and_written(driver: LibvirtDriver, blank: Image) -> SpawnSpec:
+    """Make a guest that is off, and has data on its disk."""
+    spec = blank_spec(blank)
+    driver.guests.spawn(spec)
+    driver.power.off(spec.instance.uuid, 0)
+    write(disk_of(driver, spec), "1M")
+    return spec
+
+
+def test_server_that_is_off_is_cloned_and_unwritten_disks_share_their_layer(
+    driver: LibvirtDriver, blank: Image
+) -> None:
+    source = off_and_written(driver, blank)
+    one, two = freeze(driver, source, blank), freeze(driver, source, blank)
+    assert os.path.samefile(layer_of(driver, one), layer_of(driver, two))
+    assert len(chain(driver, source.instance.uuid)) == 3
+    write(disk_of(driver, source), "2M")
+    three = freeze(driver, source, blank)
+    assert len(chain(driver, source.instance.uuid)) == 4
+    write(disk_of(driver, source), "3M")
+    for clone, places in ((one, [True, False, False]), (three, [True, True, False])):
+        driver.guests.spawn(clone)
+        assert [has(disk_of(driver, clone), place) for place in ("1M", "2M", "3M")] == places
+    driver.power.on(source.instance.uuid)
+    four = freeze(driver, source, blank)
+    assert (state(driver, source), len(chain(driver, source.instance.uuid))) == (PowerState.RUNNING, 5)
+    driver.guests.spawn(four)
+    assert [has(disk_of(driver, four), place) for place in ("1M", "2M", "3M")] == [True] * 3
+    for spec in (source, one, three, four):
+        driver.guests.destroy(spec.instance.uuid)
+
+
+class Killed(Exception):
+    """End of a daemon in the middle of its work."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_freeze_that_was_interrupted_is_settled_and_loses_nothing(
+    driver: LibvirtDriver, blank: Image, monkeypatch: pytest.MonkeyPatch, off: bool
+) -> None:
+    """The daemon is killed when the guest has the new disk under its first name."""
+    source, clone = blank_spec(blank), blank_spec(blank)
+    driver.guests.spawn(source)
+    names = (source.instance.uuid, clone.instance.uuid)
+    with monkeypatch.context() as patch:
+        patch.setattr(clones.GuestClones, "_mirror", killed)
+        with pytest.raises(Killed):
+            driver.clones.freeze(*names)
+    assert chain(driver, source.instance.uuid)[0] == "disk.new"
+    if off:
+        driver.power.off(source.instance.uuid, 0)
+        write(disk_of(driver, source, "disk.new"), "1M")
+    driver.clones.settle(*names)
+    assert not os.path.exists(disk_of(driver, source, "disk.new"))
+    assert chain(driver, source.instance.uuid) == ["disk", f"layer-{clone.instance.uuid}", str(blank.id)]
+    assert has(disk_of(driver, source), "1M") == off
+    driver.clones.freeze(*names)
+    assert len(chain(driver, source.instance.uuid)) == 3, "it was frozen already"
+    driver.power.on(source.instance.uuid)
+    assert state(driver, source) == PowerState.RUNNING
+    driver.guests.destroy(source.instance.uuid)
+
+
+def test_freeze_that_fails_leaves_no_layer(
+    driver: LibvirtDriver, blank: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, clone = blank_spec(blank), blank_spec(blank)
+    driver.guests.spawn(source)
+    before = chain(driver, source.instance.uuid)
+    for off in (False, True):
+        if off:
+            driver.power.off(source.instance.uuid, 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(driver.snapshots, "quiesced", killed)
+            patch.setattr(clones.GuestClones, "_define", killed)
+            with pytest.raises(Killed):
+                driver.clones.freeze(source.instance.uuid, clone.instance.uuid)
+        driver.clones.settle(source.instance.uuid, clone.instance.uuid)
+        assert (chain(driver, source.instance.uuid), os.path.exists(layer_of(driver, clone))) == (before, False)
+        assert not os.path.exists(disk_of(driver, source, "disk.new"))
+    driver.guests.destroy(source.instance.uuid)
+
+
+def test_disk_lies_on_a_limited_number_of_layers(driver: LibvirtDriver, blank: Image) -> None:
+    source = off_and_written(driver, blank)
+    for number in range(16):
+        freeze(driver, source, blank)
+        write(disk_of(driver, source), "1M", number + 1)
+    with pytest.raises(exceptions.VirtDriverError, match="16 layers"):
+        freeze(driver, source, blank)
+    driver.power.on(source.instance.uuid)
+    driver.guests.destroy(source.instance.uuid)
+
+
+LONG = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
+
+
+@LONG
+def test_clone_moves_with_its_layers_and_points_and_alone_while_it_runs(make_host: MakeHost, blank: Image) -> None:
+    here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
+    source = off_and_written(here, blank)
+    clone, other = freeze(here, source, blank), blank_spec(blank)
+    here.guests.spawn(clone)
+    here.power.off(clone.instance.uuid, 0)
+    write(disk_of(here, clone), "2M")
+    point = str(uuid.uuid4())
+    here.points.create(clone.instance.uuid, point, False)
+    write(disk_of(here, clone), "2M", 0x62)
+
+    moved = msgspec.structs.replace(arriving(clone), clone_of=None)
+    there.moves.finish(moved, here.moves.offer_disks(clone.instance.uuid, 0), power_on=False)
+    here.guests.destroy(clone.instance.uuid)
+    here.guests.destroy(source.instance.uuid)
+    assert chain(there, clone.instance.uuid) == ["disk", f"layer-{clone.instance.uuid}", str(blank.id)]
+    assert (has(disk_of(there, moved), "1M"), has(disk_of(there, moved), "2M", 0x62)) == (True, True)
+    there.points.revert(clone.instance.uuid, point, False)
+    assert has(disk_of(there, moved), "2M")
+    there.points.delete(clone.instance.uuid, point)
+
+    there.power.on(clone.instance.uuid)
+    there.clones.freeze(clone.instance.uuid, other.instance.uuid)
+    back = arriving(moved, generation=3)
+    migrate(there, here, back)
+    here.live_moves.finish(clone.instance.uuid)
+    assert chain(here, clone.instance.uuid) == ["disk"], "a running guest takes all of its disk along"
+    there.guests.destroy(clone.instance.uuid)
+    here.power.off(clone.instance.uuid, 0)
+    assert [has(disk_of(here, back), place) for place in ("1M", "2M")] == [True] * 2
+    here.guests.destroy(clone.instance.uuid)
+
+
+@LONG
+def test_clone_of_a_lost_host_runs_with_its_layers_at_a_host_that_shares_them(
+    make_host: MakeHost, blank: Image
+) -> None:
+    here, there = make_host("here", hosts.HERE, path="shared"), make_host("there", hosts.THERE, path="shared")
+    source = off_and_written(here, blank)
+    clone = freeze(here, source, blank)
+    here.guests.spawn(clone)
+    here.power.off(clone.instance.uuid, 0)
+    there.shared_disks.view()
+    moved = msgspec.structs.replace(evacuated(clone, here), clone_of=None)
+    there.guests.spawn(moved)
+    assert (len(chain(there, clone.instance.uuid)), state(there, moved)) == (3, PowerState.RUNNING)
+    assert has(disk_of(there, moved), "1M")
+    there.guests.destroy(clone.instance.uuid)

@@ -19,7 +19,7 @@ from nova_lite.virt.libvirt.disks import disks, layers, reflinks
 _SECTOR = 512
 
 #: Files of an instance that may be based on a cached image.
-OVERLAYS = (disks.ROOT, disks.RESCUE)
+OVERLAYS = (disks.ROOT, disks.NEW_ROOT, disks.RESCUE)
 _GROWING = (*OVERLAYS, disks.RAW_ROOT, disks.LUKS_ROOT, *disks.EPHEMERALS, disks.SWAP)
 
 

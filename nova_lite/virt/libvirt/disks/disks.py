@@ -32,6 +32,8 @@ from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays
 
 ROOT = "disk"
+#: Root disk while it is frozen for a clone: see `layers`.
+NEW_ROOT = ROOT + layers.NEW
 #: Root disk in raw format. Its name alone says so: the guest writes the content, also what looks like a header.
 RAW_ROOT = "disk.raw"
 #: Encrypted root disk, a LUKS file.

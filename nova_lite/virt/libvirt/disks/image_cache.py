@@ -1,8 +1,8 @@
 """Images that guests' disks are based on: each is fetched and checked once per host, and then only read.
 
 The files are in ``<instances_path>/_base``, named by the image's id. The content of an image id never changes. A file
-gets the name only when it is complete and acceptable. Layers of clones (`layers`) are in the same directory. Daemons that share the directory exclude each other by a lock
-file per image.
+gets the name only when it is complete and acceptable. Layers of clones (`layers`) are in the same directory. Daemons
+that share the directory exclude each other by a lock file per image.
 
 A file's modification time is the time of its last request. An image that no instance uses, and that has not been
 requested for a while, is removed (`ImageCache.remove_unused`), and so is its raw form (``.flat``). Partial files of a

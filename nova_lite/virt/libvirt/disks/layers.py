@@ -64,8 +64,9 @@ def names_below(path: str) -> list[str]:
 
 
 def is_as_new(path: str, new: str) -> bool:
-    """Check whether a disk is on top of a layer, and as empty as the file ``new``: qcow2 files grow with the first write,
-    and do not shrink.
+    """Check whether a disk is on top of a layer, and as empty as the file ``new``.
+
+    qcow2 files grow with the first write, and do not shrink.
     """
     header = qcow2.read(path)
     return header is not None and is_layer(header.backing) and os.path.getsize(path) == os.path.getsize(new)

@@ -200,8 +200,8 @@ class MovedDisks:
     def _rebase_taken(self, directory: str, image: Image) -> None:
         """Let a taken root disk refer to the image by this host's path, which may differ from that of the other host.
 
-        Raises `VirtDriverError` if it is based on another image, because then its content would be garbage, or if it has
-        layers and the paths differ.
+        Raises `VirtDriverError` if it is based on another image: then its content would be garbage. It is also raised
+        if there are layers, and the paths differ.
         """
         layers.take(directory, disks.ROOT)
         path, kind = disks.root_file(directory)
@@ -215,12 +215,10 @@ class MovedDisks:
         if base.path == below[-1].path:
             return
         if len(below) > 1:
-            raise exceptions.VirtDriverError(reason=f"its disk has layers, which name {below[-1].path}, not {base.path}")
+            raise exceptions.VirtDriverError(reason=f"its layers are based on {below[-1].path}, not on {base.path}")
         _rebase(path, base)
 
-    def _set_base(
-        self, directory: str, path: str, image: Image, fetcher: Fetcher, above: tuple[str, ...] = ()
-    ) -> None:
+    def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher, above: tuple[str, ...] = ()) -> None:
         """Rebase an overlay, which names a file of the source, on this host's copy of the same image or layer.
 
         If the image exists only on the source any more, its content is merged into the overlay. ``above``: the layers

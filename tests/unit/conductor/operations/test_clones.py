@@ -14,6 +14,8 @@ from nova_lite.objects import BuildOutcome, Image
 from nova_lite.operations import states
 from tests.support.server_moves import RUNNING, Moving, force_down
 
+FLAVOR = {"flavorid": "1", "name": "f", "vcpus": 1, "memory_mb": 1}
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Moving:
@@ -98,7 +100,7 @@ def test_clone_of_a_source_that_goes_meanwhile_is_in_error(world: Moving, kind: 
             "it has volumes",
         ),
         (
-            {"flavor": {"flavorid": "1", "name": "f", "vcpus": 1, "memory_mb": 1, "extra_specs": {"hw:tpm_version": "2.0"}}},
+            {"flavor": {**FLAVOR, "extra_specs": {"hw:tpm_version": "2.0"}}},
             exceptions.OperationNotSupportedForVTPM,
             "clone",
         ),

@@ -22,8 +22,7 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, boot, guest_spec
-from tests.integration.libvirt.moves import arriving, migrate, state
-from tests.integration.libvirt.test_shared_disks import evacuated
+from tests.integration.libvirt.moves import arriving, evacuated, migrate, state
 from tests.support.guests import make_flavor, make_instance, make_spec
 from tests.support.waiting import wait_for
 

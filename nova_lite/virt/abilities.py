@@ -592,7 +592,7 @@ class Clones(Protocol):
 
     @abc.abstractmethod
     def freeze(self, instance_uuid: str, clone_uuid: str) -> None:
-        """Make the disk's content the layer of the clone. The guest goes on, with a disk on top of the layer.
+        """Make the disk's content the layer of the clone. The guest continues, with a disk on top of the layer.
 
         Do nothing if there is such a layer. File systems are frozen for an instant if the agent answers.
         """

@@ -21,7 +21,7 @@ CLONE_OF = "clone_of"
 
 
 def completed(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> CreateRequest:
-    """Return the request with what the clone has of its source: flavor, image, and host."""
+    """Return the request with flavor, image and host of its source."""
     source = instances.get_row(uow, context, str(request.clone_of))
     image = None if source.image is None else msgspec.convert(source.image, Image)
     others = msgspec.convert(source.boot_images or {}, dict[str, Image])

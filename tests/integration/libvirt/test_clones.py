@@ -1,6 +1,6 @@
-"""Clones of real guests: source and clone go on with their own disks, and layers stay as long as a disk lies on them.
+"""Clones of real guests: source and clone continue with their own disks, and layers stay while a disk lies on them.
 
-The guests count, and write each number to their disk. A guest that boots goes on from the number on its disk.
+The guests count, and write each number to their disk. A guest that boots continues from the number on its disk.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Guest:
         return found[-1][0] if found else 0
 
     def begins(self) -> list[int]:
-        """Return the numbers from which the guest went on after its boots."""
+        """Return the numbers from which the guest continued after its boots."""
         text = self.driver.consoles.output(self.uuid, None)
         return [int(number) for number in re.findall(r"^begins at (\d+)\r?$", text, re.MULTILINE)]
 
@@ -80,7 +80,7 @@ def layers(driver: LibvirtDriver) -> list[str]:
     return sorted(name for name in os.listdir(driver._records.base_path) if name.startswith("layer-"))
 
 
-def test_source_and_clone_go_on_and_the_clone_outlives_its_source(
+def test_source_and_clone_continue_and_the_clone_outlives_its_source(
     driver: LibvirtDriver, images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = Guest(driver, images)

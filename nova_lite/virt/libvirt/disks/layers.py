@@ -1,4 +1,4 @@
-"""Layers: disks of servers as they were when they were cloned. Those of the source and of the clone lie on them.
+"""Layers: disks of servers as they were when they were cloned. The disks of source and clone lie on them.
 
 ::
 
@@ -6,7 +6,7 @@
     <instances_path>/_base/layer-<uuid of the clone>.nvram  the firmware variables of the source
     <instances_path>/<uuid of the source>/disk.new          its disk until it has its old name again
 
-A layer never changes. The headers of disks and layers say what lies on it. Clones of a disk that was not written
+A layer never changes. The headers of disks and layers name the file below them. Clones of a disk that was not written
 meanwhile have layers that are links to one file.
 """
 

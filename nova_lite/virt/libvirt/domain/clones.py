@@ -1,7 +1,7 @@
-"""Layers for clones: the root disk of a guest is frozen, and the guest goes on with a new one on top of it.
+"""Layers for clones: the root disk of a guest is frozen, and the guest continues with a new one on top of it.
 
-Of a guest that is off, the file gets a second name, and the new disk its old name. qemu has the file of a running guest
-open, so the guest first gets ``disk.new`` by an external snapshot, then an equal ``disk`` by a mirror. Only then do
+If the guest is off, the file gets a second name, and the new disk takes the old one. qemu has the file of a running
+guest open. So the guest first gets ``disk.new`` by an external snapshot, then an equal ``disk`` by a mirror. Then
 libvirt and all other parts know each file by the name that it keeps.
 """
 

@@ -222,10 +222,12 @@ class ComputeManager:
             self._storage_reported = (view, epoch) if set(view.live) <= set(shares) else None
 
     def age_images(self) -> None:
-        """Remove unused images from this host's cache, unless the operator has disabled that."""
+        """Remove unused layers of clones, and unused images from the cache, unless the operator has disabled that."""
         options = self.host.conf.image_cache
         if options.remove_unused_base_images:
             self._image_fetcher.remove_unused(options.remove_unused_original_minimum_age_seconds)
+        if self.host.driver.clones:
+            self.host.driver.clones.remove_unused()
 
     def age_networks(self) -> None:
         """Remove networks that no guest of this host has used lately. The host never learns that one was deleted."""

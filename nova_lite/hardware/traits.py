@@ -50,6 +50,8 @@ VIRTIOFS = "COMPUTE_STORAGE_VIRTIO_FS"
 
 #: Trait of a host that makes snapshot points of guests.
 POINTS = "CUSTOM_SNAPSHOT_POINTS"
+#: Trait of a host that clones guests.
+CLONES = "CUSTOM_INSTANT_CLONES"
 
 #: Trait of a host that keeps networks with equal addresses apart.
 REALMS = "CUSTOM_NETWORK_REALMS"
@@ -156,6 +158,7 @@ KNOWN = (
     MULTIATTACH,
     VIRTIOFS,
     POINTS,
+    CLONES,
     REALMS,
     HYPERTHREADING,
     *DERIVED,

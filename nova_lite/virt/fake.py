@@ -112,7 +112,8 @@ class FakeMachine(Ability, abilities.Machine):
         Architectures are those of a real host with these options.
         """
         emulated = [traits.ARCHITECTURES[name] for name in self._fake.conf.libvirt.emulated_architectures]
-        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, traits.REALMS, *traits.DERIVED}
+        own = {traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, traits.CLONES, traits.REALMS}
+        found = {*traits.ALWAYS, *own, *traits.DERIVED}
         return sorted(found.union(emulated, self._fake.conf.custom_traits))
 
 
@@ -149,7 +150,7 @@ class FakeGuests(Ability, abilities.Guests):
         disks = files.private_directory(os.path.join(self._fake.path, "disks", instance.uuid))
         failpoints.check_disk()
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
-            disk.write(f"generation {spec.generation}\n")
+            disk.write(f"generation {spec.generation}\n" if spec.clone_of is None else self._fake.layer(instance.uuid))
         time.sleep(self._fake.step("spawn_before_domain").spawn_delay)
         domain = domain_of(spec)
         spec.fence()
@@ -479,6 +480,7 @@ class FakeDriver(driver.ComputeDriver):
         self.diagnostics, self.statistics = FakeDiagnostics(fake), FakeStatistics(fake)
         self.health, self.images = FakeHealth(fake), FakeImages(fake)
         self.shares, self.points = FakeShares(fake), fake_disks.FakePoints(fake)
+        self.clones = fake_disks.FakeClones(fake)
         self.moves = fake_disks.FakeMoves(fake, self.power)
         self.live_moves = fake_disks.FakeLiveMoves(fake)
         self.snapshots, self.backups = fake_disks.FakeSnapshots(fake), fake_disks.FakeBackups(fake)
@@ -487,7 +489,7 @@ class FakeDriver(driver.ComputeDriver):
 
     def init_host(self) -> None:
         topology.available_cells(self.conf, _machine(self.hypervisor.step("init_host")))
-        for name in ("domains", "disks", "vifs", "images", "aside"):
+        for name in ("domains", "disks", "vifs", "images", "aside", "layers"):
             files.remove_unfinished(files.private_directory(os.path.join(self.hypervisor.path, name)))
         for name in ("disks", "aside"):
             for entry in os.scandir(os.path.join(self.hypervisor.path, name)):

@@ -43,6 +43,7 @@ from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from nova_lite.virt.libvirt.domain.agents import GuestCrashDumps, GuestPasswords
+from nova_lite.virt.libvirt.domain.clones import GuestClones
 from nova_lite.virt.libvirt.domain.cold_moves import ColdMoves
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.diagnostics import GuestCounters
@@ -173,6 +174,7 @@ class LibvirtDriver(ComputeDriver):
         )
         self.images, self.shares = CachedImages(context, self._cache, pool), GuestShares(context)
         self.points = GuestPoints(context, launcher, self._freezer, self.backups, self.tpms, self._qemu_img, self._room)
+        self.clones = GuestClones(context, self._cache, self._qemu_img, self.snapshots, self.backups)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

@@ -11,6 +11,7 @@ from nova_lite.api.network import fields, requests
 from nova_lite.api.network.floating_ips import FloatingIps
 from nova_lite.api.network.networks import Networks
 from nova_lite.api.network.ports import Ports
+from nova_lite.api.network.qos import QosPolicies
 from nova_lite.api.network.resource import NetworkResource
 from nova_lite.api.network.routers import Routers
 from nova_lite.api.network.security_groups import SecurityGroupRules, SecurityGroups
@@ -24,6 +25,7 @@ KINDS: dict[str, type[NetworkResource]] = {
     "networks": Networks,
     "subnets": Subnets,
     "subnetpools": SubnetPools,
+    "policies": QosPolicies,
     "ports": Ports,
     "routers": Routers,
     "floatingips": FloatingIps,

@@ -7,6 +7,7 @@
 - `routers`, `static_routes`: packets between networks
 - `nft`, `firewall`, `anti_spoofing`, `security_groups`, `floating_ips`: tables of nftables: access to this host,
   forged addresses, security groups, floating addresses
+- `qos`: limits and marks of QoS policies
 - `address_pairs`, `dual_stack`: further addresses, and IPv6
 - `migration_peers`: lets other hosts in while a guest comes from them
 - `neutron`: ports that Neutron manages

@@ -41,7 +41,12 @@ def tunnel_name(network: Network | None = None) -> str:
 
 def tap_name(vif: VIF) -> str:
     """Return the name of an interface's tap device."""
-    return f"tap{vif.id[:11]}"
+    return tap_of(vif.id)
+
+
+def tap_of(port_id: str) -> str:
+    """Return the name of a port's tap device."""
+    return f"tap{port_id[:11]}"
 
 
 def network_table(network_id: str) -> str:
@@ -64,6 +69,11 @@ def tunnels_table(host: str) -> str:
     return nft.table("nova_lite_tunnels_", host)
 
 
+def qos_table(host: str) -> str:
+    """Return the name of the tables of QoS policies."""
+    return nft.table("nova_lite_qos_", host)
+
+
 def migrations_table(host: str) -> str:
     """Return the name of the table that lets the source of a live migration in."""
     return nft.table("nova_lite_migrations_", host)
@@ -77,6 +87,8 @@ def tables_of_host(host: str) -> list[tuple[str, str]]:
         ("bridge", tunnels_table(host)),
         ("inet", tunnels_table(host)),
         ("inet", migrations_table(host)),
+        ("bridge", qos_table(host)),
+        ("inet", qos_table(host)),
     ]
 
 

@@ -14,6 +14,7 @@ from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -30,6 +31,7 @@ class NetworkParts:
     tunnels: Tunnels
     routers: HostRouters
     records: GuestInterfaces
+    qos: HostQos
 
     def prepare(self, context: HostContext) -> None:
         """Restore the network of the guests that the records name."""
@@ -40,6 +42,7 @@ class NetworkParts:
         self.routers.prepare(bool(self.anti_spoofing.instances()))
         self.port_firewall.prepare(interfaces)
         self.tunnels.prepare(interfaces, self.routers.active)
+        self.qos.prepare()
 
 
 @dataclasses.dataclass(eq=False)
@@ -133,11 +136,12 @@ class HostFilters(abilities.Filters):
         paired = parts.port_firewall.paired_networks()
         bare = [_without_neighbours(router, paired) for router in parts.routers.active]
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None
+            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None, qos=None, floating_qos={}
         )
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers)
+        parts.qos.set(filters)
 
 
 def _without_neighbours(router: HostRouter, paired: Collection[str]) -> HostRouter:

@@ -59,16 +59,17 @@ def update(uow: UnitOfWork, context: RequestContext, policy_id: str, changes: di
     row = locked(uow, context, policy_id)
     for name in changes.keys() & {"name", "description"}:
         setattr(row, name, changes[name])
-    if "is_default" in changes:
-        row.default_of = row.project_id if changes["is_default"] else None
     if changes.get("shared"):
         _share(uow, context, row)
     elif "shared" in changes and rbac.is_shared(uow, _TYPE, row.id, None):
         rbac.unshare(uow, _TYPE, row.id)
     if changes.keys() & {"add_rule", "change_rule", "remove_rule"}:
         row.rules = _changed_rules(row, changes)
-        uow.publish(*map(FiltersChanged, {*rbac.users_of_qos_policy(uow, row.id), *_on_networks(uow, row.id)}))
+        users = rbac.users_of_qos_policy(uow, row.id) | _on_networks(uow, row.id)
+        uow.publish(*(FiltersChanged(project_id) for project_id in users if project_id))
     row.updated_at = uow.now
+    if "is_default" in changes:
+        row.default_of = row.project_id if changes["is_default"] else None
     rows.insert(uow, row, exceptions.QosPolicyDefaultAlreadyExists(project_id=row.project_id))
     return _shown(row, rbac.is_shared(uow, _TYPE, row.id, context.project_id))
 

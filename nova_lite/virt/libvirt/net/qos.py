@@ -91,16 +91,17 @@ class HostQos:
         self._lock = threading.Lock()
         self._limits = Limits()
         #: Loaded rules of each table; None: unknown.
-        self._loaded: dict[Table, dict[str, _Rules] | None] = {PORTS: None, FLOATING: None}
+        self._loaded: dict[Table, dict[str, _Rules] | None] = {PORTS: {}, FLOATING: {}}
         self._error = ""
 
     def prepare(self) -> None:
         """Load the stored limits."""
+        if not os.path.exists(self._path):
+            return
+        self._loaded = dict.fromkeys(self._loaded)
         try:
             with open(self._path, "rb") as file:
                 self._limits = msgspec.json.decode(file.read(), type=Limits)
-        except FileNotFoundError:
-            return
         except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return
@@ -134,7 +135,7 @@ class HostQos:
         if loaded and nft.run(f"list map {table.family} {name} sent\n"):
             LOG.warning("The table %s %s is gone and loaded again", table.family, name)
             loaded = None
-        if loaded == wanted or (not wanted and not self._loaded[table]):
+        if loaded == wanted:
             return ""
         error = nft.run(changes(table, name, loaded, wanted)) if loaded and wanted else "not loaded"
         error = error and nft.run(whole(table, name, wanted))

@@ -53,9 +53,7 @@ def test_floating_address_has_its_policy_on_the_host_of_its_server(world: World)
     pool, slow = world.db.write(floating_ips.create_pool, "public", "192.0.2.0/30"), policy(world, OUT)
     me = make.context()
     port = world.db.write(ports.create, world.conf, me, Port(id=str(uuid.uuid4()), network_id=NETWORK))
-    wanted = FloatingIp(
-        id="", address="", pool="", project_id="", pool_id=pool.id, port_id=port.id, qos_policy_id=slow
-    )
+    wanted = FloatingIp(id="", address="", pool="", project_id="", pool_id=pool.id, port_id=port.id, qos_policy_id=slow)
     floating = world.db.write(floating_ips.allocate, world.conf, me, None, wanted)
     _, host, _ = world.built(networks=[NetworkRequest(port_id=port.id)])
     found = filters(world, host)

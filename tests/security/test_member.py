@@ -305,9 +305,8 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     sharing = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
     body = {"rbac_policy": {**sharing, "target_tenant": f"nobody-{mark}"}}
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
-    qos_policy = admin.made("network", "/qos/policies", {"policy": {"name": mark, "project_id": user.project}})[
-        "policy"
-    ]
+    body = {"policy": {"name": mark, "project_id": user.project}}
+    qos_policy = admin.made("network", "/qos/policies", body)["policy"]
     qos_rules = {
         key: [admin.made("network", f"/qos/policies/{qos_policy['id']}/{key}s", {key: values})[key]["id"]]
         for key, values in (("bandwidth_limit_rule", {"max_kbps": 1000}), ("dscp_marking_rule", {"dscp_mark": 8}))

@@ -524,6 +524,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "POST", "/qos/policies"): {
         "policy": {
             "name": "new", "description": "text", "is_default": False, "shared": False, "project_id": "{project}",
+            "tags": ["blue"],
         }
     },
     ("network", "PUT", "/qos/policies/{id}"): {

@@ -52,6 +52,7 @@ class _Policy(fields.Named):
 
 
 class NewQosPolicy(_Policy):
+    tags: fields.Tags = []
     project_id: fields.Text = ""
     tenant_id: fields.Text = ""
 

@@ -213,6 +213,17 @@ def test_types_of_rules_are_those_that_hosts_enforce(api: Api) -> None:
     api.refused("GET", "/qos/rule-types/minimum_bandwidth", None, 404, "NotFound", "minimum_bandwidth")
 
 
+def test_policy_has_tags(api: Api) -> None:
+    made = policy(api, tags=["red"])
+    url = f"/policies/{made['id']}/tags"
+    assert made["tags"] == ["red"]
+    assert api("PUT", f"{url}/blue").status_code == 201
+    assert api.get(url) == {"tags": ["blue", "red"]}
+    api.refused("PUT", f"{url}/blue", None, 404, "QosPolicyNotFound", made["id"], STRANGER)
+    shown = api.get("/qos/policies?tags=blue")["policies"]
+    assert [(item["id"], item["revision_number"] > 1) for item in shown] == [(made["id"], True)]
+
+
 def test_project_has_a_bounded_number_of_policies(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qos, "MAX_POLICIES", 1)
     policy(api)

@@ -178,7 +178,7 @@ class QosRuleTypes(NetworkResource):
 
     @route("GET", "/qos/rule-types", policies.QOS_RULE_TYPE_GET, query=_QUERY, response="rule_types")
     def index(self, req: ServiceRequest) -> list[views.View]:
-        """List the types. Those of which hosts enforce all rules are all of them."""
+        """List the types. Each host enforces all of them."""
         wanted = req.GET.getall("type")
         return [{"type": kind} for kind in _BODIES if not wanted or kind in wanted]
 

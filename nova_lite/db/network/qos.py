@@ -134,22 +134,24 @@ def _shown(row: Row, is_shared: bool) -> QosPolicy:
 def check(uow: UnitOfWork, context: RequestContext, wanted: str | None, present: str | None = None) -> None:
     """Check that the caller may replace the policy ``present`` by ``wanted``, which then stays until the commit.
 
-    Raises `QosPolicyNotFound`, or `Forbidden` if the present policy is not one that the caller may use: an admin has
-    set it.
+    Raises `QosPolicyNotFound`, or `PolicyRemoveAuthorizationError` if the caller may not use the present policy,
+    which an admin has set.
     """
-    for policy_id in {wanted, present} - {None} if wanted != present else ():
+    for policy_id in sorted(filter(None, {wanted, present})) if wanted != present else ():
         row = uow.session.get(Row, policy_id, with_for_update=True, populate_existing=True)
         own = row is not None and (context.is_admin or row.project_id == context.project_id)
         if own or (row is not None and rbac.is_shared(uow, _TYPE, row.id, context.project_id)):
             continue
         if policy_id == wanted:
-            raise exceptions.QosPolicyNotFound(policy_id=str(policy_id)[:64])
+            raise exceptions.QosPolicyNotFound(policy_id=policy_id[:64])
         raise exceptions.PolicyRemoveAuthorizationError(policy_id=policy_id)
 
 
 def default_of(uow: UnitOfWork, project_id: str | None) -> str | None:
-    """Return the policy of new networks of a project."""
-    return uow.session.scalars(sa.select(Row.id).where(Row.default_of == (project_id or ""))).first()
+    """Return the policy of new networks of a project, which then stays until the commit."""
+    found = uow.session.scalars(sa.select(Row.id).where(Row.default_of == (project_id or ""))).first()
+    is_there = found and uow.session.get(Row, found, with_for_update=True, populate_existing=True)
+    return found if is_there else None
 
 
 # --- for hosts

@@ -98,7 +98,7 @@ def test_policy_has_one_rule_of_a_type_and_direction(api: Api) -> None:
     api.refused("POST", f"/qos/policies/{made}/{BANDWIDTH}s", body, 409, "QoSRulesConflict", first["id"], ADMIN)
 
 
-def test_only_admins_make_policies(api: Api) -> None:
+def test_policy_of_a_member_is_refused(api: Api) -> None:
     made = policy(api)
     url = f"/qos/policies/{made['id']}"
     for method, path, body in (

@@ -101,7 +101,7 @@ def test_floating_address_is_limited_without_a_mark() -> None:
     assert "add element inet t received { 192.0.2.7 : jump received_" in text
 
 
-def test_only_changed_limits_are_loaded(change: Set) -> None:
+def test_changed_limits_alone_are_loaded(change: Set) -> None:
     (first,) = change(one=SLOW)
     assert first == qos.whole(PORTS, "nova_lite_qos_h", qos.port_rules({PORT: SLOW}))
     assert change(one=SLOW) == []

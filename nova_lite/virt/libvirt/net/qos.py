@@ -95,18 +95,22 @@ class HostQos:
         self._error = ""
 
     def prepare(self) -> None:
-        """Load the stored limits."""
+        """Load the stored limits. If they cannot be read, those that are loaded stay until the conductor's."""
         if not os.path.exists(self._path):
             return
-        self._loaded = dict.fromkeys(self._loaded)
+        with self._lock:
+            self._loaded = dict.fromkeys(self._loaded)
+            self._limits = self._read()
+            if self._limits != Limits():
+                self._load()
+
+    def _read(self) -> Limits:
         try:
             with open(self._path, "rb") as file:
-                self._limits = msgspec.json.decode(file.read(), type=Limits)
+                return msgspec.json.decode(file.read(), type=Limits)
         except (OSError, ValueError) as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
-            return
-        with self._lock:
-            self._load()
+            return Limits()
 
     def set(self, filters: PortFilters) -> None:
         """Replace all limits. A conductor of an older version knows none."""

@@ -94,11 +94,13 @@ def _changed_rules(row: Row, changes: dict[str, Any]) -> list[dict[str, Any]]:
         if change["id"] not in rules:
             raise exceptions.QosRuleNotFound(rule_id=change["id"][:64], policy_id=row.id)
         wanted = rules[change["id"]] | change
-    for rule in rules.values() if wanted is not None else ():
+    if wanted is None:
+        return list(rules.values())
+    for rule in rules.values():
         is_alike = (rule["type"], rule.get("direction")) == (wanted["type"], wanted.get("direction"))
         if rule["id"] != wanted["id"] and is_alike:
             raise exceptions.QoSRulesConflict(new_rule_type=wanted["type"], rule_id=rule["id"], policy_id=row.id)
-    return list((rules if wanted is None else rules | {wanted["id"]: wanted}).values())
+    return list((rules | {wanted["id"]: wanted}).values())
 
 
 def delete(uow: UnitOfWork, context: RequestContext, policy_id: str) -> None:

@@ -291,7 +291,7 @@ def users_of_qos_policy(uow: UnitOfWork, policy_id: str) -> set[str]:
     """Return the projects whose networks, ports and floating addresses have the policy."""
     owner = sa.func.coalesce(Port.project_id, Instance.project_id)
     of_ports = sa.select(owner).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
-    queries = [of_ports.where(Port.qos_policy_id == policy_id)]
+    queries: list[sa.Select[Any]] = [of_ports.where(Port.qos_policy_id == policy_id)]
     queries += [sa.select(model.project_id).where(model.qos_policy_id == policy_id) for model in (Network, FloatingIp)]
     return {project_id or "" for query in queries for project_id in uow.session.scalars(query)}
 

@@ -136,7 +136,7 @@ def allocate(
     found = [item for item in pools(uow, context) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
-    qos.check(uow, context, request and request.qos_policy_id)
+    qos.check(uow, context, None if request is None else request.qos_policy_id)
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
     if not found[0].cidr:
         raise exceptions.NoMoreFloatingIps(pool=found[0].name)

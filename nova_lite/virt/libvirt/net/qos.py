@@ -95,7 +95,7 @@ class HostQos:
         self._error = ""
 
     def prepare(self) -> None:
-        """Load the stored limits. If they cannot be read, those that are loaded stay until the conductor's."""
+        """Load the stored limits. If the file cannot be read, the loaded limits stay until the conductor replies."""
         if not os.path.exists(self._path):
             return
         with self._lock:

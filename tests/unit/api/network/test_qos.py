@@ -218,7 +218,8 @@ def test_policy_has_tags(api: Api) -> None:
     url = f"/policies/{made['id']}/tags"
     assert made["tags"] == ["red"]
     assert api("PUT", f"{url}/blue").status_code == 201
-    assert api.get(url) == {"tags": ["blue", "red"]}
+    assert api.get(url) == api.get(f"/qos{url}") == {"tags": ["blue", "red"]}
+    assert api("PUT", f"/qos{url}", {"tags": ["blue"]}).json == {"tags": ["blue"]}
     api.refused("PUT", f"{url}/blue", None, 404, "QosPolicyNotFound", made["id"], STRANGER)
     shown = api.get("/qos/policies?tags=blue")["policies"]
     assert [(item["id"], item["revision_number"] > 1) for item in shown] == [(made["id"], True)]

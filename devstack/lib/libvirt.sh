@@ -94,7 +94,7 @@ remove_guests() {
     (source "$TOP/devstack/packaging/purge.sh" && remove_realms)
     local family host table
     host=$(hostname)
-    nft list tables 2>/dev/null | grep -E " nova_lite_(ports|spoofing|migrations|links)_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" |
+    nft list tables 2>/dev/null | grep -E " nova_lite_(ports|spoofing|migrations|links|qos)_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" |
         while read -r _ family table; do
             nft delete table "$family" "$table"
         done || true

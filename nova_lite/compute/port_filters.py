@@ -201,5 +201,7 @@ def _merged(
         networks=update.networks,
         pairs=update.pairs,
         unfiltered=update.unfiltered,
+        qos=update.qos,
+        floating_qos=update.floating_qos,
         read_at=update.read_at,
     )

@@ -43,4 +43,5 @@ class FloatingIp(msgspec.Struct, kw_only=True):
     instance_uuid: str | None = None
     router_id: str | None = None
     tags: list[str] | None = None
+    qos_policy_id: str | None = None
     updated_at: datetime.datetime | None = None

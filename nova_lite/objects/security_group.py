@@ -134,6 +134,17 @@ def members_digest(members: list[str]) -> str:
     return hashlib.blake2b("\n".join(sorted(members)).encode(), digest_size=16).hexdigest()
 
 
+class QosLimits(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Limits of a port or floating address, in kbit/s with the burst in kbit, as the guest sees the directions.
+
+    ``dscp``: mark of the packets that the guest sends.
+    """
+
+    egress: tuple[int, int] | None = None
+    ingress: tuple[int, int] | None = None
+    dscp: int | None = None
+
+
 class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Packet filters of a host.
 
@@ -143,8 +154,9 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
-    without port security. Both are those of all guests on the host; None: unknown. ``read_at``: the database's time
-    before the read.
+    without port security. Both are those of all guests on the host; None: unknown. ``qos``: by port id, limits of the
+    ports of all guests on the host that have some; None: unknown. ``floating_qos``: those of floating addresses, by
+    address. ``read_at``: the database's time before the read.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -156,6 +168,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     networks: dict[str, Network] | None = None
     pairs: dict[str, list[dict[str, str]]] | None = None
     unfiltered: list[str] | None = None
+    qos: dict[str, QosLimits] | None = None
+    floating_qos: dict[str, QosLimits] = msgspec.field(default_factory=dict)
     read_at: datetime.datetime | None = None
 
 

@@ -307,6 +307,12 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     sharing = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
     body = {"rbac_policy": {**sharing, "target_tenant": f"nobody-{mark}"}}
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
+    body = {"policy": {"name": mark, "project_id": user.project}}
+    qos_policy = admin.made("network", "/qos/policies", body)["policy"]
+    qos_rules = {
+        key: [admin.made("network", f"/qos/policies/{qos_policy['id']}/{key}s", {key: values})[key]["id"]]
+        for key, values in (("bandwidth_limit_rule", {"max_kbps": 1000}), ("dscp_marking_rule", {"dscp_mark": 8}))
+    }
     for path, tagged in (
         ("networks", network_id),
         ("subnets", first_id),
@@ -373,6 +379,8 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         "address_scope": [scope_id],
         "address_group": [addresses],
         "rbac_policy": [policy_id],
+        "qos_policy": [qos_policy["id"]],
+        **qos_rules,
         "security_group": [group_id],
         "security_group_rule": [str(rule_id)],
         "server_group": [servers["server_group"]["id"]],
@@ -701,6 +709,11 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     for which in cast.things["port"]:
         yield ask("floatingip", {"floating_network_id": cast.pool, "port_id": which})
         yield ask("floatingip", {"port_id": which}, mine["floating_ip"])
+    limited = {"qos_policy_id": theirs["qos_policy"]}
+    yield ask("network", limited)
+    yield ask("floatingip", {"floating_network_id": cast.pool, **limited})
+    for kind, which in (("network", "network"), ("port", "port"), ("floatingip", "floating_ip")):
+        yield ask(kind, limited, mine[which])
     yield ask("quota", {"port": 1}, theirs["project"])
     yield ask("subnetpool", {"prefixes": ["10.98.0.0/24"], **whose})
     yield ask("subnetpool", {"prefixes": ["10.98.0.0/24"], "address_scope_id": theirs["address_scope"]})
@@ -715,6 +728,7 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
         ("subnetpool", "subnet_pool"),
         ("address_scope", "address_scope"),
         ("address_group", "address_group"),
+        ("qos_policy", "qos_policy"),
     ):
         object_id = {"object_type": kind, "object_id": theirs[which]}
         yield ask("rbac_policy", {**share, **object_id}, path="rbac-policies")

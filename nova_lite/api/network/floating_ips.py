@@ -40,7 +40,7 @@ class _FloatingIp(Body):
     fixed_address: Address = field(default=None, name="fixed_ip_address")
     dns_name: fields.OnlyEmptyText = SAME
     dns_domain: fields.OnlyEmptyText = SAME
-    qos_policy_id: fields.OnlyNull = SAME
+    qos_policy_id: fields.Id = None
 
 
 class NewFloatingIp(_FloatingIp, kw_only=True):

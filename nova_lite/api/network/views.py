@@ -18,6 +18,7 @@ from nova_lite.objects import (
     NetworkRecord,
     Port,
     ProjectLimits,
+    QosPolicy,
     RbacPolicy,
     Router,
     SecurityGroup,
@@ -28,6 +29,7 @@ from nova_lite.objects import (
     ipv6,
 )
 from nova_lite.objects.network import Revised, revision_number
+from nova_lite.objects.network_api_resources import QOS_RULES
 from nova_lite.objects.pci import VIF_TYPES
 from nova_lite.operations.states import PowerState
 
@@ -50,6 +52,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         **_network(),
         "port_security_enabled": shown.port_security_enabled,
         "admin_state_up": shown.admin_state_up,
+        "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }
     return view | (_provider(*_kind(shown)) if for_admin else {})
@@ -213,8 +216,8 @@ def port(shown: Port, for_admin: bool) -> View:
         "dns_name": "",
         "dns_domain": "",
         "dns_assignment": [],
-        "qos_policy_id": None,
-        "qos_network_policy_id": None,
+        "qos_policy_id": shown.qos_policy_id,
+        "qos_network_policy_id": shown.qos_network_policy_id,
         "propagate_uplink_status": False,
         **_standard(shown),
     }
@@ -321,7 +324,7 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "description": shown.description or "",
         "dns_name": "",
         "dns_domain": "",
-        "qos_policy_id": None,
+        "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }
 
@@ -372,7 +375,7 @@ def quota(limits: ProjectLimits) -> View:
 
 
 def subnet_pool(shown: NetworkObject) -> View:
-    pool = _as(SubnetPool, shown)
+    pool = as_kind(SubnetPool, shown)
     names = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
     return {
         "id": pool.id,
@@ -391,7 +394,7 @@ def subnet_pool(shown: NetworkObject) -> View:
 
 
 def address_scope(shown: NetworkObject) -> View:
-    scope = _as(AddressScope, shown)
+    scope = as_kind(AddressScope, shown)
     return {
         "id": scope.id,
         "name": scope.name,
@@ -402,7 +405,7 @@ def address_scope(shown: NetworkObject) -> View:
 
 
 def address_group(shown: NetworkObject) -> View:
-    group = _as(AddressGroup, shown)
+    group = as_kind(AddressGroup, shown)
     return {
         "id": group.id,
         "name": group.name,
@@ -416,7 +419,7 @@ def address_group(shown: NetworkObject) -> View:
 
 
 def rbac_policy(shown: NetworkObject) -> View:
-    policy = _as(RbacPolicy, shown)
+    policy = as_kind(RbacPolicy, shown)
     return {
         "id": policy.id,
         **_project(policy.project_id),
@@ -427,7 +430,26 @@ def rbac_policy(shown: NetworkObject) -> View:
     }
 
 
-def _as(kind: type[T], shown: NetworkObject) -> T:
+def qos_policy(shown: NetworkObject) -> View:
+    policy = as_kind(QosPolicy, shown)
+    return {
+        "id": policy.id,
+        "name": policy.name,
+        "description": policy.description,
+        **_project(policy.project_id),
+        "shared": policy.shared,
+        "is_default": policy.is_default,
+        "rules": [rule | {"qos_policy_id": policy.id} for rule in policy.rules],
+        **_standard(policy),
+    }
+
+
+def qos_rule(rule: dict[str, Any]) -> View:
+    """Return a rule of a QoS policy. Its URL has its type and its policy."""
+    return {name: value for name, value in rule.items() if name != "type"}
+
+
+def as_kind(kind: type[T], shown: NetworkObject) -> T:
     if not isinstance(shown, kind):
         raise TypeError(f"a conductor returned {type(shown).__name__} for a {kind.__name__}")
     return shown
@@ -533,5 +555,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "subnetpools": set(subnet_pool(SubnetPool(id="", project_id=""))),
     "address_scopes": set(address_scope(AddressScope(id="", project_id=""))),
     "address_groups": set(address_group(AddressGroup(id="", project_id=""))),
+    "policies": set(qos_policy(QosPolicy(id="", project_id=""))),
+    **{f"{kind}_rules": {"id", *names} for kind, names in QOS_RULES.items()},
     "rbac_policies": set(rbac_policy(RbacPolicy(id="", project_id="", object_type="", object_id="", target=""))),
 }

@@ -979,6 +979,7 @@ class Network(Tagged, Changed, Base):
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     physical_network: Mapped[str | None] = mapped_column(Name)
     vlan: Mapped[int | None] = mapped_column()
+    qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
 
     @property
     def public_id(self) -> str:
@@ -1033,6 +1034,7 @@ class Port(Tagged, Changed, Base):
     device_id: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"), index=True)
     device_owner: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     vnic_type: Mapped[str] = mapped_column(sa.String(16), default=NORMAL, server_default=sa.text("'normal'"))
+    qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
 
 
 class Router(Tagged, Changed, Base):
@@ -1108,6 +1110,7 @@ class FloatingIp(Tagged, Changed, Base):
     user_id: Mapped[str] = mapped_column(Name, default="")
     port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
     description: Mapped[str | None] = mapped_column(Name)
+    qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
 
 
 class SecurityGroup(Tagged, Changed, Base):
@@ -1179,6 +1182,19 @@ class AddressGroup(Changed, Base):
     name: Mapped[str] = mapped_column(Name, default="")
     description: Mapped[str] = mapped_column(Name, default="")
     addresses: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+
+
+class QosPolicy(Tagged, Changed, Base):
+    """QoS policy with its rules (`nova_lite.objects.QosPolicy`). ``default_of``: project of which it is the default."""
+
+    __tablename__ = "qos_policies"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str] = mapped_column(Name, default="")
+    rules: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
+    default_of: Mapped[str | None] = mapped_column(Name, unique=True)
 
 
 class RbacPolicy(Changed, Base):

@@ -20,7 +20,7 @@ from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, Router, RouterInterface
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, overlaps, rbac, routers
+from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
@@ -127,6 +127,7 @@ def allocate(
     found = [item for item in pools(uow, context) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
+    qos.check(uow, context, None if request is None else request.qos_policy_id)
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
     if not found[0].cidr:
         raise exceptions.NoMoreFloatingIps(pool=found[0].name)
@@ -139,6 +140,7 @@ def allocate(
         "user_id": context.user_id or "",
         "description": request and request.description,
         "tags": request and request.tags,
+        "qos_policy_id": request and request.qos_policy_id,
         "created_at": uow.now,
     }
     if request is not None and request.address:
@@ -177,14 +179,16 @@ def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterat
 
 
 def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
-    """Change ``description``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the port's own). Raises
-    the errors of `lead`.
+    """Change ``description``, ``qos_policy_id``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the
+    port's own). Raises the errors of `lead` and `qos.check`.
     """
     found = _expected(uow, context, reference)
-    if "description" in changes:
-        uow.change(
-            sa.update(Row).where(Row.id == found.id).values(description=changes["description"], updated_at=uow.now)
-        )
+    values = {name: changes[name] for name in ("description", "qos_policy_id") if name in changes}
+    if values:
+        qos.check(uow, context, values.get("qos_policy_id", found.qos_policy_id), found.qos_policy_id)
+        uow.change(sa.update(Row).where(Row.id == found.id).values(**values, updated_at=uow.now))
+    if "qos_policy_id" in changes:
+        _changed(uow, found.instance_uuid)
     if "port_id" not in changes:
         return get(uow, context, found.id)
     if changes["port_id"] is not None:

@@ -25,7 +25,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Instance, Network, Port, RouterInterface6
 from nova_lite.db.hosts import compute_nodes
-from nova_lite.db.network import builtin_networks, overlaps, rbac, subnet_pools
+from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, subnet_pools
 from nova_lite.network import factory, factory6
 from nova_lite.objects import ListQuery, NetworkRecord, Subnet6, ipv6
 
@@ -39,15 +39,17 @@ UPDATABLE = (
     "port_security_enabled",
     "shared",
     "mtu",
+    "qos_policy_id",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
 SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
 #: Changes of a network itself, and values that its segments have, too.
-_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu"}
+_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu", "qos_policy_id"}
 _COPIED = (
     "name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router", "physical_network", "vlan",
+    "qos_policy_id",
 )  # fmt: skip
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
@@ -196,6 +198,9 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
     if network.project_id is not None:
         check_quota(uow, conf, network.project_id)
     _check_physical(uow, network)
+    qos.check(uow, context, network.qos_policy_id)
+    if network.qos_policy_id is None and not network.physical_network:
+        network.qos_policy_id = qos.default_of(uow, network.project_id or context.project_id)
     for _ in range(MAX_COLLISIONS):
         row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, **_NO_SUBNET6, "created_at": uow.now})
         row.bridge = _bridge(network.id)
@@ -218,12 +223,21 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
 def _check_physical(uow: UnitOfWork, network: NetworkRecord) -> None:
     """Raise `Conflict` if another network is the same VLAN of the physical network, or all that is untagged there."""
     if network.physical_network:
+        _check_qos(network.physical_network, network.qos_policy_id)
         same = (Network.physical_network == network.physical_network, Network.vlan.is_not_distinct_from(network.vlan))
         if other := uow.session.scalars(sa.select(Network.id).where(_WHOLE, *same)).first():
             where = "untagged" if network.vlan is None else f"VLAN {network.vlan}"
             raise exceptions.Conflict(
                 f"Network {other} is {where} of physical network {network.physical_network} already."
             )
+
+
+def _check_qos(physical_network: str | None, qos_policy_id: str | None) -> None:
+    """Raise `InvalidInput` for a QoS policy of a network whose ports bypass their hosts."""
+    if physical_network and qos_policy_id:
+        raise exceptions.InvalidInput(
+            reason=f"ports of physical network {physical_network} bypass their hosts, which cannot enforce a QoS policy"
+        )
 
 
 def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
@@ -292,6 +306,10 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.publish(*map(FiltersChanged, _projects_on(uow, row.id)))
     segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
+    if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
+        _check_qos(row.physical_network, changes["qos_policy_id"])
+        qos.check(uow, context, changes["qos_policy_id"], row.qos_policy_id)
+        uow.publish(*(FiltersChanged(user) for link in (row, *segments) for user in _projects_on(uow, link.id)))
     if changes.get("mtu", row.mtu) != row.mtu:
         _check_mtu([row, *segments], changes["mtu"])
         for link in (row, *segments):

@@ -20,7 +20,7 @@ from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
 from nova_lite.db.core.models import Router as RouterRow
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, port_quota, security_groups
+from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ListQuery, Network, Port, ipv6
@@ -38,7 +38,7 @@ _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("
 MAX_ADDRESS_PAIRS = 10
 
 #: Fields that decide what a port sends and receives.
-_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled")
+_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled", "qos_policy_id")
 
 #: Texts about the device of a port that is of no server and no router.
 _DEVICE = ("device_id", "device_owner")
@@ -72,6 +72,7 @@ _QUERY = (
         NetworkRow.parent_id,
         NetworkRow.subnet_id,
         NetworkRow.subnet6_id,
+        NetworkRow.qos_policy_id,
     )
     .outerjoin(NetworkRow, NetworkRow.id == Row.network_id)
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
@@ -162,7 +163,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     is_secure = network.port_security_enabled if port.port_security_enabled is None else port.port_security_enabled
     if port.vnic_type != NORMAL:
         is_secure = bool(port.port_security_enabled)
-    _check_device_port(port.vnic_type, is_secure, port.admin_state_up)
+    _check_device_port(port.vnic_type, is_secure, port.admin_state_up, port.qos_policy_id)
+    qos.check(uow, context, port.qos_policy_id)
     if not is_secure and port.security_groups:
         raise exceptions.PortSecurityRequiredForGroups()
     if not is_secure and port.address_pairs:
@@ -180,19 +182,20 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "device_id": _device_id(uow, port.device_id),
         "device_owner": port.device_owner,
         "vnic_type": port.vnic_type,
+        "qos_policy_id": port.qos_policy_id,
         "created_at": uow.now,
     }
     _insert_on(uow, links, port, values)
     return get(uow, context, port.id)
 
 
-def _check_device_port(vnic_type: str, is_secure: bool, is_up: bool) -> None:
+def _check_device_port(vnic_type: str, is_secure: bool, is_up: bool, qos_policy_id: str | None) -> None:
     """Raise `InvalidInput` for what a host does not enforce on a device of a guest."""
-    if vnic_type != NORMAL and (is_secure or not is_up):
-        what = "security groups and addresses" if is_secure else "admin_state_up"
+    if vnic_type != NORMAL and (is_secure or not is_up or qos_policy_id):
+        what = "security groups and addresses" if is_secure else "a QoS policy" if is_up else "admin_state_up"
         raise exceptions.InvalidInput(
             reason=f"a port with binding:vnic_type {vnic_type} bypasses its host, which cannot enforce {what} there: "
-            "it has port_security_enabled false, and admin_state_up true"
+            "it has port_security_enabled false, admin_state_up true, and no qos_policy_id"
         )
 
 
@@ -322,8 +325,8 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, and of a port without a server ``address``, ``address6``,
-    ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, and of a port without a server ``address``,
+    ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
@@ -339,7 +342,13 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         row.device_id = _device_id(uow, changes.get("device_id", row.device_id))
         row.device_owner = changes.get("device_owner", row.device_owner)
     _check_security(found, changes)
-    _check_device_port(row.vnic_type, changes.get("port_security_enabled", False), changes.get("admin_state_up", True))
+    _check_device_port(
+        row.vnic_type,
+        changes.get("port_security_enabled", False),
+        changes.get("admin_state_up", True),
+        changes.get("qos_policy_id"),
+    )
+    qos.check(uow, context, changes.get("qos_policy_id", row.qos_policy_id), row.qos_policy_id)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, context, found.project_id, changes["security_groups"])
     if changes.get("mac_address", row.mac_address) != row.mac_address:
@@ -353,7 +362,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         _move(uow, row, _choose_link(uow, row, wanted, changes), wanted, changes.get("address6"))
     if changes.keys() & set(_OF_TRAFFIC):
         uow.publish(FiltersChanged(found.project_id))
-    for name in changes.keys() & {"name", "description", "admin_state_up"}:
+    for name in changes.keys() & {"name", "description", "admin_state_up", "qos_policy_id"}:
         setattr(row, name, changes[name])
     row.updated_at = uow.now
     uow.session.flush()
@@ -459,7 +468,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     made = []
     for values, names in zip(found, names_of, strict=True):
         owner, _, instance_project, _, host, zone, power_state, router_id, *of_link = values[len(_FIELDS) :]
-        parent_id, subnet_id, subnet6_id = of_link
+        parent_id, subnet_id, subnet6_id, qos_network_policy_id = of_link
         project_id = owner or instance_project
         fields = {name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)}
         link_id = fields["network_id"]
@@ -477,6 +486,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
                 power_state=power_state,
                 subnet_id=subnet_id or link_id,
                 subnet6_id=subnet6_id or ipv6.subnet_id(link_id),
+                qos_network_policy_id=qos_network_policy_id,
             )
         )
     return made

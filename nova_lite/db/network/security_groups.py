@@ -28,7 +28,7 @@ from nova_lite.db.core.models import SecurityGroup as Row
 from nova_lite.db.core.models import SecurityGroupRule as RuleRow
 from nova_lite.db.core.statements import holds, insert_unless_taken
 from nova_lite.db.hosts import services
-from nova_lite.db.network import address_groups, member_versions, router_hosts, spanning
+from nova_lite.db.network import address_groups, member_versions, qos, router_hosts, spanning
 from nova_lite.db.network.member_versions import MemberCache, Members
 from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
@@ -508,6 +508,10 @@ _ROUTER = sa.func.coalesce(
 )
 _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
+_QOS = sa.func.coalesce(
+    Port.qos_policy_id, sa.select(Network.qos_policy_id).where(Network.id == Port.network_id).scalar_subquery()
+)
+_FLOATING_QOS = sa.select(FloatingIp.qos_policy_id).where(FloatingIp.port_id == Port.id).scalar_subquery()
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
 _PORTS = sa.select(
     Port.instance_uuid,
@@ -520,6 +524,8 @@ _PORTS = sa.select(
     _REVISED,
     Port.port_security_enabled,
     Port.address_pairs,
+    _QOS,
+    _FLOATING_QOS,
 ).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
@@ -557,7 +563,8 @@ class _Server(NamedTuple):
 class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
-    network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs.
+    network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs; ``qos`` and
+    ``floating_qos``: QoS policies of it and of its floating address.
     """
 
     id: str
@@ -569,6 +576,8 @@ class _Port(NamedTuple):
     is_revised: bool
     is_secure: bool
     pairs: list[dict[str, str]] | None
+    qos: str | None
+    floating_qos: str | None
 
 
 def filters(
@@ -604,6 +613,8 @@ def filters_together(
         for host, concerned in servers.items()
     }
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
+    used = {policy for mine in ports.values() for port in mine for policy in (port.qos, port.floating_qos) if policy}
+    limits = qos.limits(uow, used)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
         reached = {port.network_id for port in here}
@@ -615,6 +626,10 @@ def filters_together(
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
         told.pairs = {port.id: port.pairs for port in here if port.pairs}
         told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
+        told.qos = {port.id: limits[port.qos] for port in here if port.qos in limits}
+        told.floating_qos = {
+            port.floating: limits[port.floating_qos] for port in here if port.floating and port.floating_qos in limits
+        }
         told.read_at = read_at
     return answers
 

@@ -67,6 +67,7 @@ from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.plugging import GuestSide, HostFilters, HostSide, NetworkParts
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -130,6 +131,7 @@ class LibvirtDriver(ComputeDriver):
             tunnels=Tunnels(self.conf, self.host, path),
             routers=HostRouters(networks, self.host, path),
             records=GuestInterfaces(records, networks, anti_spoofing, firewall),
+            qos=HostQos(self.host, path),
         )
         devices = InterfaceDevices(self._connection, self.conf.libvirt.device_detach_timeout)
         self.networks = HostSide(self._context, parts)

@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.conductor.network.member_history import MemberHistory
-from nova_lite.objects import PortFilters, SecurityGroup
+from nova_lite.objects import PortFilters, QosLimits, SecurityGroup
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.driver import Unsupported
 from tests.support.compute_host import make_instance
@@ -250,8 +250,11 @@ Synced = tuple[Driver, Conductor, PortFilterSync]
 
 def test_filters_of_a_build_command_are_not_queried(synced: Synced) -> None:
     driver, conductor, sync = synced
-    sync.commands_received(["c"], conductor.filters(["b", "c"]))
+    update = conductor.filters(["b", "c"])
+    update.qos = update.floating_qos = {"port": QosLimits(dscp=8)}
+    sync.commands_received(["c"], update)
     sync.tick()
+    assert driver.applied[-1].qos == driver.applied[-1].floating_qos == update.qos
     assert driver.applied[-1].groups == {"p-default": group("p", "a"), "q-default": group("q", "b", "c")}
     assert driver.applied[-1].instances == {"a": ["p-default"], "b": ["q-default"], "c": ["q-default"]}
     assert driver.applied[-1].read_at is None, "otherwise it would differ each time"

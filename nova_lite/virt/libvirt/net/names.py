@@ -63,7 +63,12 @@ def tunnel_name(network: Network | None = None) -> str:
 
 def tap_name(vif: VIF) -> str:
     """Return the name of an interface's tap device."""
-    return f"tap{vif.id[:11]}"
+    return tap_of(vif.id)
+
+
+def tap_of(port_id: str) -> str:
+    """Return the name of a port's tap device."""
+    return f"tap{port_id[:11]}"
 
 
 def network_table(network_id: str) -> str:
@@ -84,6 +89,11 @@ def spoofing_table(host: str) -> str:
 def tunnels_table(host: str) -> str:
     """Return the name of the tables that let tunnels in from other hosts only."""
     return nft.table("nova_lite_tunnels_", host)
+
+
+def qos_table(host: str) -> str:
+    """Return the name of the tables of QoS policies."""
+    return nft.table("nova_lite_qos_", host)
 
 
 def migrations_table(host: str) -> str:
@@ -110,4 +120,6 @@ def tables_of_host(host: str) -> list[tuple[str, str]]:
         ("inet", tunnels_table(host)),
         ("inet", migrations_table(host)),
         ("inet", links_table(host)),
+        ("bridge", qos_table(host)),
+        ("inet", qos_table(host)),
     ]

@@ -15,6 +15,7 @@ from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -31,6 +32,7 @@ class NetworkParts:
     tunnels: Tunnels
     routers: HostRouters
     records: GuestInterfaces
+    qos: HostQos
 
     def prepare(self, context: HostContext) -> None:
         """Restore the network of the guests that the records name."""
@@ -42,6 +44,7 @@ class NetworkParts:
         self.routers.prepare(bool(self.anti_spoofing.instances()))
         self.port_firewall.prepare(interfaces)
         self.tunnels.prepare(interfaces, self.routers.active)
+        self.qos.prepare()
 
 
 @dataclasses.dataclass(eq=False)
@@ -136,8 +139,9 @@ class HostFilters(abilities.Filters):
         # Floating addresses lead into realms, so a network that has moved to another one matters to the filters.
         bare = [HostRouter(id=router.id, networks=router.networks, only=router.only) for router in parts.routers.active]
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None
+            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None, qos=None, floating_qos={}
         )
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers)
+        parts.qos.set(filters)

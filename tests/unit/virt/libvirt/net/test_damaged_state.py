@@ -13,6 +13,7 @@ from nova_lite.objects import PortFilters
 from nova_lite.virt.libvirt.net import reservations
 from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
+from nova_lite.virt.libvirt.net.qos import HostQos, Limits
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -37,6 +38,7 @@ KINDS: dict[str, tuple[Callable[[cfg.ConfigOpts, str], Any], Any, bytes]] = {
         PortFilters(),
         b'{"floating": {"\xff": "x"}}',
     ),
+    f"_qos@{HOST}.json": (lambda conf, path: HostQos(HOST, path), Limits(), b'{"ports": {"\xff": {}}}'),
     f"_tunnels@{HOST}.json": (lambda conf, path: Tunnels(conf, HOST, path), {}, b'{"x": ["\xff"]}'),
     f"floating@{HOST}.json": (lambda conf, path: FloatingAddresses(path, HOST, "lo"), set(), b'["\xff"]'),
 }

@@ -34,6 +34,7 @@ from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
+    OPEN,
     default_group,
     default_id,
     is_default,
@@ -508,8 +509,7 @@ _ROUTER = sa.func.coalesce(
 _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
-_PORTS = sa.select(
-    Port.instance_uuid,
+_PORT_COLUMNS = (
     Port.id,
     Port.security_groups,
     _FLOATING,
@@ -519,7 +519,14 @@ _PORTS = sa.select(
     _REVISED,
     Port.port_security_enabled,
     Port.address_pairs,
-).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
+)
+_PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
+    Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
+)
+#: Ports that services have on hosts.
+_BOUND = sa.select(Port.bound_host, Port.project_id, *_PORT_COLUMNS).where(
+    Port.bound_host.in_(sa.bindparam("hosts", expanding=True))
+)
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
 #: Addresses by project and list of groups, all in one row: reading a row takes longer than parsing an address.
@@ -587,6 +594,7 @@ def filters_together(
     hosts = {item.host for item in questions}
     servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
+    bound = _add_bound(uow, servers, ports)
     asked = [_asked(question, servers[question.host]) for question in questions]
     groups = _concerned(uow, [server for item in asked for server in item], ports)
     by_name = {(group.project_id, group.name): group for group in groups}
@@ -604,6 +612,9 @@ def filters_together(
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         told.groups |= {group.id: complete[group.id] for group in named_by_rules}
+        if open_ports := bound.intersection(told.instances):
+            told.groups[OPEN.id] = OPEN
+            told.instances |= {port_id: [OPEN.id] for port_id in open_ports}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
         told.routers = routed[question.host]
@@ -630,6 +641,17 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
     found: dict[str, list[_Port]] = {}
     for instance_uuid, *columns in uow.rows(_PORTS, {"uuids": uuids}).all() if uuids else ():
         found.setdefault(instance_uuid, []).append(_Port(*columns))
+    return found
+
+
+def _add_bound(uow: UnitOfWork, servers: dict[str, dict[str, _Server]], ports: dict[str, list[_Port]]) -> set[str]:
+    """Add the ports that services have on these hosts, each like a server with the port's id. Return their ids."""
+    found = set()
+    for host, project_id, *columns in uow.rows(_BOUND, {"hosts": sorted(servers)}).all():
+        port = _Port(*columns)
+        servers[host][port.id] = _Server(port.id, project_id, [], True)
+        ports[port.id] = [port._replace(groups=None)]
+        found.add(port.id)
     return found
 
 
@@ -737,7 +759,9 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     query = query.where(Instance.host.is_not(None))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
     query = query.where(Instance.host.not_in(down))
-    return sorted(host for host in uow.session.scalars(query.distinct()) if host is not None)
+    bound = sa.select(Port.bound_host).where(Port.project_id.in_(whole), Port.bound_host.is_not(None))
+    found = {*uow.session.scalars(query.distinct()), *uow.session.scalars(bound.distinct())}
+    return sorted(host for host in found if host is not None)
 
 
 # --- rows

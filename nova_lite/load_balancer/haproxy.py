@@ -59,6 +59,7 @@ def configuration(balancer: LoadBalancer, address: str, place: Place) -> str:
     lines = [
         "global",
         f"  maxconn {MAX_CONNECTIONS}",
+        f"  localpeer {PEER}",
         "  nbthread 1",
         f"  user {place.user}",
         f"  group {place.user}",

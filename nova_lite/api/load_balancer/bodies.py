@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from nova_lite.api.http import bodies
 from nova_lite.api.http.bodies import SAME, Body
-from nova_lite.api.network import fields
+from nova_lite.api.network import fields, requests
 from nova_lite.base import ip
 from nova_lite.load_balancer import haproxy
-from nova_lite.load_balancer.objects import PROVIDERS
+from nova_lite.load_balancer.objects import PROVIDERS, HealthMonitor, Listener, LoadBalancer, Member, Pool
+
+T = TypeVar("T", Listener, Pool, Member, HealthMonitor)
 
 #: Number of items of lists in a body.
-MAX_CIDRS, MAX_MEMBERS = 100, 200
+MAX_CIDRS, MAX_PARTS = 100, 200
 
 _NO_TLS = "This cloud has no key manager: use HTTPS, which passes TLS through, and let the members end it."
 _NO_UDP = "Load balancers of this cloud pass TCP only."
@@ -102,9 +106,9 @@ def _http_version(value: Any, name: str) -> float:
     return float(value)
 
 
-def _members(value: Any, name: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or len(value) > MAX_MEMBERS or not all(isinstance(item, dict) for item in value):
-        raise fields.invalid(name, f"It must be a list of up to {MAX_MEMBERS} objects.")
+def objects(value: Any, name: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or len(value) > MAX_PARTS or not all(isinstance(item, dict) for item in value):
+        raise fields.invalid(name, f"It must be a list of up to {MAX_PARTS} objects.")
     return value
 
 
@@ -116,6 +120,7 @@ Timeout: TypeAlias = Annotated[int, fields.within(0, 31536000000)]
 Limit: TypeAlias = Annotated[int, fields.within(-1, 2**31 - 1)]
 Seconds: TypeAlias = Annotated[int, fields.within(1, 3600)]
 Retries: TypeAlias = Annotated[int, fields.within(1, 10)]
+Objects: TypeAlias = Annotated[list[dict[str, Any]], fields.checked(objects, maxItems=MAX_PARTS)]
 Cidrs: TypeAlias = Annotated[list[str] | None, fields.checked(_cidrs)]
 Headers: TypeAlias = Annotated[dict[str, str], fields.checked(_headers)]
 Persistence: TypeAlias = Annotated[dict[str, str | None] | None, fields.checked(_persistence)]
@@ -163,6 +168,8 @@ class NewLoadBalancer(Described, kw_only=True):
     provider: Annotated[str, choice(*PROVIDERS)] = "haproxy"
     flavor_id: Annotated[Any, fields.only(why="This cloud has no flavors of load balancers.")] = None
     availability_zone: fields.OnlyNull = None
+    listeners: Objects = msgspec.field(default_factory=list)
+    pools: Objects = msgspec.field(default_factory=list)
 
 
 class ChangedListener(Described):
@@ -213,7 +220,7 @@ class NewMember(ChangedMember, kw_only=True):
 
 
 class AllMembers(Body):
-    members: Annotated[list[dict[str, Any]], fields.checked(_members, maxItems=MAX_MEMBERS)]
+    members: Objects
 
 
 class ChangedMonitor(Named):
@@ -236,3 +243,42 @@ class NewMonitor(ChangedMonitor, kw_only=True):
     delay: RequiredSeconds
     timeout: RequiredSeconds
     max_retries: RequiredRetries
+
+
+def add_parts(balancer: LoadBalancer, body: NewLoadBalancer) -> None:
+    """Add what the body of a new load balancer has in it: listeners with their pools, and pools, with all their parts.
+
+    A listener names a pool of the load balancer, or has one of its own in ``default_pool``.
+    """
+    balancer.pools = [_pool(sent, balancer) for sent in body.pools]
+    for sent in body.listeners:
+        rest = dict(sent)
+        default = rest.pop("default_pool", None)
+        listener = _part(Listener, NewListener, rest | {"loadbalancer_id": balancer.id})
+        balancer.listeners.append(listener)
+        if isinstance(default, dict):
+            named = [pool for pool in balancer.pools if pool.name and default == {"name": pool.name}]
+            if not named:
+                named = [_pool(default, balancer)]
+                balancer.pools += named
+            listener.default_pool_id = named[0].id
+
+
+def _pool(sent: dict[str, Any], balancer: LoadBalancer) -> Pool:
+    rest = dict(sent)
+    members, monitor = objects(rest.pop("members", None) or [], "members"), rest.pop("healthmonitor", None)
+    pool = _part(Pool, NewPool, rest | {"loadbalancer_id": balancer.id})
+    pool.members = [member(item) for item in members]
+    if isinstance(monitor, dict):
+        pool.healthmonitor = _part(HealthMonitor, NewMonitor, monitor | {"pool_id": pool.id})
+    return pool
+
+
+def member(sent: dict[str, Any]) -> Member:
+    return _part(Member, NewMember, sent)
+
+
+def _part(kind: type[T], body: type[Body], sent: dict[str, Any]) -> T:
+    """Return a new part with an id. Raises a 400."""
+    requests.require_known(sent, body)
+    return kind(**requests.common(kind, bodies.read(body, sent)) | {"id": str(uuid.uuid4())})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -46,7 +47,7 @@ class Parts(WingResource):
     def declared_routes(cls) -> Iterator[ServiceRoute]:
         one, key = f"{cls.path}/{{id}}", cls.kind.value
         read, create, change, delete = policies.RULES[key]
-        query = listing.parameters(views.ATTRIBUTES[cls.kind])
+        query = (*listing.parameters(views.ATTRIBUTES[cls.kind]), *views.OWNERS)
         made = (
             ServiceRoute("GET", cls.path, "index", read, query=query, response=f"{key}s"),
             ServiceRoute("POST", cls.path, "create", create, body=cls.new, key=key, response=key, status=201),
@@ -65,15 +66,16 @@ class Parts(WingResource):
         shown = []
         for balancer in self.balancers(req, None if pool_id is None else [pool_id]):
             if self.kind is Kind.LOAD_BALANCER:
-                shown.append(views.part(balancer, balancer))
+                shown.append(views.part(balancer, balancer) | views.owners(balancer, None, balancer))
             for kind, part, pool in balancer.parts():
                 if kind is self.kind and (pool_id is None or (pool is not None and pool.id == pool_id)):
-                    shown.append(views.part(balancer, part))
+                    shown.append(views.part(balancer, part) | views.owners(balancer, pool, part))
         return shown
 
     def index(self, req: ServiceRequest, **of: str) -> Response:
         key = f"{self.kind}s"
-        source = listing.constant(sorted(self.found(req, **of), key=lambda view: str(view["id"])))
+        shown = [listing.Shown(view["id"], view) for view in sorted(self.found(req, **of), key=itemgetter("id"))]
+        source = listing.Source(lambda query: shown, lambda item: [item.view], hidden=views.OWNERS)
         return listing.listed(req, key, source, views.ATTRIBUTES[self.kind], self.conf.api.max_limit)
 
     def show(self, req: ServiceRequest, id: str, **of: str) -> views.View:
@@ -128,7 +130,9 @@ class LoadBalancers(Parts):
                 detail="VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id."
             )
         wanted = {name: value for name, value in requests.common(LoadBalancer, body).items() if value is not None}
-        made = LoadBalancer(**wanted | {"id": str(uuid.uuid4()), "project_id": requests.project_of(req, body)})
+        own: dict[str, Any] = {"listeners": [], "pools": [], "id": str(uuid.uuid4())}
+        made = LoadBalancer(**wanted | own | {"project_id": requests.project_of(req, body)})
+        bodies.add_parts(made, body)
         made = msgspec.convert(self.change(req, "create", balancer=made), LoadBalancer)
         return views.part(made, made)
 
@@ -195,12 +199,7 @@ class Members(Parts):
     @route("PUT", _MEMBERS, _MEMBER_RULES[1], body=bodies.AllMembers, query=("additive_only",), status=202)
     def replace(self, req: ServiceRequest, pool_id: str) -> Response:
         """Replace all members of a pool."""
-        sent = requests.read(req, bodies.AllMembers).members
-        wanted = []
-        for item in sent:
-            requests.require_known(item, bodies.NewMember)
-            values = requests.common(STRUCTS[self.kind], structs.read(bodies.NewMember, item))
-            wanted.append(values | {"id": str(uuid.uuid4())})
+        wanted = [bodies.member(item) for item in requests.read(req, bodies.AllMembers).members]
         additive = req.GET.get("additive_only", "").lower() in ("true", "1")
         self.change(req, "set_members", pool_id=pool_id, members=wanted, additive=additive)
         return Response(None, 202)

@@ -62,6 +62,21 @@ def part(balancer: LoadBalancer, found: Part) -> View:
     raise TypeError(f"{type(found).__name__} is no part of a load balancer")
 
 
+#: Attributes for filters of lists only, which responses do not have.
+OWNERS = frozenset({"loadbalancer_id", "load_balancer_id", "listener_id", "pool_id"})
+
+
+def owners(balancer: LoadBalancer, pool: Pool | None, found: Part) -> View:
+    """Return the values of `OWNERS`."""
+    listeners = [one.id for one in balancer.listeners if one.default_pool_id == found.id]
+    return {
+        "loadbalancer_id": balancer.id,
+        "load_balancer_id": balancer.id,
+        "listener_id": listeners,
+        "pool_id": None if pool is None else pool.id,
+    }
+
+
 def _ids(parts: list[Any]) -> list[dict[str, str]]:
     return [{"id": found.id} for found in parts]
 

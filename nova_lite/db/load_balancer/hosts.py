@@ -170,8 +170,9 @@ def _settle(uow: UnitOfWork, row: Row, balancer: LoadBalancer, said: Report) -> 
     """Record what the active host says: whether the newest change is carried out, statistics, and health."""
     before = msgspec.to_builtins(balancer)
     row.counters = row.counters | msgspec.to_builtins(said.counters)
-    pending = balancer.provisioning_status in (Provisioning.PENDING_CREATE, Provisioning.PENDING_UPDATE)
-    if pending and said.version == balancer.version and row.former_host in (None, row.host):
+    # A host tries again what has failed.
+    is_open = balancer.provisioning_status != Provisioning.ACTIVE
+    if is_open and said.version == balancer.version and row.former_host in (None, row.host):
         _carried_out(uow, row, balancer, said)
     _set_health(balancer, said)
     if (after := msgspec.to_builtins(balancer)) != before:

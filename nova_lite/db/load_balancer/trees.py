@@ -29,6 +29,7 @@ from nova_lite.load_balancer.objects import (
     Kind,
     LoadBalancer,
     Member,
+    Part,
     Pool,
     Provisioning,
 )
@@ -101,11 +102,30 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, balan
         counters={},
         tree={},
     )
+    added = _add_all(uow, context, balancer)
     hosts.place(uow, row, balancer)
     _write(row, balancer)
     uow.session.add(row)
     uow.session.flush()
+    uow.session.add_all(LoadBalancerPart(id=part.id, load_balancer_id=balancer.id) for part in added)
+    uow.session.flush()
     return balancer
+
+
+def _add_all(uow: UnitOfWork, context: RequestContext, balancer: LoadBalancer) -> list[Part]:
+    """Add the parts that a new load balancer comes with, as if each came by itself. Return them."""
+    every = list(balancer.parts())
+    balancer.listeners, balancer.pools = [], []
+    for kind in (Kind.POOL, Kind.MEMBER, Kind.MONITOR, Kind.LISTENER):
+        parts = [(part, pool) for one, part, pool in every if one is kind]
+        limits.check(uow, balancer.project_id, kind, _of_project(uow, balancer.project_id), len(parts))
+        for part, pool in parts:
+            if isinstance(part, Pool):
+                part.members, part.healthmonitor = [], None
+            part.created_at = uow.now
+            parent = (Kind.LOAD_BALANCER, balancer.id) if pool is None else (Kind.POOL, pool.id)
+            checks.add(uow, context, balancer, parent, part)
+    return [part for _, part, _ in every]
 
 
 def _given_port(uow: UnitOfWork, context: RequestContext, balancer: LoadBalancer) -> Port:

@@ -1,4 +1,4 @@
-"""The configuration of HAProxy: what Debian's HAProxy accepts, and that no value of a user becomes a word of its own."""
+"""The configuration of HAProxy: HAProxy accepts it, and no value of a user becomes a word of its own."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ def test_configuration_is_accepted_by_haproxy(tmp_path: Path, parts: dict[str, A
         pytest.skip("haproxy is not installed")
     file = tmp_path / "haproxy.cfg"
     file.write_text(text_of(balancer_of(**parts), str(tmp_path)))
+    (tmp_path / "states").write_text("1\n")
     result = subprocess.run(["haproxy", "-c", "-f", str(file)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "ALERT" not in result.stderr and "WARNING" not in result.stderr, result.stderr

@@ -156,7 +156,8 @@ MONITOR: dict[str, Any] = {"pool_id": "{pool}", "type": "TCP", "delay": 5, "time
         ("loadbalancer", {"vip_subnet_id": NOBODY, "vip_qos_policy_id": NOBODY}, 400, "vip_qos_policy_id"),
         ("loadbalancer", {"vip_subnet_id": NOBODY, "flavor_id": NOBODY}, 400, "no flavors"),
         ("loadbalancer", {"vip_subnet_id": NOBODY, "provider": "f5"}, 400, "haproxy"),
-        ("loadbalancer", {"vip_subnet_id": NOBODY, "listeners": []}, 400, "listeners"),
+        ("loadbalancer", {"vip_network_id": "{network}", "listeners": [{"protocol": "UDP"}]}, 400, "TCP only"),
+        ("loadbalancer", {"vip_network_id": "{network}", "pools": [{"evil": 1}]}, 400, "evil"),
         ("listener", LISTENER | {"protocol": "UDP"}, 400, "pass TCP only"),
         ("listener", LISTENER | {"protocol": "TERMINATED_HTTPS"}, 400, "no key manager"),
         ("listener", LISTENER | {"protocol_port": 80}, 409, "already using protocol_port 80"),
@@ -191,6 +192,7 @@ def test_invalid_request_is_refused(
     shared: tuple[World, dict[str, str]], kind: str, values: dict[str, Any], status: int, text: str
 ) -> None:
     world, ids = shared
+    ids["network"] = world.network.id
     body = {name: value.format(**ids) if isinstance(value, str) and value[:1] == "{" else value
             for name, value in values.items()}  # fmt: skip
     world.refused("POST", PATHS[kind].format(**ids), {kind: body}, status, text)
@@ -213,6 +215,33 @@ def test_members_are_replaced_together(world: World) -> None:
     world.tick()
     assert len(world.get(path)["members"]) == 2
     world.refused("PUT", path, {"members": [new[0], new[0]]}, 400, "same address and port")
+
+
+def test_load_balancer_is_made_with_all_its_parts(world: World) -> None:
+    world.add_host("host1")
+    member = {"address": "10.0.0.9", "protocol_port": 80}
+    monitor = {"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 2}
+    own = {"name": "own", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": [member],
+           "healthmonitor": monitor}  # fmt: skip
+    listeners = [
+        {"protocol": "TCP", "protocol_port": 80, "default_pool": own},
+        {"protocol": "TCP", "protocol_port": 81, "default_pool": {"name": "common"}},
+    ]
+    pools = [{"name": "common", "protocol": "TCP", "lb_algorithm": "SOURCE_IP"}]
+    made = world.balancer(listeners=listeners, pools=pools)
+    assert world.status(made["id"]) == "ACTIVE"
+    by_name = {pool["name"]: pool for pool in world.get(f"/pools?loadbalancer_id={made['id']}")["pools"]}
+    found = {one["protocol_port"]: one for one in world.get(f"/listeners?load_balancer_id={made['id']}")["listeners"]}
+    assert found[80]["default_pool_id"] == by_name["own"]["id"] and "loadbalancer_id" not in found[80]
+    assert found[81]["default_pool_id"] == by_name["common"]["id"]
+    assert len(world.get(f"/pools/{by_name['own']['id']}/members")["members"]) == 1
+    (shown,) = world.get(f"/healthmonitors?pool_id={by_name['own']['id']}")["healthmonitors"]
+    assert shown["provisioning_status"] == "ACTIVE" and shown["id"] == by_name["own"]["healthmonitor_id"]
+    assert [pool["name"] for pool in world.get(f"/pools?listener_id={found[80]['id']}")["pools"]] == ["own"]
+    assert world.get(f"/pools?loadbalancer_id={NOBODY}")["pools"] == []
+    assert world("PUT", "/quotas/demo", {"quota": {"listener": 3}}, ADMIN).status_code == 202
+    body = {"loadbalancer": {"vip_network_id": world.network.id, "listeners": listeners, "pools": pools}}
+    world.refused("POST", "/loadbalancers", body, 403, "Quota has been met for resources: listener")
 
 
 def test_statuses_and_statistics_have_all_parts(world: World) -> None:

@@ -1,0 +1,110 @@
+"""Processes of HAProxy, one for each load balancer. They outlive the daemon.
+
+A changed configuration is loaded by a new process. It takes the listening sockets of the old one, so no connection is
+refused, and the tables of sessions. The old process ends with its last connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+
+from nova_lite.base import exceptions, files
+from nova_lite.compute.load_balancer import namespaces
+from nova_lite.load_balancer import haproxy
+from nova_lite.load_balancer.haproxy import Place
+from nova_lite.virt import images
+
+PROGRAM = "haproxy"
+CONFIGURATION, PID, SOCKET, STATES, EMPTY = "haproxy.cfg", "pid", "socket", "states", "empty"
+#: Exists while systemd is the init of this machine.
+SYSTEMD = "/run/systemd/system"
+#: The first line of a file of states without any.
+_NO_STATES = b"1\n"
+#: Limits of a process: two files for each connection and some more, and bytes of memory.
+_LIMITS = (f"--nofile={2 * haproxy.MAX_CONNECTIONS + 200}", f"--as={2**30}", "--core=0")
+_TIMEOUT = 2.0
+
+
+class Process:
+    """The process of a load balancer. Its files are in ``directory``, which only root reads."""
+
+    def __init__(self, balancer_id: str, directory: str, user: str) -> None:
+        self._id = balancer_id
+        self._directory = directory
+        self.place = Place(self._path(SOCKET), self._path(STATES), self._path(EMPTY), user)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def run(self, text: str) -> None:
+        """Run a configuration. Raises `VirtDriverError`: then the process runs as before."""
+        if not self.needs(text):
+            return
+        os.makedirs(self._path(EMPTY), mode=0o755, exist_ok=True)
+        pid, further = self.pid(), list[str]()
+        states = self.ask("show servers state").encode() if pid is not None else b""
+        files.write_atomically(self._path(STATES), states.strip() + b"\n" if states.strip() else _NO_STATES)
+        new = self._path(f"{CONFIGURATION}.new")
+        files.write_atomically(new, text.encode())
+        images.run(PROGRAM, "-c", "-q", "-f", new)
+        if pid is not None:
+            further = ["-x", self._path(SOCKET), "-sf", str(pid)]
+        os.replace(new, self._path(CONFIGURATION))
+        started = [PROGRAM, "-D", "-f", self._path(CONFIGURATION), "-p", self._path(PID), *further]
+        images.run(*self._scope(), *namespaces.inside(self._id), "prlimit", *_LIMITS, *started)
+
+    def needs(self, text: str) -> bool:
+        """Check whether a process with this configuration has to be started."""
+        with contextlib.suppress(FileNotFoundError), open(self._path(CONFIGURATION), "rb") as file:
+            return file.read() != text.encode() or self.pid() is None
+        return True
+
+    def _scope(self) -> list[str]:
+        if not os.path.isdir(SYSTEMD):
+            return []
+        return ["systemd-run", "--quiet", "--scope", "--collect", "--slice=nova-lite-load-balancers", "--"]
+
+    def pid(self) -> int | None:
+        """Return the number of the process, None if it does not run."""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            with open(self._path(PID)) as file:
+                pid = int(file.read().split()[0])
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if self._path(CONFIGURATION).encode() in file.read().split(b"\0"):
+                    return pid
+        return None
+
+    def stop(self) -> None:
+        """End the process and its connections."""
+        pid = self.pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for name in (CONFIGURATION, PID):
+            files.remove(self._path(name))
+
+    def ask(self, command: str) -> str:
+        """Return the reply to a command. Raises `VirtDriverError`."""
+        parts = []
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(_TIMEOUT)
+                connection.connect(self._path(SOCKET))
+                connection.sendall(f"{command}\n".encode("ascii"))
+                while part := connection.recv(65536):
+                    parts.append(part)
+        except OSError as error:
+            raise exceptions.VirtDriverError(reason=f"{PROGRAM} does not answer: {error}") from error
+        return b"".join(parts).decode(errors="replace")
+
+
+def problem() -> str:
+    """Return why this host cannot run such processes; "": it can."""
+    for program in (PROGRAM, "ip", "nsenter", "prlimit"):
+        if shutil.which(program) is None:
+            return f"{program} is missing on this host"
+    return "" if os.geteuid() == 0 else "the compute daemon does not run as root"

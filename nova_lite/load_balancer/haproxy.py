@@ -32,20 +32,21 @@ URL_PATH = re.compile(r"/[A-Za-z0-9/_.~!$&()*+,;=:@%?-]{0,254}")
 DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
 _CODES = re.compile(r"[1-5][0-9]{2}([,-][1-5][0-9]{2}){0,20}")
 
-#: Largest number of connections of a process.
-MAX_CONNECTIONS = 10000
 #: Name of the process, and its address, for the process that replaces it and takes its tables of sessions.
 PEER, _PEERS = "self", "127.0.0.1:10000"
 _TABLE = f"size 10k expire 1h peers {PEER}"
 
 
 class Place(NamedTuple):
-    """Files of a process: socket of its commands, file with states of members, and an empty directory."""
+    """Where a process runs: socket of its commands, file with states of members, an empty directory, its user, and the
+    largest number of its connections.
+    """
 
     socket: str
     states: str
     empty: str
     user: str
+    connections: int
 
 
 def is_needed(balancer: LoadBalancer) -> bool:
@@ -58,7 +59,7 @@ def configuration(balancer: LoadBalancer, address: str, place: Place) -> str:
     vip = str(ip.parse4(address))
     lines = [
         "global",
-        f"  maxconn {MAX_CONNECTIONS}",
+        f"  maxconn {int(place.connections)}",
         f"  localpeer {PEER}",
         "  nbthread 1",
         f"  user {place.user}",

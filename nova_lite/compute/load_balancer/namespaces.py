@@ -56,6 +56,12 @@ def remove(balancer_id: str) -> None:
         images.run("ip", "netns", "delete", name_of(balancer_id))
 
 
+def _tap(vif: VIF) -> str:
+    """Return the name of the other end. Raises ValueError."""
+    nft.interface(tap_name(vif))
+    return tap_name(vif)
+
+
 def is_connected(vif: VIF) -> bool:
     """Check whether the interface exists."""
     return os.path.exists(f"{_NET}/{tap_name(vif)}")
@@ -66,7 +72,8 @@ def connect(balancer_id: str, vif: VIF, seconds: int) -> None:
 
     Raises `VirtDriverError`, or ValueError for an invalid address.
     """
-    name, tap, bridge = name_of(balancer_id), nft.interface(tap_name(vif)), nft.interface(bridge_name(vif.network))
+    name, tap, bridge = name_of(balancer_id), _tap(vif), bridge_name(vif.network)
+    nft.interface(bridge)
     if not is_connected(vif):
         pair = ("type", "veth", "peer", "name", _INTERFACE, "address", nft.mac(vif.mac_address), "netns", name)
         images.run("ip", "link", "add", tap, "mtu", str(int(vif.network.mtu)), *pair)
@@ -88,6 +95,6 @@ def disconnect(vif: VIF) -> None:
     """Remove the interface with its address. Raises `VirtDriverError`."""
     if is_connected(vif):
         with contextlib.suppress(exceptions.VirtDriverError):
-            images.run("ip", "link", "delete", nft.interface(tap_name(vif)))
+            images.run("ip", "link", "delete", _tap(vif))
         if is_connected(vif):
             raise exceptions.VirtDriverError(reason=f"the interface {tap_name(vif)} cannot be removed")

@@ -7,25 +7,30 @@ refused, and the tables of sessions. The old process ends with its last connecti
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import resource
 import shutil
 import signal
 import socket
 
 from nova_lite.base import exceptions, files
 from nova_lite.compute.load_balancer import namespaces
-from nova_lite.load_balancer import haproxy
 from nova_lite.load_balancer.haproxy import Place
 from nova_lite.virt import images
 
 PROGRAM = "haproxy"
-CONFIGURATION, PID, SOCKET, STATES, EMPTY = "haproxy.cfg", "pid", "socket", "states", "empty"
+CONFIGURATION, PID, STATES, EMPTY = "haproxy.cfg", "pid", "states", "empty"
+#: Directory of sockets, since the path of one is short. Their names are digests of the processes' directories.
+SOCKETS = "/run/nova-lite-load-balancers"
 #: Exists while systemd is the init of this machine.
 SYSTEMD = "/run/systemd/system"
 #: The first line of a file of states without any.
 _NO_STATES = b"1\n"
-#: Limits of a process: two files for each connection and some more, and bytes of memory.
-_LIMITS = (f"--nofile={2 * haproxy.MAX_CONNECTIONS + 200}", f"--as={2**30}", "--core=0")
+#: Largest number of connections of a process. Each needs two files, and the process some more.
+MAX_CONNECTIONS, _MORE_FILES = 10000, 200
+#: Limits of a process: bytes of memory.
+_LIMITS = (f"--as={2**30}", "--core=0")
 _TIMEOUT = 2.0
 
 
@@ -35,7 +40,8 @@ class Process:
     def __init__(self, balancer_id: str, directory: str, user: str) -> None:
         self._id = balancer_id
         self._directory = directory
-        self.place = Place(self._path(SOCKET), self._path(STATES), self._path(EMPTY), user)
+        digest = hashlib.sha256(os.fsencode(os.path.abspath(directory))).hexdigest()[:32]
+        self.place = Place(os.path.join(SOCKETS, digest), self._path(STATES), self._path(EMPTY), user, _connections())
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
@@ -45,14 +51,15 @@ class Process:
         if not self.needs(text):
             return
         os.makedirs(self._path(EMPTY), mode=0o755, exist_ok=True)
+        files.private_directory(SOCKETS)
         pid, further = self.pid(), list[str]()
         states = self.ask("show servers state").encode() if pid is not None else b""
         files.write_atomically(self._path(STATES), states.strip() + b"\n" if states.strip() else _NO_STATES)
         new = self._path(f"{CONFIGURATION}.new")
         files.write_atomically(new, text.encode())
-        images.run(PROGRAM, "-c", "-q", "-f", new)
+        images.run(PROGRAM, "-c", "-f", new)
         if pid is not None:
-            further = ["-x", self._path(SOCKET), "-sf", str(pid)]
+            further = ["-x", self.place.socket, "-sf", str(pid)]
         os.replace(new, self._path(CONFIGURATION))
         started = [PROGRAM, "-D", "-f", self._path(CONFIGURATION), "-p", self._path(PID), *further]
         images.run(*self._scope(), *namespaces.inside(self._id), "prlimit", *_LIMITS, *started)
@@ -84,8 +91,8 @@ class Process:
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        for name in (CONFIGURATION, PID):
-            files.remove(self._path(name))
+        for path in (self._path(CONFIGURATION), self._path(PID), self.place.socket):
+            files.remove(path)
 
     def ask(self, command: str) -> str:
         """Return the reply to a command. Raises `VirtDriverError`."""
@@ -93,13 +100,21 @@ class Process:
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(_TIMEOUT)
-                connection.connect(self._path(SOCKET))
+                connection.connect(self.place.socket)
                 connection.sendall(f"{command}\n".encode("ascii"))
                 while part := connection.recv(65536):
                     parts.append(part)
         except OSError as error:
             raise exceptions.VirtDriverError(reason=f"{PROGRAM} does not answer: {error}") from error
         return b"".join(parts).decode(errors="replace")
+
+
+def _connections() -> int:
+    """Return the number of connections that this machine's limit of open files allows."""
+    _, files_allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files_allowed == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    return max(1, min(MAX_CONNECTIONS, (files_allowed - _MORE_FILES) // 2))
 
 
 def problem() -> str:

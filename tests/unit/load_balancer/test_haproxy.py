@@ -42,7 +42,7 @@ def balancer_of(
 
 
 def text_of(balancer: LoadBalancer, directory: str = "/run/lb") -> str:
-    place = Place(f"{directory}/haproxy.sock", f"{directory}/states", f"{directory}/empty", "haproxy")
+    place = Place(f"{directory}/haproxy.sock", f"{directory}/states", f"{directory}/empty", "haproxy", 1000)
     return haproxy.configuration(balancer, "10.0.0.5", place)
 
 

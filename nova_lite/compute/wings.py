@@ -15,6 +15,9 @@ from nova_lite.virt.driver import ComputeDriver
 #: Group of entry points, each a subclass of `HostWing`.
 NAMESPACE = "nova_lite.wings.compute"
 
+#: Seconds to wait for the reply to a report.
+REPLY_TIMEOUT = 10.0
+
 
 class HostWing:
     """Host's half of a wing. ``name``: its own. A thread calls `tick` again and again."""
@@ -34,7 +37,7 @@ class HostWing:
         raise NotImplementedError
 
     def send(self, report: Any) -> Any:
-        return self._conductor.wing_report(get_admin_context(), self.host, self.name, report)
+        return self._conductor.wing_report(get_admin_context(), self.host, self.name, report, timeout=REPLY_TIMEOUT)
 
 
 def load(conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC) -> dict[str, HostWing]:

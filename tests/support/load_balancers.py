@@ -18,6 +18,7 @@ from nova_lite.db.core.models import LoadBalancer, LoadBalancerHost, Port, Servi
 from nova_lite.db.network import builtin_networks
 from nova_lite.load_balancer.objects import WING
 from nova_lite.network import factory
+from nova_lite.objects import ipv6
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver
 from tests.support.api_client import ADMIN, MEMBER, make_conf
@@ -41,6 +42,7 @@ class World:
         self.network = self.db.write(
             builtin_networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
         )
+        self.subnet_id = ipv6.subnet_id_of(self.network)
         self.hosts: dict[str, HostBalancers] = {}
 
     def add_host(self, name: str) -> HostBalancers:

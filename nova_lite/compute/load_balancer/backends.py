@@ -136,14 +136,20 @@ class HAProxyBackend(Backend):
             self._networks.plug(_as_instance(item), [item.vif])
         if haproxy.is_needed(item.balancer):
             text = haproxy.configuration(item.balancer, item.vif.address, process.place)
-            if process.needs(text) and process.pid() is not None:
-                ended, _ = haproxy.statistics(process.ask("show stat"))
-                kept.counters = _sum(kept.counters, {key: _ended(one) for key, one in ended.items()})
-            process.run(text)
+            if process.needs(text):
+                process.check(text)
+                self._keep_counters(kept, process)
+                process.start()
         else:
             process.stop()
         if (seconds := int(until - time.monotonic())) > 0:
             namespaces.connect(kept.id, item.vif, seconds)
+
+    def _keep_counters(self, kept: Kept, process: Process) -> None:
+        """Add the counters of a process that is about to be replaced. Its last connections are not counted."""
+        if process.pid() is not None:
+            ended, _ = haproxy.statistics(process.ask("show stat"))
+            kept.counters = _sum(kept.counters, {key: _ended(one) for key, one in ended.items()})
 
     def _deactivate(self, kept: Kept) -> None:
         """Release the address, then end the connections."""

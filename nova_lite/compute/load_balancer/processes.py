@@ -7,6 +7,7 @@ refused, and the tables of sessions. The old process ends with its last connecti
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import resource
@@ -21,6 +22,7 @@ from nova_lite.virt import images
 
 PROGRAM = "haproxy"
 CONFIGURATION, PID, STATES, EMPTY = "haproxy.cfg", "pid", "states", "empty"
+_NEW = f"{CONFIGURATION}.new"
 #: Directory of sockets, since the path of one is short. Their names are digests of the processes' directories.
 SOCKETS = "/run/nova-lite-load-balancers"
 #: Exists while systemd is the init of this machine.
@@ -46,21 +48,27 @@ class Process:
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
 
-    def run(self, text: str) -> None:
-        """Run a configuration. Raises `VirtDriverError`: then the process runs as before."""
-        if not self.needs(text):
-            return
+    def check(self, text: str) -> None:
+        """Write a configuration for `start`. Raises `VirtDriverError` if HAProxy refuses it."""
         os.makedirs(self._path(EMPTY), mode=0o755, exist_ok=True)
         files.private_directory(SOCKETS)
-        pid, further = self.pid(), list[str]()
-        states = self.ask("show servers state").encode() if pid is not None else b""
-        files.write_atomically(self._path(STATES), states.strip() + b"\n" if states.strip() else _NO_STATES)
-        new = self._path(f"{CONFIGURATION}.new")
+        if not os.path.exists(self.place.states):
+            files.write_atomically(self.place.states, _NO_STATES)
+        new = self._path(_NEW)
         files.write_atomically(new, text.encode())
         images.run(PROGRAM, "-c", "-f", new)
+
+    def start(self) -> None:
+        """Start a process with the configuration of `check`, which replaces the present one.
+
+        Raises `VirtDriverError`: then the present one goes on.
+        """
+        pid, further = self.pid(), list[str]()
         if pid is not None:
+            states = self.ask("show servers state").strip()
+            files.write_atomically(self.place.states, f"{states}\n".encode())
             further = ["-x", self.place.socket, "-sf", str(pid)]
-        os.replace(new, self._path(CONFIGURATION))
+        os.replace(self._path(_NEW), self._path(CONFIGURATION))
         started = [PROGRAM, "-D", "-f", self._path(CONFIGURATION), "-p", self._path(PID), *further]
         images.run(*self._scope(), *namespaces.inside(self._id), "prlimit", *_LIMITS, *started)
 
@@ -86,12 +94,13 @@ class Process:
         return None
 
     def stop(self) -> None:
-        """End the process and its connections."""
-        pid = self.pid()
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        for path in (self._path(CONFIGURATION), self._path(PID), self.place.socket):
+        """End the process with its connections, and former ones that still have some."""
+        mine = self._path(CONFIGURATION).encode()
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(path, "rb") as file:
+                if mine in file.read().split(b"\0"):
+                    os.kill(int(path.split(os.sep)[2]), signal.SIGTERM)
+        for path in (self._path(CONFIGURATION), self._path(PID), self.place.states, self.place.socket):
             files.remove(path)
 
     def ask(self, command: str) -> str:

@@ -21,7 +21,7 @@ from nova_lite.virt.driver import ComputeDriver
 LOG = logging.getLogger(__name__)
 
 #: Reports within a lease, longest interval in seconds, and seconds until the next one after a failure.
-REPORTS, MAX_INTERVAL, RETRY_PAUSE = 4, 10.0, 1.0
+REPORTS, MAX_INTERVAL, RETRY_PAUSE = 4, 10.0, 2.0
 
 
 class HostBalancers(HostWing):

@@ -37,6 +37,7 @@ from nova_lite.objects import VIF
 MARGIN = 3.0
 #: Seconds after which a change that no host has carried out is an error.
 DEADLINE = 300.0
+_PENDING = (Provisioning.PENDING_CREATE, Provisioning.PENDING_UPDATE)
 _NO_HOST = "No compute host runs load balancers now"
 
 
@@ -177,7 +178,7 @@ def _settle(uow: UnitOfWork, row: Row, balancer: LoadBalancer, said: Report) -> 
     _set_health(balancer, said)
     if (after := msgspec.to_builtins(balancer)) != before:
         row.tree = after
-        row.provisioning_status = balancer.provisioning_status
+        row.provisioning_status = balancer.provisioning_status.value
 
 
 def _carried_out(uow: UnitOfWork, row: Row, balancer: LoadBalancer, said: Report) -> None:
@@ -247,10 +248,10 @@ def sweep(uow: UnitOfWork, lease: float) -> list[str]:
     alive = sa.select(LoadBalancerHost.host).where(LoadBalancerHost.seen_at > over)
     lost = sa.or_(*(sa.and_(column.is_not(None), column.not_in(alive)) for column in (Row.host, Row.former_host)))
     late = sa.and_(
-        Row.provisioning_status.in_((Provisioning.PENDING_CREATE, Provisioning.PENDING_UPDATE)),
+        Row.provisioning_status.in_([one.value for one in _PENDING]),
         Row.changed_at < uow.now - datetime.timedelta(seconds=DEADLINE),
     )
-    homeless = sa.and_(Row.host.is_(None), Row.provisioning_status == Provisioning.ERROR)
+    homeless = sa.and_(Row.host.is_(None), Row.provisioning_status == Provisioning.ERROR.value)
     query = sa.select(Row.id).where(sa.or_(lost, late, homeless)).order_by(Row.id).limit(100)
     moved = []
     for balancer_id in uow.session.scalars(query).all():
@@ -272,11 +273,10 @@ def _mend(uow: UnitOfWork, row: Row, alive: set[str], over: datetime.datetime) -
     elif row.host is None and row.provisioning_status == Provisioning.ERROR and place(uow, row, balancer):
         has_moved, row.changed_at = True, uow.now
         balancer.provisioning_status = Provisioning.PENDING_UPDATE
-    pending = balancer.provisioning_status in (Provisioning.PENDING_CREATE, Provisioning.PENDING_UPDATE)
-    if pending and row.changed_at < uow.now - datetime.timedelta(seconds=DEADLINE):
+    if balancer.provisioning_status in _PENDING and row.changed_at < uow.now - datetime.timedelta(seconds=DEADLINE):
         balancer.provisioning_status = Provisioning.ERROR
         balancer.problem = f"Host {row.host} has not carried out the change within {DEADLINE:.0f} s."
     balancer.host, balancer.standby_host = row.host, row.standby_host
-    row.tree, row.provisioning_status = msgspec.to_builtins(balancer), balancer.provisioning_status
+    row.tree, row.provisioning_status = msgspec.to_builtins(balancer), balancer.provisioning_status.value
     uow.session.flush()
     return has_moved

@@ -96,7 +96,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, balan
         id=balancer.id,
         project_id=balancer.project_id,
         vip_port_id=port.id,
-        provisioning_status=balancer.provisioning_status,
+        provisioning_status=balancer.provisioning_status.value,
         changed_at=uow.now,
         created_at=uow.now,
         counters={},
@@ -296,7 +296,7 @@ def _end(uow: UnitOfWork, row: Row, balancer: LoadBalancer) -> None:
 
 def _write(row: Row, balancer: LoadBalancer) -> None:
     balancer.host, balancer.standby_host = row.host, row.standby_host
-    row.provisioning_status = balancer.provisioning_status
+    row.provisioning_status = balancer.provisioning_status.value
     row.tree = msgspec.to_builtins(balancer)
 
 

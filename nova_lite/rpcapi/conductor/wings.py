@@ -23,5 +23,7 @@ class WingsRPC(Protocol):
         """Carry out a user's change."""
 
     @rpc.report(rpc.COMPUTE, own="host")
-    def wing_report(self, context: RequestContext, host: str, wing: str, report: Any) -> Any:
-        """Record what the wing of a host reports, and return what it has to do."""
+    def wing_report(
+        self, context: RequestContext, host: str, wing: str, report: Any, timeout: rpc.Timeout = None
+    ) -> Any:
+        """Record what the wing of a host reports, and return what it has to do. ``timeout``: seconds."""

@@ -10,8 +10,8 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import Database
 from nova_lite.db.core.models import Port as Row
-from nova_lite.db.network import floating_ips, ports, routers, security_groups, spanning
-from nova_lite.objects import Network, Port, Router
+from nova_lite.db.network import floating_ips, ports, router_hosts, security_groups, spanning
+from nova_lite.objects import Network, Port
 from nova_lite.objects.security_group import OPEN
 from tests.support.spanning import guest, host, span
 
@@ -50,22 +50,17 @@ def test_bound_port_is_an_end_of_its_spanning_network(db: Database, conf: cfg.Co
     assert "h1" in db.read(security_groups.hosts, ["p"], [])
 
 
-def test_router_and_floating_address_follow_a_bound_port(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_floating_address_and_neighbours_follow_a_bound_port(db: Database, conf: cfg.ConfigOpts) -> None:
     host(db, "h1", "10.9.9.1")
     wide = span(db)
     port_id = bound(db, conf, wide, "h1")
-    pool = db.write(floating_ips.create_pool, "public", "192.0.2.0/29")
-    router = Router(id="e0000000-0000-4000-8000-000000000001", project_id="p", pool_id=pool.id)
-    db.write(routers.create, conf, DEMO, router)
-    db.write(routers.add_interface, conf, DEMO, router.id, db.read(ports.get, DEMO, port_id).subnet_id, None)
+    db.write(floating_ips.create_pool, "public", "192.0.2.0/29")
     floating = db.write(floating_ips.allocate, conf, DEMO, "public")
     db.write(floating_ips.lead, DEMO, floating.id, port_id, None)
     found = db.read(security_groups.filters, "h1", [port_id])
     assert found.floating == {port_id: floating.address}
-    assert found.routers is not None
-    (seen,) = found.routers
     row = db.read(lambda uow: uow.session.get_one(Row, port_id))
-    assert seen.id == router.id and seen.neighbours[wide.id][str(row.address)] == row.mac_address
+    assert db.read(router_hosts._neighbours, [wide.id]) == {wide.id: {row.address: row.mac_address}}
 
 
 def test_user_does_not_delete_or_take_a_bound_port(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -38,7 +38,7 @@ _TABLE = f"size 10k expire 1h peers {PEER}"
 
 
 class Place(NamedTuple):
-    """Where a process runs: socket of its commands, file with states of members, an empty directory, its user, and the
+    """Place of a process: socket of its commands, file with states of members, an empty directory, its user, and the
     largest number of its connections.
     """
 

@@ -23,7 +23,7 @@ DEVICE_OWNER = "Octavia"
 
 
 class Provisioning(enum.StrEnum):
-    """Whether the hosts have what the user wants."""
+    """State of the last change."""
 
     ACTIVE = "ACTIVE"
     PENDING_CREATE = "PENDING_CREATE"
@@ -33,7 +33,7 @@ class Provisioning(enum.StrEnum):
 
 
 class Operating(enum.StrEnum):
-    """Whether a part passes traffic."""
+    """State of the traffic through a part."""
 
     ONLINE = "ONLINE"
     OFFLINE = "OFFLINE"
@@ -53,7 +53,7 @@ class Kind(enum.StrEnum):
 
 
 class Part(msgspec.Struct, kw_only=True):
-    """What all kinds have. ``tags``: sorted."""
+    """Attributes of all kinds. ``tags``: sorted."""
 
     id: str
     name: str = ""
@@ -165,9 +165,9 @@ class Counters(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """State of a load balancer on a host. ``version``: the one that it carries out. ``holds``: it may have the address.
+    """State of a load balancer on a host. ``version``: of the document that the host carries out.
 
-    ``members``: by id, whether a member passes its checks. ``counters``: by id of the listener.
+    ``holds``: the host may have the address. ``members``: by id, whether a member passes its checks. ``counters``: by id of the listener.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What runs load balancers: HAProxy in namespaces, or nothing for the fake hypervisor."""
+"""Programs that run load balancers: HAProxy in namespaces, or none for the fake hypervisor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
-#: File with what this host has of a load balancer.
+#: File of a `Kept`.
 STATE = "state.json"
 
 
@@ -60,7 +60,7 @@ class FakeBackend(Backend):
 
 
 class Kept(msgspec.Struct, kw_only=True):
-    """What this host has of a load balancer, in a file of its directory. ``active``: it may have the interface.
+    """State of a load balancer on this host, in a file of its directory. ``active``: it may have the interface.
 
     ``counters``: of former processes, which a new one does not know.
     """

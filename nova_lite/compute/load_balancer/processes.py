@@ -61,7 +61,7 @@ class Process:
     def start(self) -> None:
         """Start a process with the configuration of `check`, which replaces the present one.
 
-        Raises `VirtDriverError`: then the present one goes on.
+        Raises `VirtDriverError`: then the present one continues.
         """
         pid, further = self.pid(), list[str]()
         if pid is not None:
@@ -94,7 +94,7 @@ class Process:
         return None
 
     def stop(self) -> None:
-        """End the process with its connections, and former ones that still have some."""
+        """End the process with its connections, and former processes that still have some."""
         mine = self._path(CONFIGURATION).encode()
         for path in glob.glob("/proc/[0-9]*/cmdline"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(path, "rb") as file:

@@ -1186,7 +1186,7 @@ class LoadBalancer(Changed, Base):
     """A load balancer (`nova_lite.load_balancer`), which is the document ``tree`` with all its parts.
 
     ``host`` has its address, and ``standby_host`` takes over. ``former_host`` may still have the address: until it has
-    released it, or its lease is over, nobody gets it. ``changed_at``: when the newest change was accepted.
+    released it, or its lease is over, no other host gets it. ``changed_at``: when the newest change was accepted.
     """
 
     __tablename__ = "load_balancers"

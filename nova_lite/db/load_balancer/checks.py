@@ -1,4 +1,4 @@
-"""What a change has to fit to: other parts of its load balancer, subnets, and networks."""
+"""Checks of changes against other parts of the load balancer, subnets, and networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts run which load balancer, leases, and fail-over.
+"""Hosts of load balancers, their leases, and fail-over.
 
 A host that runs load balancers reports all few seconds. A report begins its lease: for so long it may have the
 addresses of the load balancers that it is active for, and then its kernel removes them. So another host gets an

@@ -113,7 +113,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, balan
 
 
 def _add_all(uow: UnitOfWork, context: RequestContext, balancer: LoadBalancer) -> list[Part]:
-    """Add the parts that a new load balancer comes with, as if each came by itself. Return them."""
+    """Add the parts that a new load balancer comes with, as if each came alone. Return them."""
     every = list(balancer.parts())
     balancer.listeners, balancer.pools = [], []
     for kind in (Kind.POOL, Kind.MEMBER, Kind.MONITOR, Kind.LISTENER):

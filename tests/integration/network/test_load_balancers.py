@@ -268,7 +268,7 @@ def test_stand_by_takes_over_when_the_kernel_has_removed_the_address(room: Room)
     assert all("failed" in reply for reply in room.requests(1, timeout=0.5))
     second.apply(room.assignment(balancer))
     assert not any("failed" in reply for reply in served(room))
-    # It comes back, and is told that it is the stand-by now.
+    # The first host comes back, and is the stand-by now.
     report = first.apply(room.assignment(balancer, active=False))
     assert not report.balancers[0].holds
     assert first.inside("ip", "link", "show", f"tap{room._vif.id[:11]}", check=False) == ""

@@ -136,7 +136,7 @@ def test_frontend_has_what_its_listener_says() -> None:
     assert not any("X-Forwarded-Port" in line for line in lines)
 
 
-def test_what_is_down_or_being_deleted_is_left_out() -> None:
+def test_part_that_is_down_or_being_deleted_is_left_out() -> None:
     balancer = balancer_of()
     (pool,) = balancer.pools
     pool.members[0].admin_state_up = False

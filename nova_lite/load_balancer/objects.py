@@ -167,7 +167,8 @@ class Counters(msgspec.Struct, kw_only=True):
 class Report(msgspec.Struct, kw_only=True):
     """State of a load balancer on a host. ``version``: of the document that the host carries out.
 
-    ``holds``: the host may have the address. ``members``: by id, whether a member passes its checks. ``counters``: by id of the listener.
+    ``holds``: the host may have the address. ``members``: by id, whether it passes its checks. ``counters``: by id
+    of the listener.
     """
 
     id: str

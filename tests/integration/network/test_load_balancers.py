@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,8 +235,7 @@ def test_load_balancer_spreads_requests_and_changes_without_failures(room: Room)
         changes += 1
         balancer.listeners[0].connection_limit = 1000 + changes
         host.apply(room.assignment(balancer))
-        time.sleep(0.2)
-    worker.join()
+        worker.join(0.2)
     assert changes > 1 and [reply for reply in found if "failed" in reply] == []
     before = counted(host, balancer)
     balancer.listeners[0].connection_limit = 999

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import webob
 
+from nova_lite.api.load_balancer.app import LoadBalancerApp
 from nova_lite.base.context import RequestContext
 from nova_lite.db.network import ports
 from nova_lite.objects import Port
@@ -92,6 +93,28 @@ def test_other_projects_see_and_change_nothing(world: World) -> None:
     assert world("GET", PATHS["member"].format(**ids), token=STRANGER).status_code == 404
     assert world("PUT", PATHS["member"].format(**ids), {"members": []}, STRANGER).status_code == 404
     assert world("PUT", f"/loadbalancers/{ids['loadbalancer']}/failover", token=STRANGER).status_code == 403
+
+
+def test_every_route_has_a_rule_that_strangers_do_not_pass(world: World) -> None:
+    world.add_host("host1")
+    ids = world.whole() | {"project_id": "demo"}
+    names = {"loadbalancers": "loadbalancer", "listeners": "listener", "pools": "pool", "members": "member",
+             "healthmonitors": "healthmonitor"}  # fmt: skip
+    tried = set()
+    for route in LoadBalancerApp.routes:
+        assert route.policy.startswith("os_load-balancer_api:") and route.resource is not None
+        path = route.path.removeprefix("/lbaas")
+        if "{" not in path:
+            continue
+        kind = names.get(path.split("/{id}")[0].split("/")[-1])
+        path = path.format(id=ids.get(kind or "", ""), pool_id=ids["pool"], project_id="demo")
+        body = {route.key or "members": [] if route.key is None else {"name": "x"}} if route.method == "PUT" else None
+        response = world(route.method, path, body, STRANGER)
+        assert response.status_code in (403, 404), (route, response.text)
+        tried.add((route.method, route.path))
+    assert len(tried) > 20
+    for kind, path in PATHS.items():
+        assert world.get(f"{path.format(**ids)}/{ids[kind]}")[kind]["provisioning_status"] == "ACTIVE"
 
 
 def test_parts_are_deleted_once_the_host_reports(world: World) -> None:

@@ -41,14 +41,14 @@ class LoadBalancers(ConductorWing):
 
     def report(self, host: str, report: Any) -> Any:
         typed = msgspec.convert(report, HostReport, str_keys=True)
-        return self.db.write(hosts.sync, host, typed, float(self.conf.load_balancer.lease))
+        return self.db.write(hosts.sync, host, typed)
 
     def workers(self) -> Iterator[tuple[str, float, Callable[[], object]]]:
         yield "load_balancers", SWEEP_INTERVAL, self.sweep
 
     def sweep(self) -> None:
         """Take the load balancers of lost hosts to others."""
-        for balancer_id in self.db.write(hosts.sweep, float(self.conf.load_balancer.lease)):
+        for balancer_id in self.db.write(hosts.sweep):
             LOG.warning("Load balancer %s has moved to another host: its host sends no reports", balancer_id)
 
     def _announce(self, uow: UnitOfWork) -> None:

@@ -68,7 +68,7 @@ def _usable(uow: UnitOfWork, port_id: str) -> list[str]:
 
     On a network that does not span hosts, this is a host with many guests of it; else one with few load balancers.
     """
-    fresh = LoadBalancerHost.seen_at > uow.now - datetime.timedelta(seconds=DEADLINE)
+    fresh = LoadBalancerHost.seen_at > _over(uow)
     up = (Service.binary == services.COMPUTE, Service.up, ~Service.disabled, ~Service.forced_down)
     query = sa.select(LoadBalancerHost.host).join(Service, Service.host == LoadBalancerHost.host)
     found = uow.session.scalars(query.where(fresh, LoadBalancerHost.problem == "", *up)).all()
@@ -82,6 +82,11 @@ def _usable(uow: UnitOfWork, port_id: str) -> list[str]:
         counted = counted.where(Port.network_id == on.id).group_by(Instance.host)
         guests = dict(uow.session.execute(counted).tuples().all())
     return sorted(found, key=lambda host: (-guests.get(host, 0), load.get(host, 0), host))
+
+
+def _over(uow: UnitOfWork) -> datetime.datetime:
+    """Return the time before which the leases of reports are over."""
+    return uow.now - datetime.timedelta(seconds=uow.conf.load_balancer.lease + MARGIN)
 
 
 def bind(uow: UnitOfWork, row: Row, balancer: LoadBalancer, host: str | None) -> None:
@@ -99,14 +104,15 @@ def fail_over(uow: UnitOfWork, row: Row, balancer: LoadBalancer, is_lost: bool =
 
     ``is_lost``: the present host has no address any more. Else it has to release it first.
     """
-    others = [host for host in _usable(uow, row.vip_port_id) if host != row.host]
+    usable = _usable(uow, row.vip_port_id)
+    others = [host for host in usable if host != row.host]
     if not others:
         return False
     notify(uow, row)
     if not is_lost:
         row.former_host = row.former_host or row.host
     row.host = row.standby_host if row.standby_host in others else others[0]
-    row.standby_host = next((host for host in others if host != row.host), None)
+    row.standby_host = next((host for host in usable if host != row.host), None)
     balancer.host, balancer.standby_host = row.host, row.standby_host
     bind(uow, row, balancer, row.host)
     notify(uow, row)
@@ -127,7 +133,7 @@ def delete(uow: UnitOfWork, row: Row) -> None:
 # --- reports
 
 
-def sync(uow: UnitOfWork, host: str, report: HostReport, lease: float) -> Assignments:
+def sync(uow: UnitOfWork, host: str, report: HostReport) -> Assignments:
     """Record the report of a host, and return what it has to run."""
     known = uow.session.get(LoadBalancerHost, host, with_for_update=True, populate_existing=True)
     if known is None:
@@ -136,7 +142,7 @@ def sync(uow: UnitOfWork, host: str, report: HostReport, lease: float) -> Assign
     known.seen_at, known.problem = uow.now, report.problem
     reports = {one.id: one for one in report.balancers}
     mine = sa.or_(Row.host == host, Row.standby_host == host, Row.former_host == host)
-    found = Assignments(lease=lease)
+    found = Assignments(lease=uow.conf.load_balancer.lease)
     for row in uow.session.scalars(sa.select(Row).where(mine).order_by(Row.id).with_for_update()).all():
         balancer = msgspec.convert(row.tree, LoadBalancer)
         said = reports.get(row.id)
@@ -239,29 +245,31 @@ def _pool_state(pool: Pool) -> Operating:
 # --- lost hosts
 
 
-def sweep(uow: UnitOfWork, lease: float) -> list[str]:
-    """Take the load balancers of lost hosts to others, and end changes that no host carries out.
-
-    Return the load balancers that have moved.
+def sweep(uow: UnitOfWork) -> list[str]:
+    """Take the load balancers of lost hosts to others, choose missing stand-bys, and end changes that no host carries
+    out. Return the load balancers that have moved.
     """
-    over = uow.now - datetime.timedelta(seconds=lease + MARGIN)
-    alive = sa.select(LoadBalancerHost.host).where(LoadBalancerHost.seen_at > over)
+    alive = sa.select(LoadBalancerHost.host).where(LoadBalancerHost.seen_at > _over(uow))
     lost = sa.or_(*(sa.and_(column.is_not(None), column.not_in(alive)) for column in (Row.host, Row.former_host)))
     late = sa.and_(
         Row.provisioning_status.in_([one.value for one in _PENDING]),
         Row.changed_at < uow.now - datetime.timedelta(seconds=DEADLINE),
     )
     homeless = sa.and_(Row.host.is_(None), Row.provisioning_status == Provisioning.ERROR.value)
-    query = sa.select(Row.id).where(sa.or_(lost, late, homeless)).order_by(Row.id).limit(100)
+    wanted = [lost, late, homeless]
+    if len(uow.session.scalars(alive).all()) > 1:
+        has_none = sa.or_(Row.standby_host.is_(None), Row.standby_host.not_in(alive))
+        wanted.append(sa.and_(Row.host.is_not(None), has_none))
+    query = sa.select(Row.id).where(sa.or_(*wanted)).order_by(Row.id).limit(100)
     moved = []
     for balancer_id in uow.session.scalars(query).all():
         row = uow.session.get(Row, balancer_id, with_for_update=True, populate_existing=True)
-        if row is not None and _mend(uow, row, set(uow.session.scalars(alive)), over):
+        if row is not None and _mend(uow, row, set(uow.session.scalars(alive))):
             moved.append(balancer_id)
     return moved
 
 
-def _mend(uow: UnitOfWork, row: Row, alive: set[str], over: datetime.datetime) -> bool:
+def _mend(uow: UnitOfWork, row: Row, alive: set[str]) -> bool:
     balancer = msgspec.convert(row.tree, LoadBalancer)
     has_moved = False
     if row.former_host is not None and row.former_host not in alive:
@@ -273,6 +281,9 @@ def _mend(uow: UnitOfWork, row: Row, alive: set[str], over: datetime.datetime) -
     elif row.host is None and row.provisioning_status == Provisioning.ERROR and place(uow, row, balancer):
         has_moved, row.changed_at = True, uow.now
         balancer.provisioning_status = Provisioning.PENDING_UPDATE
+    elif row.host is not None and row.standby_host not in alive:
+        row.standby_host = next((one for one in _usable(uow, row.vip_port_id) if one != row.host), None)
+        notify(uow, row)
     if balancer.provisioning_status in _PENDING and row.changed_at < uow.now - datetime.timedelta(seconds=DEADLINE):
         balancer.provisioning_status = Provisioning.ERROR
         balancer.problem = f"Host {row.host} has not carried out the change within {DEADLINE:.0f} s."

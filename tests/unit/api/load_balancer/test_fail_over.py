@@ -42,6 +42,9 @@ def test_stand_by_takes_over_once_the_lease_of_a_lost_host_is_over(world: World)
     assert row is not None and (row.host, row.standby_host, row.former_host) == ("host2", None, None)
     port = world.port(row.vip_port_id)
     assert port is not None and port.bound_host == "host2"
+    sweep(world)  # host1 is back, and the stand-by now
+    row = world.row(balancer_id)
+    assert row is not None and (row.host, row.standby_host) == ("host2", "host1")
 
 
 def test_moving_load_balancer_is_released_before_the_other_host_has_it(world: World) -> None:
@@ -103,7 +106,7 @@ def test_problem_of_a_host_is_an_error_of_what_has_changed(world: World) -> None
     row = world.row(ids["loadbalancer"])
     assert row is not None
     said = Report(id=row.id, version=row.tree["version"], holds=True, problem="no room")
-    world.db.write(hosts.sync, "host1", HostReport(balancers=[said]), float(LEASE))
+    world.db.write(hosts.sync, "host1", HostReport(balancers=[said]))
     assert world.status(row.id) == "ERROR"
     assert world.get(f"/listeners/{listener}")["listener"]["provisioning_status"] == "ERROR"
     assert world.get(f"/pools/{ids['pool']}")["pool"]["provisioning_status"] == "ACTIVE"
@@ -120,7 +123,7 @@ def test_health_of_members_is_that_of_their_pool(world: World) -> None:
     def states(**passes: bool) -> tuple[str, ...]:
         said = Report(id=row.id, version=row.tree["version"], holds=True)
         said.members = {ids["member"]: passes["first"], second: passes["second"]}
-        world.db.write(hosts.sync, "host1", HostReport(balancers=[said]), float(LEASE))
+        world.db.write(hosts.sync, "host1", HostReport(balancers=[said]))
         shown = [world.get(f"{path}/{one}")["member"] for one in (ids["member"], second)]
         shown += [world.get(f"/pools/{ids['pool']}")["pool"], world.get(f"/loadbalancers/{row.id}")["loadbalancer"]]
         return tuple(one["operating_status"] for one in shown)
@@ -132,5 +135,5 @@ def test_health_of_members_is_that_of_their_pool(world: World) -> None:
 
 def test_host_with_a_problem_gets_no_load_balancers(world: World) -> None:
     world.add_host("host1")
-    world.db.write(hosts.sync, "host1", HostReport(problem="haproxy is missing"), float(LEASE))
+    world.db.write(hosts.sync, "host1", HostReport(problem="haproxy is missing"))
     assert world.balancer()["provisioning_status"] == "ERROR"

@@ -109,6 +109,8 @@ def test_every_route_has_a_rule_that_strangers_do_not_pass(world: World) -> None
         kind = names.get(path.split("/{id}")[0].split("/")[-1])
         path = path.format(id=ids.get(kind or "", ""), pool_id=ids["pool"], project_id="demo")
         body = {route.key or "members": [] if route.key is None else {"name": "x"}} if route.method == "PUT" else None
+        if route.method == "POST":
+            body = {"member": {"address": "10.0.0.77", "protocol_port": 1}}
         response = world(route.method, path, body, STRANGER)
         assert response.status_code in (403, 404), (route, response.text)
         tried.add((route.method, route.path))

@@ -18,6 +18,8 @@ from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 
 DIRECTORY = "/run/netns"
+#: Exists while systemd is the init of this machine.
+SYSTEMD = "/run/systemd/system"
 #: Prefix of the namespaces' names, before the id of the load balancer.
 PREFIX = "nova-lite-lb-"
 
@@ -44,16 +46,29 @@ def inside(balancer_id: str) -> list[str]:
 def make(balancer_id: str) -> None:
     """Make the namespace, unless it exists. Raises `VirtDriverError`."""
     name = name_of(balancer_id)
-    if not os.path.exists(f"{DIRECTORY}/{name}"):
-        images.run("ip", "netns", "add", name)
+    if not _exists(name):
+        images.run(*_by_manager(), "ip", "netns", "add", name)
     images.run(*inside(balancer_id), "sysctl", "-qw", *_SETTINGS)
     images.run("ip", "-n", name, "link", "set", "lo", "up")
 
 
 def remove(balancer_id: str) -> None:
     """Remove the namespace with its interface. Raises `VirtDriverError`."""
-    if os.path.exists(f"{DIRECTORY}/{name_of(balancer_id)}"):
-        images.run("ip", "netns", "delete", name_of(balancer_id))
+    if _exists(name_of(balancer_id)):
+        images.run(*_by_manager(), "ip", "netns", "delete", name_of(balancer_id))
+
+
+def _exists(name: str) -> bool:
+    """Check whether a namespace exists. A file of that name alone is none."""
+    try:
+        return os.stat(f"{DIRECTORY}/{name}").st_dev != os.stat(DIRECTORY).st_dev
+    except FileNotFoundError:
+        return False
+
+
+def _by_manager() -> list[str]:
+    """Return the beginning of commands whose mounts others have to see: the daemon's unit has its own mounts."""
+    return ["systemd-run", "--quiet", "--wait", "--collect", "--"] if os.path.isdir(SYSTEMD) else []
 
 
 def _tap(vif: VIF) -> str:

@@ -23,16 +23,12 @@ from nova_lite.virt import images
 PROGRAM = "haproxy"
 CONFIGURATION, PID, STATES, EMPTY = "haproxy.cfg", "pid", "states", "empty"
 _NEW = f"{CONFIGURATION}.new"
-#: Directory of sockets, since the path of one is short. Their names are digests of the processes' directories.
-SOCKETS = "/run/nova-lite-load-balancers"
-#: Exists while systemd is the init of this machine.
-SYSTEMD = "/run/systemd/system"
 #: The first line of a file of states without any.
 _NO_STATES = b"1\n"
 #: Largest number of connections of a process. Each needs two files, and the process some more.
 MAX_CONNECTIONS, _MORE_FILES = 10000, 200
-#: Limits of a process: bytes of memory.
-_LIMITS = (f"--as={2**30}", "--core=0")
+#: Largest number of bytes of memory.
+_MEMORY = 2**30
 _TIMEOUT = 2.0
 
 
@@ -42,8 +38,15 @@ class Process:
     def __init__(self, balancer_id: str, directory: str, user: str) -> None:
         self._id = balancer_id
         self._directory = directory
-        digest = hashlib.sha256(os.fsencode(os.path.abspath(directory))).hexdigest()[:32]
-        self.place = Place(os.path.join(SOCKETS, digest), self._path(STATES), self._path(EMPTY), user, _connections())
+        # The path of a socket is short, so it is beside the hosts' directories, and named by a digest.
+        digest = hashlib.sha256(os.fsencode(os.path.abspath(directory))).hexdigest()[:16]
+        self.place = Place(
+            os.path.join(os.path.dirname(os.path.dirname(directory)), digest),
+            self._path(STATES),
+            self._path(EMPTY),
+            user,
+            _connections(),
+        )
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
@@ -51,7 +54,6 @@ class Process:
     def check(self, text: str) -> None:
         """Write a configuration for `start`. Raises `VirtDriverError` if HAProxy refuses it."""
         os.makedirs(self._path(EMPTY), mode=0o755, exist_ok=True)
-        files.private_directory(SOCKETS)
         if not os.path.exists(self.place.states):
             files.write_atomically(self.place.states, _NO_STATES)
         new = self._path(_NEW)
@@ -70,7 +72,11 @@ class Process:
             further = ["-x", self.place.socket, "-sf", str(pid)]
         os.replace(self._path(_NEW), self._path(CONFIGURATION))
         started = [PROGRAM, "-D", "-f", self._path(CONFIGURATION), "-p", self._path(PID), *further]
-        images.run(*self._scope(), *namespaces.inside(self._id), "prlimit", *_LIMITS, *started)
+        try:
+            images.run(*self._outside(), *started)
+        except exceptions.VirtDriverError:
+            files.remove(self._path(CONFIGURATION))  # so that it is needed again
+            raise
 
     def needs(self, text: str) -> bool:
         """Check whether a process with this configuration has to be started."""
@@ -78,10 +84,21 @@ class Process:
             return file.read() != text.encode() or self.pid() is None
         return True
 
-    def _scope(self) -> list[str]:
-        if not os.path.isdir(SYSTEMD):
-            return []
-        return ["systemd-run", "--quiet", "--scope", "--collect", "--slice=nova-lite-load-balancers", "--"]
+    def _outside(self) -> list[str]:
+        """Return the beginning of the command that starts the process: with systemd, a service of its own."""
+        if not os.path.isdir(namespaces.SYSTEMD):
+            limits = [f"--as={_MEMORY}", "--core=0"]
+            return [*namespaces.inside(self._id), "prlimit", *limits]
+        properties = (
+            "Type=forking",
+            f"PIDFile={self._path(PID)}",
+            f"NetworkNamespacePath={namespaces.DIRECTORY}/{namespaces.name_of(self._id)}",
+            f"MemoryMax={_MEMORY}",
+            "LimitCORE=0",
+            f"LimitNOFILE={2 * self.place.connections + _MORE_FILES}",
+        )
+        words = [f"--property={text}" for text in properties]
+        return ["systemd-run", "--quiet", "--collect", "--slice=nova-lite-load-balancers", *words, "--"]
 
     def pid(self) -> int | None:
         """Return the number of the process, None if it does not run."""

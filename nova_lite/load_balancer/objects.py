@@ -180,8 +180,13 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 class HostReport(msgspec.Struct, kw_only=True):
-    """``problem``: why the host runs no load balancers; "": it does."""
+    """Report of a host. ``problem``: why the host runs no load balancers; "": it does.
 
+    ``number``: grows with each report of the daemon that was started as ``boot_id``.
+    """
+
+    boot_id: str = ""
+    number: int = 0
     problem: str = ""
     balancers: list[Report] = msgspec.field(default_factory=list)
 

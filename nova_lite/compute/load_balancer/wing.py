@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 
 import msgspec
 from oslo_config import cfg
@@ -32,7 +33,8 @@ class HostBalancers(HostWing):
     ) -> None:
         super().__init__(name, conf, host, driver, conductor)
         self._backend = load_backend(conf, host, driver)
-        self._reported: HostReport | None = None
+        self._boot_id = str(uuid.uuid4())
+        self._number = 0
         self._due = 0.0
 
     def tick(self, timeout: float) -> None:
@@ -42,6 +44,8 @@ class HostBalancers(HostWing):
         self.woken.clear()
         self._due = time.monotonic() + RETRY_PAUSE
         report = self._backend.report()
+        self._number += 1
+        report.boot_id, report.number = self._boot_id, self._number
         started = time.monotonic()
         assignments = msgspec.convert(self.send(msgspec.to_builtins(report)), Assignments, str_keys=True)
         self._backend.apply(assignments.balancers, started + assignments.lease)

@@ -1214,7 +1214,7 @@ class LoadBalancerPart(Base):
 
 class LoadBalancerHost(Base):
     """Host that may run load balancers. ``seen_at``: its last report, which began its lease. ``problem``: why it runs
-    none.
+    none. ``number``: of the newest report of the daemon that was started as ``boot_id``.
     """
 
     __tablename__ = "load_balancer_hosts"
@@ -1222,6 +1222,8 @@ class LoadBalancerHost(Base):
     host: Mapped[str] = mapped_column(Name, primary_key=True)
     seen_at: Mapped[datetime.datetime] = mapped_column(Time)
     problem: Mapped[str] = mapped_column(LongText, default="")
+    boot_id: Mapped[str] = mapped_column(Uuid, default="")
+    number: Mapped[int] = mapped_column(sa.BigInteger, default=0)
 
 
 class RbacPolicy(Changed, Base):

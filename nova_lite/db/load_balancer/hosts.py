@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
@@ -134,12 +135,18 @@ def delete(uow: UnitOfWork, row: Row) -> None:
 
 
 def sync(uow: UnitOfWork, host: str, report: HostReport) -> Assignments:
-    """Record the report of a host, and return what it has to run."""
+    """Record the report of a host, and return what it has to run.
+
+    Raises `Conflict` for a report that arrives after a newer one: the host may have got an address since.
+    """
     known = uow.session.get(LoadBalancerHost, host, with_for_update=True, populate_existing=True)
     if known is None:
         known = LoadBalancerHost(host=host, seen_at=uow.now)
         uow.session.add(known)
+    if report.boot_id and known.boot_id == report.boot_id and report.number <= known.number:
+        raise exceptions.Conflict(f"Host {host} has sent a newer report of its load balancers.")
     known.seen_at, known.problem = uow.now, report.problem
+    known.boot_id, known.number = report.boot_id, report.number
     reports = {one.id: one for one in report.balancers}
     mine = sa.or_(Row.host == host, Row.standby_host == host, Row.former_host == host)
     found = Assignments(lease=uow.conf.load_balancer.lease)

@@ -51,5 +51,7 @@ def upgrade() -> None:
         sa.Column("host", sa.String(length=255), nullable=False),
         sa.Column("seen_at", TIME, nullable=False),
         sa.Column("problem", LONG_TEXT, nullable=False),
+        sa.Column("boot_id", sa.String(length=36), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("host", name="pk_load_balancer_hosts"),
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nova_lite.base import exceptions
 from nova_lite.db.load_balancer import hosts
 from nova_lite.load_balancer.objects import HostReport, Report
 from tests.support.api_client import ADMIN
@@ -52,6 +55,9 @@ def test_moving_load_balancer_is_released_before_the_other_host_has_it(world: Wo
     assert world("PUT", f"/loadbalancers/{balancer_id}/failover", token=ADMIN).status_code == 202
     world.tick("host2")
     assert holders(world, balancer_id) == ["host1"] and world.status(balancer_id) == "PENDING_UPDATE"
+    world.db.write(hosts.sync, "host1", HostReport(balancers=[Report(id=balancer_id, version=2, holds=True)]))
+    row = world.row(balancer_id)
+    assert row is not None and row.former_host == "host1"
     world.tick("host1")
     assert holders(world, balancer_id) == []
     world.tick("host2")
@@ -137,3 +143,15 @@ def test_host_with_a_problem_gets_no_load_balancers(world: World) -> None:
     world.add_host("host1")
     world.db.write(hosts.sync, "host1", HostReport(problem="haproxy is missing"))
     assert world.balancer()["provisioning_status"] == "ERROR"
+
+
+def test_late_report_of_a_host_releases_nothing(world: World) -> None:
+    balancer_id = started(world)
+    first, second = (HostReport(boot_id="b", number=number) for number in (1, 2))
+    second.balancers = [Report(id=balancer_id, version=1, holds=True)]
+    world.db.write(hosts.sync, "host1", second)
+    assert world("PUT", f"/loadbalancers/{balancer_id}/failover", token=ADMIN).status_code == 202
+    with pytest.raises(exceptions.Conflict):
+        world.db.write(hosts.sync, "host1", first)
+    row = world.row(balancer_id)
+    assert row is not None and row.former_host == "host1"

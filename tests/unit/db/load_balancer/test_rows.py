@@ -20,10 +20,12 @@ CALLER = RequestContext(user_id="u", project_id="p", roles=["member"])
 
 
 def sync(db: Database, name: str, known: dict[str, list[Report]]) -> Assignments:
-    """Let a host report what it had been told, and run what it is told."""
-    told = db.write(hosts.sync, name, HostReport(balancers=known.get(name, [])))
-    known[name] = [Report(id=one.balancer.id, version=one.balancer.version, holds=one.active) for one in told.balancers]
-    return told
+    """Let a host report its load balancers, and run those of the reply."""
+    reply = db.write(hosts.sync, name, HostReport(balancers=known.get(name, [])))
+    known[name] = [
+        Report(id=one.balancer.id, version=one.balancer.version, holds=one.active) for one in reply.balancers
+    ]
+    return reply
 
 
 def settle(db: Database, known: dict[str, list[Report]]) -> None:

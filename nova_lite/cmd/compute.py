@@ -8,6 +8,7 @@ concurrency.setup(concurrency.THREADING)
 
 # isort: split
 import fcntl  # noqa: E402
+import functools  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 import threading  # noqa: E402
@@ -44,6 +45,8 @@ LEASE_TICK = 1.0
 WATCH_TICK = 1.0
 #: Seconds between two queries for filter rules, and between two checks whether one is needed.
 FILTERS_TICK = 0.25
+#: Seconds between two looks of a wing, and for which one waits for a wake-up.
+WING_TICK = 0.25
 NETWORKS_INTERVAL = 300.0
 #: Seconds between two looks at the networks that have the metadata service, and at the APIs that serve it.
 METADATA_TICK = 0.5
@@ -97,6 +100,8 @@ class ComputeDaemon(service.Daemon):
         else:
             manager.registration.attach_health([])
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
+        for wing in manager.wings.values():
+            self.add_periodic(f"Wing {wing.name}", WING_TICK, functools.partial(wing.tick, WING_TICK), at_once=True)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         self.add_periodic("Shared storage", STORAGE_INTERVAL, manager.report_storage, at_once=True)
         self.add_periodic("Ageing of networks", NETWORKS_INTERVAL, manager.age_networks, jitter=True)

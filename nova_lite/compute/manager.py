@@ -16,7 +16,7 @@ from nova_lite import operations
 from nova_lite.base import directory_users, exceptions, faults, files, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
-from nova_lite.compute import consoles
+from nova_lite.compute import consoles, wings
 from nova_lite.compute.build_slots import BuildSlots
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.executor import CommandExecutor
@@ -123,6 +123,7 @@ class ComputeManager:
         self.health_reports = HealthReports(driver, self.registration.attach_health, timing.health_clear_after)
         self.load_reports = LoadReports(host, driver, conductor, timing)
         self._volume_worker = VolumeWorker(self.host)
+        self.wings = wings.load(conf, host, driver, conductor)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
         self._hypervisor_was_up = True
@@ -307,6 +308,10 @@ class ComputeManager:
 
     def refresh_security_groups(self, context: RequestContext) -> None:
         self.port_filters.refresh_soon()
+
+    def wing_wake_up(self, context: RequestContext, wing: str) -> None:
+        if wing in self.wings:
+            self.wings[wing].woken.set()
 
     def _command_method(self, step: operations.HostStep) -> CommandMethod:
         """Return the RPC method that executes ``step``."""

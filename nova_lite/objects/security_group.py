@@ -205,6 +205,20 @@ def default_group(project_id: str) -> SecurityGroup:
     return group
 
 
+#: Group of services' ports on hosts, which let in what they serve themselves.
+OPEN = SecurityGroup(id=derived_id(_NAMESPACE, "ports of services"), name="services")
+OPEN.rules = [
+    SecurityGroupRule(
+        id=derived_id(_NAMESPACE, f"{direction}/{ethertype}"),
+        security_group_id=OPEN.id,
+        direction=direction,
+        ethertype=ethertype,
+    )
+    for direction in (INGRESS, EGRESS)
+    for ethertype in (IPV4, IPV6)
+]
+
+
 def outward_rules(group_id: str) -> list[SecurityGroupRule]:
     """Return the rules of a new group: its members reach anyone."""
     return [

@@ -40,6 +40,15 @@ _SERVICES = (
         "placement", "placement", "placement", "placement_endpoint", "placement_listen", "placement_port", ""
     ),
     BuiltInService("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
+    BuiltInService(
+        "load_balancer",
+        "load-balancer",
+        "octavia",
+        "load_balancer_endpoint",
+        "load_balancer_listen",
+        "load_balancer_port",
+        "",
+    ),
 )
 
 

@@ -222,6 +222,8 @@ def lead(
     uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     _changed(uow, port.instance_uuid)
+    if port.bound_host is not None:
+        uow.publish(FiltersChanged(found.project_id))
     return get(uow, context, found.id)
 
 

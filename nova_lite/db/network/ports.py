@@ -65,7 +65,7 @@ _QUERY = (
         Row.security_groups,
         Instance.project_id,
         Instance.security_groups,
-        Instance.host,
+        sa.func.coalesce(Instance.host, Row.bound_host),
         Instance.availability_zone,
         Instance.power_state,
         _ROUTER,
@@ -337,7 +337,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC, *_DEVICE}:
         raise exceptions.RouterPort(port_id=port_id)
     if changes.keys() & set(_DEVICE):
-        if row.instance_uuid is not None:
+        if row.instance_uuid is not None or row.bound_host is not None:
             raise exceptions.PortInUse(port_id=port_id)
         row.device_id = _device_id(uow, changes.get("device_id", row.device_id))
         row.device_owner = changes.get("device_owner", row.device_owner)
@@ -455,7 +455,7 @@ def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
         raise exceptions.RouterPort(port_id=port_id)
     if context.revision is not None:
         locked(uow, context, port_id)
-    free = (Row.id == port_id, Row.instance_uuid.is_(None))
+    free = (Row.id == port_id, Row.instance_uuid.is_(None), Row.bound_host.is_(None))
     if found.instance_uuid is not None or not uow.change(sa.delete(Row).where(*free)):
         raise exceptions.PortInUse(port_id=port_id)
 

@@ -35,6 +35,7 @@ from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGro
 from nova_lite.objects.security_group import (
     DEFAULT,
     NetworkMembers,
+    OPEN,
     default_group,
     default_id,
     is_default,
@@ -513,8 +514,7 @@ _QOS = sa.func.coalesce(
 )
 _FLOATING_QOS = sa.select(FloatingIp.qos_policy_id).where(FloatingIp.port_id == Port.id).scalar_subquery()
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
-_PORTS = sa.select(
-    Port.instance_uuid,
+_PORT_COLUMNS = (
     Port.id,
     Port.security_groups,
     _FLOATING,
@@ -526,7 +526,14 @@ _PORTS = sa.select(
     Port.address_pairs,
     _QOS,
     _FLOATING_QOS,
-).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
+)
+_PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
+    Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
+)
+#: Ports that services have on hosts.
+_BOUND = sa.select(Port.bound_host, Port.project_id, *_PORT_COLUMNS).where(
+    Port.bound_host.in_(sa.bindparam("hosts", expanding=True))
+)
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
 #: Addresses by project, list of groups and network, all in one row: reading a row takes longer than parsing an address.
@@ -598,6 +605,7 @@ def filters_together(
     hosts = {item.host for item in questions}
     servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
+    bound = _add_bound(uow, servers, ports)
     asked = [_asked(question, servers[question.host]) for question in questions]
     groups = _concerned(uow, [server for item in asked for server in item], ports)
     by_name = {(group.project_id, group.name): group for group in groups}
@@ -620,6 +628,9 @@ def filters_together(
         reached = {port.network_id for port in here}
         reached |= {network.id for router in routed[question.host] for network in router.networks}
         told.groups |= {group.id: _reached(complete[group.id], reached) for group in named_by_rules}
+        if open_ports := bound.intersection(told.instances):
+            told.groups[OPEN.id] = OPEN
+            told.instances |= {port_id: [OPEN.id] for port_id in open_ports}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
         told.routers = routed[question.host]
@@ -649,6 +660,17 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
     found: dict[str, list[_Port]] = {}
     for instance_uuid, *columns in uow.rows(_PORTS, {"uuids": uuids}).all() if uuids else ():
         found.setdefault(instance_uuid, []).append(_Port(*columns))
+    return found
+
+
+def _add_bound(uow: UnitOfWork, servers: dict[str, dict[str, _Server]], ports: dict[str, list[_Port]]) -> set[str]:
+    """Add the ports that services have on these hosts, each like a server with the port's id. Return their ids."""
+    found = set()
+    for host, project_id, *columns in uow.rows(_BOUND, {"hosts": sorted(servers)}).all():
+        port = _Port(*columns)
+        servers[host][port.id] = _Server(port.id, project_id, [], True)
+        ports[port.id] = [port._replace(groups=None)]
+        found.add(port.id)
     return found
 
 
@@ -771,7 +793,9 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     query = query.where(Instance.host.is_not(None))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
     query = query.where(Instance.host.not_in(down))
-    return sorted(host for host in uow.session.scalars(query.distinct()) if host is not None)
+    bound = sa.select(Port.bound_host).where(Port.project_id.in_(whole), Port.bound_host.is_not(None))
+    found = {*uow.session.scalars(query.distinct()), *uow.session.scalars(bound.distinct())}
+    return sorted(host for host in found if host is not None)
 
 
 # --- rows

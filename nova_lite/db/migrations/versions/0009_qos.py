@@ -7,7 +7,7 @@ from alembic import op
 
 from nova_lite.db.migrations.tables import TIME, create_table
 
-revision = "0012"
+revision = "0009"
 down_revision = "0008"
 branch_labels = None
 depends_on = None

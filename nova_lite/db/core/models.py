@@ -1196,6 +1196,8 @@ class QosPolicy(Tagged, Changed, Base):
     description: Mapped[str] = mapped_column(Name, default="")
     rules: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
     default_of: Mapped[str | None] = mapped_column(Name, unique=True)
+
+
 class LoadBalancer(Changed, Base):
     """A load balancer (`nova_lite.load_balancer`), which is the document ``tree`` with all its parts.
 

@@ -34,8 +34,8 @@ from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
-    NetworkMembers,
     OPEN,
+    NetworkMembers,
     default_group,
     default_id,
     is_default,

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import uuid
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -25,6 +26,8 @@ from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, boot,
 from tests.integration.libvirt.moves import arriving, evacuated, migrate, state
 from tests.support.guests import make_flavor, make_instance, make_spec
 from tests.support.waiting import wait_for
+
+LONG = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
 
 SCRIPT = """
 n=$(dd if=/dev/vda bs=512 skip=20000 count=1 2>/dev/null | tr -d '\\000\\n')
@@ -156,8 +159,9 @@ def off_and_written(driver: LibvirtDriver, blank: Image) -> SpawnSpec:
     return spec
 
 
+@LONG
 def test_server_that_is_off_is_cloned_and_unwritten_disks_share_their_layer(
-    driver: LibvirtDriver, blank: Image
+    driver: LibvirtDriver, blank: Image, directory: Path
 ) -> None:
     source = off_and_written(driver, blank)
     one, two = freeze(driver, source, blank), freeze(driver, source, blank)
@@ -173,6 +177,9 @@ def test_server_that_is_off_is_cloned_and_unwritten_disks_share_their_layer(
     driver.power.on(source.instance.uuid)
     four = freeze(driver, source, blank)
     assert (state(driver, source), len(chain(driver, source.instance.uuid))) == (PowerState.RUNNING, 5)
+    image = str(directory / "image-of-layers")
+    driver.snapshots.take(source.instance.uuid, image, lambda: None)
+    assert [has(image, place) for place in ("1M", "2M", "3M")] == [True] * 3, "an image has all layers"
     driver.guests.spawn(four)
     assert [has(disk_of(driver, four), place) for place in ("1M", "2M", "3M")] == [True] * 3
     for spec in (source, one, three, four):
@@ -234,6 +241,7 @@ def test_freeze_that_fails_leaves_no_layer(
     driver.guests.destroy(source.instance.uuid)
 
 
+@LONG
 def test_disk_lies_on_a_limited_number_of_layers(driver: LibvirtDriver, blank: Image) -> None:
     source = off_and_written(driver, blank)
     for number in range(16):
@@ -243,9 +251,6 @@ def test_disk_lies_on_a_limited_number_of_layers(driver: LibvirtDriver, blank: I
         freeze(driver, source, blank)
     driver.power.on(source.instance.uuid)
     driver.guests.destroy(source.instance.uuid)
-
-
-LONG = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
 
 
 @LONG

@@ -15,9 +15,10 @@ import pytest
 from nova_lite.objects import Network
 from nova_lite.virt.libvirt.net import dhcp, realms, reservations
 from nova_lite.virt.libvirt.net.names import bridge_mac, network_name, network_table
-from tests.integration.libvirt.conftest import MakeDriver, remove_network
+from tests.integration.libvirt.conftest import MakeDriver
 from tests.integration.libvirt.namespaces import NamespaceGuest, run
 from tests.support.guests import make_instance, make_network, make_vif
+from tests.support.host_networks import remove_network
 from tests.support.waiting import wait_for
 
 #: As an older version has defined it. Its DHCP server is left out.

@@ -287,8 +287,8 @@ def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> Non
 
 
 #: Largest exposure of each unit by `systemd-analyze security`, from 0 to 10. Guests need root, devices, the network's
-#: settings, namespaces and kernel modules of compute, and `rabbitmqctl` needs root of the registrar. All others need the network
-#: and the system's files to read.
+#: settings, namespaces and kernel modules of compute, and `rabbitmqctl` needs root of the registrar. All others need
+#: the network and the system's files to read.
 EXPOSURE = {
     "nova-lite-api": 1.1,
     "nova-lite-compute": 4.2,

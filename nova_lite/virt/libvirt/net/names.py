@@ -52,7 +52,10 @@ def _short(text: str) -> str:
 
 
 def bridge_mac(vni: int) -> str:
-    """Return the MAC address that the gateway of a network that spans hosts has on each of them. No guest has it."""
+    """Return the MAC address that the gateway of a network has on each host. ``vni`` 0: of one that spans no hosts.
+
+    No guest has it.
+    """
     return f"{BRIDGE_MAC}:" + ":".join(f"{byte:02x}" for byte in vni.to_bytes(3, "big"))
 
 

@@ -23,6 +23,7 @@ from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import (
     dhcp,
     firewall,
+    floating_ips,
     former_networks,
     links,
     namespaces,
@@ -235,6 +236,10 @@ class HostNetworks:
             if self._is_prepared:
                 _accept_links()
                 dhcp.run(dhcp.RESOLVER, dhcp.resolver_configuration(), None)
+            if self._links and nft.run(f"list chain inet {self._table} forward\n"):
+                LOG.warning("The table %s is gone and loaded again", self._table)
+                self._links = ""
+                self._publish()
             for network, _ in list(self._placed.values()):
                 if not dhcp.is_running(network_name(network)):
                     self._ensure(network)
@@ -260,15 +265,20 @@ class HostNetworks:
             self._realms.make_bridge(network)
             is_new = self._realms.place(network, realm_id)
             namespaces.ip_batch(f"link set dev {name} master {bridge}" for name in sorted(guests))
+            if guests:
+                _announce(network, realm_id)
             name = network_name(network)
             os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
             reservations.touch(network)
-            reservations.write_settings(network, self._host)
+            is_changed = reservations.write_settings(network, self._host)
             if is_new:
                 dhcp.stop(name)
+                self._loaded.pop(network.id, None)  # another daemon may have removed its realm meanwhile
             self._placed[network.id] = _Placed(network, realm_id)
             self._load(network.id)
             dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
+            if is_changed:
+                dhcp.reload(name)
             former_networks.lead_to(self._connection, network)
             if former not in (None, realm_id):
                 self._drop(network.id, str(former))
@@ -422,6 +432,12 @@ def _listen(network: Network, realm_id: str) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _announce(network: Network, realm_id: str) -> None:
+    """Tell guests the MAC address of their gateway, which was another one in libvirt's network."""
+    with namespaces.within(realm_name(realm_id)):
+        floating_ips.announce(bridge_name(network), realms.host_address(network))
 
 
 def _accept_links() -> None:

@@ -28,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics, tracing
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
-from nova_lite.db.core import time_limit, tls_files
+from nova_lite.db.core import drivers, time_limit, tls_files
 from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.errors import is_away
 
@@ -414,11 +414,11 @@ def create_engine(
         "json_deserializer": _from_json,
     }
     try:
-        url = sa.make_url(conf.database.connection)
+        url = drivers.choose(sa.make_url(conf.database.connection))
     except exc.ArgumentError as error:
         raise exceptions.ConfigurationError(
-            reason="[database] connection is not a database URL (sqlite:////path, mysql+pymysql://user:password@host/"
-            "name or postgresql+psycopg://user:password@host/name)."
+            reason="[database] connection is not a database URL (sqlite:////path, mysql://user:password@host/name "
+            "or postgresql+psycopg://user:password@host/name)."
         ) from error
     tls_files.check(url)
     kind = url.get_backend_name()
@@ -434,6 +434,7 @@ def create_engine(
                 "connect_timeout": 5,
                 # MariaDB cuts concatenated strings at this limit, so it is set to the maximum.
                 "init_command": f"SET innodb_lock_wait_timeout={timing.lock_wait}, group_concat_max_len=1073741824",
+                **drivers.arguments(url),
             }
         elif kind == "postgresql":
             options["connect_args"] = {

@@ -18,6 +18,7 @@
 - `replay_cache`: ids of messages that were accepted
 - `errors`: classes of database errors
 - `time_limit`: time limit of reads
+- `autocommit`: transactions of MariaDB and PostgreSQL
 - `drivers`: drivers of MariaDB
 - `tls_files`: files for TLS
 - `urls`: parts of a database's URL

@@ -28,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics, tracing
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
-from nova_lite.db.core import drivers, time_limit, tls_files
+from nova_lite.db.core import autocommit, drivers, time_limit, tls_files
 from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.errors import is_away
 
@@ -349,7 +349,9 @@ class Database:
             return self.write(func, *args, **kwargs)
 
     def read(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``func(uow, *args, **kwargs)`` on one consistent snapshot, without a write lock."""
+        """Run ``func(uow, *args, **kwargs)`` without a write lock. On SQLite, all its statements have one snapshot. On
+        others, each has its own.
+        """
 
         def attempt() -> T:
             with self.engine.connect() as connection:
@@ -376,7 +378,7 @@ class Database:
         """Raise `DatabaseUnavailable` when the database cannot be reached."""
 
         def attempt() -> None:
-            with self.engine.connect() as connection:
+            with self.engine.connect().execution_options(**{time_limit.READ_ONLY: True}) as connection:
                 connection.execute(sa.select(sa.literal(1)))
 
         try:
@@ -428,7 +430,7 @@ def create_engine(
         options["connect_args"] = {"timeout": timing.lock_wait, "check_same_thread": False}
     else:
         options["pool_recycle"] = 1800
-        options["isolation_level"] = "READ COMMITTED"
+        options["isolation_level"] = "AUTOCOMMIT"
         if kind in ("mysql", "mariadb"):
             options["connect_args"] = {
                 "connect_timeout": 5,
@@ -452,6 +454,7 @@ def create_engine(
     if kind == "sqlite":
         _set_up_sqlite(engine)
         return engine
+    autocommit.install(engine)
     _ask_the_idle(engine, timing.idle_before_ping)
     if kind == "postgresql":
         _tell_no_rows(engine)
@@ -478,7 +481,7 @@ def _reset_quietly(engine: sa.Engine) -> None:
         if state.transaction_was_reset:
             return
         try:
-            connection.rollback()
+            autocommit.roll_back(connection, record.record_info)
         except engine.dialect.loaded_dbapi.Error as error:
             LOG.warning("A connection to the database broke: %s", " ".join(str(error).split()))
             record.invalidate(error)

@@ -12,6 +12,7 @@
 - `releases`: quota, ports and places that are released together
 - `quota_counts`: usage, counted from the rows
 - `paging`: pages of lists
+- `plans`: prepared queries
 - `rows`: conversion between rows and objects
 - `statements`: statements that differ between databases
 - `if_match`: changes on the condition of a revision

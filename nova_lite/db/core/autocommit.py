@@ -19,7 +19,8 @@ _OPEN = "nova_lite_open"
 
 def install(engine: sa.Engine) -> None:
     """Set up an engine whose ``isolation_level`` is AUTOCOMMIT."""
-    dialect, commit = engine.dialect, engine.dialect.do_commit
+    dialect: Any = engine.dialect
+    commit = dialect.do_commit
     is_postgresql = dialect.name == "postgresql"
 
     @sa.event.listens_for(engine, "connect")
@@ -42,8 +43,8 @@ def install(engine: sa.Engine) -> None:
         commit(connection)
         connection.record_info[_OPEN] = False
 
-    dialect.do_commit = do_commit  # type: ignore[method-assign]
-    dialect.do_rollback = lambda connection: roll_back(connection, connection.record_info)  # type: ignore[method-assign]
+    dialect.do_commit = do_commit
+    dialect.do_rollback = lambda connection: roll_back(connection, connection.record_info)
 
 
 def roll_back(connection: Any, info: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics, tracing
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
-from nova_lite.db.core import autocommit, drivers, time_limit, tls_files
+from nova_lite.db.core import autocommit, drivers, plans, time_limit, tls_files
 from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.errors import is_away
 
@@ -156,12 +156,16 @@ class UnitOfWork:
 
     def rows(self, query: Any, values: dict[str, Any] | None = None) -> Any:
         """Run a query for columns on the connection, after flushing pending changes. This skips the session's identity
-        map, which takes as long as the query.
+        map, which takes as long as the query. ``values``: parameters of a prepared query, which gets a plan.
         """
         if self._connection is not None and self._session is None:
-            return self._connection.execute(query, values, execution_options=_BY_NAME)
-        self.session.flush()
-        return self.session.connection().execute(query, values, execution_options=_BY_NAME)
+            connection = self._connection
+        else:
+            self.session.flush()
+            connection = self.session.connection()
+        if values is not None:
+            return plans.plan(query, connection.dialect).run(connection, values)
+        return connection.execute(query, execution_options=_BY_NAME)
 
     def publish(self, *events: object) -> None:
         """Publish events to the subscribers of their kinds."""

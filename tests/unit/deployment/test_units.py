@@ -125,7 +125,7 @@ CAPABILITIES = {
     "KILL",
     "NET_ADMIN",
     "NET_RAW",
-    # To enter realms, which are network namespaces. The filter of system calls has no mount.
+    # The daemon enters realms, which are network namespaces. The filter of system calls has no mount.
     "SYS_ADMIN",
     "SYS_MODULE",
 }

@@ -1,7 +1,7 @@
 """Network namespaces of this host: they are made, entered and removed by their names.
 
 systemd's manager makes and removes them, where there is one. The compute daemon has a mount namespace of its own, in
-which nobody else would see a new namespace.
+which no other program would see a new namespace.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class HostNetworks:
         #: Routers by the ids of their networks, and how these are routed.
         self._routers: dict[str, HostRouter] = {}
         self._routing: dict[str, Routing] = {}
-        #: What is loaded: realm and table by network, the host's table, its routes by range.
+        #: Loaded rules and routes: realm and table by network, the host's table, its routes by range.
         self._loaded: dict[str, tuple[str, str]] = {}
         self._links = ""
         self._routes: dict[str, str] = {}
@@ -446,7 +446,7 @@ def _accept_links() -> None:
         try:
             rules = namespaces.run(program, "--wait", "-S", "FORWARD").splitlines()
         except exceptions.VirtDriverError:
-            continue  # no such program, so nobody has rules of it
+            continue  # no such program, so there are no rules of it
         first = next((rule for rule in rules if rule.startswith("-A ")), "")
         if first.endswith(f"-j {CHAIN}"):
             continue
@@ -455,7 +455,7 @@ def _accept_links() -> None:
 
 
 def _forward6() -> None:
-    """Let the host forward IPv6. Interfaces that learn their routes from advertisements go on with that."""
+    """Let the host forward IPv6. Interfaces that learn their routes from advertisements continue with that."""
     settings = "/proc/sys/net/ipv6/conf"
     with open(f"{settings}/all/forwarding") as file:
         if file.read().strip() != "0":
@@ -468,7 +468,7 @@ def _forward6() -> None:
 
 
 def _add_route(target: str, way: str) -> None:
-    """Add a route of the host to a network. One that the machine has itself stays, and this is logged."""
+    """Add a route of the host to a network. A route that the machine has itself stays, and this is logged."""
     version = "-6" if ":" in target else "-4"
     shown = json.loads(namespaces.run("ip", "-json", version, "route", "show", target) or "[]")
     if others := [item.get("dev", "") for item in shown if not str(item.get("dev", "")).startswith(UPLINK)]:

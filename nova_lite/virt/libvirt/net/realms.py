@@ -54,7 +54,7 @@ _SETTINGS = (
     "ipv4/conf/default/rp_filter=0",
     "ipv4/conf/all/send_redirects=0",
     "ipv4/conf/default/send_redirects=0",
-    # Without it the removal of a gateway's former address would remove the new one, too.
+    # Otherwise the removal of a gateway's former address would remove the new one, too.
     "ipv4/conf/all/promote_secondaries=1",
 )
 _SETTINGS6 = ("ipv6/conf/all/forwarding=1", "ipv6/conf/default/accept_ra=0")

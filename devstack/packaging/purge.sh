@@ -136,10 +136,16 @@ purge_state() {
     [ ! -d "$STATE" ] || rmdir --ignore-fail-on-non-empty "$STATE"
 }
 
-# Remove the realms of this machine with their links, bridges and DHCP servers. nova_lite/virt/libvirt/net/removal.py does the same.
+# Remove the realms of this machine with their links, bridges and DHCP servers, and load balancers. nova_lite/virt/libvirt/net/removal.py does the same.
 # What another program's guest uses stays.
 remove_realms() {
     local file pid path name device others kept
+    [ ! -d /run/systemd/system ] || systemctl stop nova-lite-load-balancers.slice 2>/dev/null || true
+    for name in $(ip netns list 2>/dev/null | cut -d' ' -f1 | grep '^nova-lite-lb-' || true); do
+        # shellcheck disable=SC2046 # numbers
+        kill $(ip netns pids "$name") 2>/dev/null || true
+        ip netns delete "$name"
+    done
     for file in /var/lib/libvirt/dnsmasq/nova-lite-*.conf; do
         [ -e "$file" ] || continue
         name=${file##*/nova-lite-}

@@ -1,4 +1,6 @@
-"""Removal of all realms of a machine, with their links, bridges and DHCP servers. No compute daemon runs.
+"""Removal of all realms of a machine, with their links, bridges and DHCP servers, and of its load balancers.
+
+No compute daemon runs.
 
 ``devstack/packaging/purge.sh`` removes the same, because a purge leaves no program of ours there.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import signal
 
 from nova_lite.base import exceptions, files, trees
 from nova_lite.virt.libvirt.net import dhcp, links, namespaces, realms
@@ -15,7 +18,15 @@ from nova_lite.virt.libvirt.net.names import CHAIN, GATEWAY, OUTSIDE, PREFIX, RE
 
 
 def remove_all() -> list[str]:
-    """Remove the realms. Return a line for each network that stays, because another program's guest uses it."""
+    """Remove realms and load balancers. Return a line for each network that another program's guest still uses."""
+    if namespaces.has_manager():
+        with contextlib.suppress(exceptions.VirtDriverError):  # there are none
+            namespaces.run("systemctl", "stop", "nova-lite-load-balancers.slice")
+    for name in namespaces.found("nova-lite-lb-"):
+        for pid in namespaces.run("ip", "netns", "pids", name).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGTERM)
+        namespaces.remove(name)
     for path in glob.glob(dhcp.path_of(f"{PREFIX}*", "conf")):
         dhcp.stop(os.path.basename(path).removesuffix(".conf"))
     said = []

@@ -181,13 +181,18 @@ def test_members_of_any_text_are_added_and_removed(
     namespace: str, before: list[str], after: list[str], group_id: str
 ) -> None:
     vif = VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.2", network=NETWORK, port_security_enabled=True)
+    rules = [
+        SecurityGroupRule(id=kind, security_group_id=group_id, ethertype=kind, remote_group_id=group_id)
+        for kind in ("IPv4", "IPv6")
+    ]
 
     def filters(members: list[str]) -> PortFilters:
-        return PortFilters(groups={group_id: SecurityGroup(id=group_id, name="g", members=members)})
+        group = SecurityGroup(id=group_id, name="g", rules=rules, members=members)
+        return PortFilters(groups={group_id: group}, instances={"i": [group_id]})
 
     old, new = filters(before), filters(after)
     whole = security_groups.ruleset("t", {"i": [vif]}, new)
-    changes = security_groups.member_changes("t", old, new)
+    changes = security_groups.member_changes("t", {"i": [vif]}, old, new)
     changed = whole if changes is None else security_groups.ruleset("t", {"i": [vif]}, old) + changes
     load(namespace, whole, "inet t")
     listed = listing(namespace)

@@ -548,7 +548,8 @@ def test_rule_about_a_group_follows_a_member_that_gets_another_address_or_group(
     before = filters_of(B, OTHER)
     load_groups(grouped, before)
     for now, arrives in ((filters_of(A, B), True), (filters_of(B), False), (filters_of(A, B), True)):
-        changes = security_groups.member_changes("s", before, now)
+        ports = {name: [grouped.guards[name][0]] for name in ("a", "b")}
+        changes = security_groups.member_changes("s", ports, before, now)
         assert changes
         grouped.room.in_space(grouped.room.host, "nft", "-f", "-", text=changes)
         assert grouped.arrives(datagram(A)) is arrives

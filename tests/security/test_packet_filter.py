@@ -188,6 +188,10 @@ def test_members_of_any_text_are_added_and_removed(
     namespace: str, before: list[str], after: list[str], group_id: str
 ) -> None:
     vif = VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.2", network=NETWORK, port_security_enabled=True)
+    rules = [
+        SecurityGroupRule(id=kind, security_group_id=group_id, ethertype=kind, remote_group_id=group_id)
+        for kind in ("IPv4", "IPv6")
+    ]
 
     def filters(members: list[str]) -> PortFilters:
         known = {NETWORK.id: NetworkMembers(members=members)}

@@ -157,6 +157,8 @@ def make_driver(directory: Path, form: str) -> Iterator[MakeDriver]:
         for instance_uuid in {info.uuid for info in driver.guests.all()} | driver.guests.leftovers():
             driver.guests.destroy(instance_uuid)
             driver.networks.unplug(instance_uuid)
+        # What it refuses would be refused to guests of other hosts of this machine, too.
+        nft.run(f"delete table inet {names.links_table(driver.host)}\n")
 
 
 MakeHost = Callable[..., LibvirtDriver]
@@ -195,6 +197,7 @@ def make_host(directory: Path, second_host: None, form: str) -> Iterator[MakeHos
     for driver in drivers:
         shutil.rmtree(driver.conf.state_path, ignore_errors=True)
         nft.apply(migration_peers.without(nft.table("nova_lite_migrations_", driver.host)))
+        nft.run(f"delete table inet {names.links_table(driver.host)}\n")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import links, names, namespaces, realms
+from nova_lite.virt.libvirt.net import dhcp, links, names, namespaces, realms
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.integration.libvirt.metadata import Service
@@ -172,6 +172,7 @@ def test_realm_is_restored_by_the_daemon(
     name = names.realm_name(vif.network.id)
     table = ["nft", "list", "table", "inet", names.network_table(vif.network.id)]
     subprocess.run([*namespaces.inside(name), *table], capture_output=True, check=True)
+    dhcp.stop(names.network_name(vif.network))
     for command in (f"ip link delete {names.bridge_name(vif.network)}", f"ip netns delete {name}"):
         subprocess.run(command.split(), check=True)
     wait_for("the end of the realm", lambda: realms.realm_of(vif.network.id) is None, timeout=20)

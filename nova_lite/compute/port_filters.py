@@ -15,16 +15,18 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from nova_lite.base.context import get_admin_context
 from nova_lite.objects import Instance, PortFilters
-from nova_lite.objects.security_group import LARGE, members_digest
+from nova_lite.objects.security_group import LARGE, MemberList, members_digest
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
+L = TypeVar("L", bound=MemberList)
 
 #: Seconds until the next attempt after a failure.
 RETRY_PAUSE = 2.0
@@ -110,8 +112,8 @@ class PortFilterSync:
 
     def _query(self, instances: list[str]) -> PortFilters:
         """Query the filters of these instances. Of large groups the conductor sends what changed, if it can."""
-        large = (group for group in self._current.groups.values() if len(group.members) >= LARGE)
-        known = {group.id: members_digest(group.members) for group in large}
+        lists = (*self._current.groups.values(), *(self._current.names or {}).values())
+        known = {item.id: members_digest(item.members) for item in lists if len(item.members) >= LARGE}
         context = get_admin_context()
         if not known:
             return self._conductor.port_filters_get(context, self._host, instances)
@@ -127,6 +129,8 @@ class PortFilterSync:
                 projects = {group.project_id for group in update.groups.values()}
                 self._current = _merged(self._current, update, projects, here | self._prefetched)
                 self._prefetched |= update.instances.keys()
+                if any(item.base is not None for item in (self._current.names or {}).values()):
+                    self.refresh_soon()
                 applied = True
         if applied:
             self._apply()
@@ -168,12 +172,18 @@ def _is_later(update: PortFilters, current: PortFilters) -> bool:
 
 def _complete(update: PortFilters, current: PortFilters) -> PortFilters:
     """Return filters with all members of each group. ``current``: the filters that the digests were made of."""
-    groups = dict(update.groups)
-    for key, group in update.groups.items():
-        if group.base is not None:
-            members = set(current.groups[key].members).difference(group.removed).union(group.members)
-            groups[key] = msgspec.structs.replace(group, members=sorted(members), removed=[], base=None)
-    return msgspec.structs.replace(update, groups=groups)
+    groups = {key: _whole(group, current.groups.get(key)) for key, group in update.groups.items()}
+    before = current.names or {}
+    names = update.names and {key: _whole(item, before.get(key)) for key, item in update.names.items()}
+    return msgspec.structs.replace(update, groups=groups, names=names)
+
+
+def _whole(update: L, current: MemberList | None) -> L:
+    """Return a list with all its members."""
+    if update.base is None or current is None:
+        return update
+    members = set(current.members).difference(update.removed).union(update.members)
+    return msgspec.structs.replace(update, members=sorted(members), removed=[], base=None)
 
 
 def _merged(
@@ -192,5 +202,6 @@ def _merged(
         networks=update.networks,
         pairs=update.pairs,
         unfiltered=update.unfiltered,
+        names=(current.names or {}) | (_complete(update, current).names or {}),
         read_at=update.read_at,
     )

@@ -20,6 +20,9 @@ DEFAULT_DESCRIPTION = "Default security group"
 #: Number of members from which on hosts get only changes of a group.
 LARGE = 256
 
+#: Instead of a digest: the list is not in this message.
+UNKNOWN = "unknown"
+
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
 
@@ -86,21 +89,28 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     created_at: datetime.datetime | None = None
 
 
-class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
+class MemberList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Texts about interfaces of guests, in messages to hosts.
 
-    ``members``: addresses of its interfaces, only in messages to hosts. ``base``: digest of members that the host
-    knows; then ``members`` were added to them, and ``removed`` were removed. ``tags``: for the network API only.
+    ``base``: digest of members that the host knows; then ``members`` were added to them, and ``removed`` were removed.
     """
 
     id: str
+    members: list[str] = msgspec.field(default_factory=list)
+    removed: list[str] = msgspec.field(default_factory=list)
+    base: str | None = None
+
+
+class SecurityGroup(MemberList, kw_only=True, omit_defaults=True):
+    """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
+
+    ``members``: addresses of its interfaces, only in messages to hosts. ``tags``: for the network API only.
+    """
+
     name: str
     description: str | None = None
     project_id: str = ""
     rules: list[SecurityGroupRule] = msgspec.field(default_factory=list)
-    members: list[str] = msgspec.field(default_factory=list)
-    removed: list[str] = msgspec.field(default_factory=list)
-    base: str | None = None
     tags: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
@@ -132,7 +142,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
     without port security. Both are those of all guests on the host; None: unknown. ``read_at``: the database's time
-    before the read.
+    before the read. ``names``: by id of a network that the host's guests reach, the names of its guests in DNS, each
+    with ``address``, name and domain; None: unknown.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -145,6 +156,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     pairs: dict[str, list[dict[str, str]]] | None = None
     unfiltered: list[str] | None = None
     read_at: datetime.datetime | None = None
+    names: dict[str, MemberList] | None = None
 
 
 @functools.lru_cache(maxsize=1024)

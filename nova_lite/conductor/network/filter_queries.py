@@ -14,6 +14,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
@@ -24,6 +26,7 @@ from nova_lite.db.network import security_groups
 from nova_lite.db.network.member_versions import MemberCache
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
+from nova_lite.objects.security_group import LARGE, UNKNOWN, MemberList
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ class FilterQueries:
 
     def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
-        self._cache = MemberCache()
+        self._cache, self._names = MemberCache(), MemberCache()
         self._history = MemberHistory()
         self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
         #: Monotonic time of each host's last query.
@@ -73,8 +76,18 @@ class FilterQueries:
             LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
             return {}
         rules = zip(queries, results, strict=True)
-        return {item.query.host: result for item, result in rules if not isinstance(result, Exception)}
+        return {item.query.host: _for_build(result) for item, result in rules if not isinstance(result, Exception)}
 
     def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
-        results = self._db.read(security_groups.filters_together, [item.query for item in queries], self._cache)
+        asked = [item.query for item in queries]
+        results = self._db.read(security_groups.filters_together, asked, self._cache, self._names)
         return self._history.reduced([(result, item.known) for item, result in zip(queries, results, strict=True)])
+
+
+def _for_build(filters: PortFilters) -> PortFilters:
+    """Leave out large lists of names. A host that lacks one sends a query, and others get what changed."""
+    names = {
+        network_id: item if len(item.members) < LARGE else MemberList(id=item.id, base=UNKNOWN)
+        for network_id, item in (filters.names or {}).items()
+    }
+    return msgspec.structs.replace(filters, names=names)

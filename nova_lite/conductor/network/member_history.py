@@ -1,4 +1,4 @@
-"""Recent members of large security groups, so that hosts get what changed instead of all members.
+"""Recent members of large security groups, and names on large networks, so that hosts get what changed.
 
 A host sends a digest of the members that it knows. If this conductor has sent them lately, its reply has the members
 that were added and removed since. Otherwise the reply has all of them. So a lost history costs time only.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from nova_lite.objects import PortFilters, SecurityGroup
-from nova_lite.objects.security_group import LARGE, members_digest
+from nova_lite.objects import PortFilters
+from nova_lite.objects.security_group import LARGE, MemberList, members_digest
+
+L = TypeVar("L", bound=MemberList)
 
 #: Groups, and changes of each, that are remembered. A group's members need about 7 MB for each 100,000.
 MAX_GROUPS, MAX_CHANGES = 16, 64
@@ -70,9 +72,9 @@ class MemberHistory:
         group, and each host's difference, is computed once.
         """
         recorded: set[str] = set()
-        found: dict[tuple[str, str], SecurityGroup] = {}
+        found: dict[tuple[str, str], MemberList] = {}
 
-        def reduced(group: SecurityGroup, known: str | None) -> SecurityGroup:
+        def reduced(group: L, known: str | None) -> L:
             if len(group.members) < LARGE:
                 return group
             if group.id not in recorded:
@@ -82,12 +84,14 @@ class MemberHistory:
                 return group
             if (group.id, known) not in found:
                 found[group.id, known] = self._reduced(group, known)
-            return found[group.id, known]
+            return cast("L", found[group.id, known])
 
         with self._lock:
             made = [
                 msgspec.structs.replace(
-                    filters, groups={key: reduced(group, known.get(key)) for key, group in filters.groups.items()}
+                    filters,
+                    groups={key: reduced(group, known.get(key)) for key, group in filters.groups.items()},
+                    names={key: reduced(names, known.get(key)) for key, names in (filters.names or {}).items()},
                 )
                 for filters, known in results
             ]
@@ -95,14 +99,14 @@ class MemberHistory:
                 self._groups.popitem(last=False)
         return made
 
-    def _reduced(self, group: SecurityGroup, known: str) -> SecurityGroup:
+    def _reduced(self, group: L, known: str) -> L:
         changes = self._groups[group.id].since(known)
         if changes is None:
             return group
         added, removed = changes
         return msgspec.structs.replace(group, members=sorted(added), removed=sorted(removed), base=known)
 
-    def _record(self, group: SecurityGroup) -> None:
+    def _record(self, group: MemberList) -> None:
         if group.id not in self._groups:
             self._groups[group.id] = _Group(group.members)
         self._groups[group.id].record(group.members)

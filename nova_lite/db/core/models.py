@@ -939,7 +939,7 @@ class Network(Tagged, Changed, Base):
     changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet_id`` and ``subnet6_id``: see
     `nova_lite.objects.ipv6.subnet_id_of`. ``parent_id``: network of which the row is a segment, for further subnets;
     None: it is a network itself. ``is_segmented``: it has segments. ``physical_network`` and ``vlan``: see
-    `nova_lite.objects.Network`.
+    `nova_lite.objects.Network`, and so is ``dns_domain``.
     """
 
     __tablename__ = "networks"
@@ -979,6 +979,7 @@ class Network(Tagged, Changed, Base):
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     physical_network: Mapped[str | None] = mapped_column(Name)
     vlan: Mapped[int | None] = mapped_column()
+    dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
     @property
     def public_id(self) -> str:
@@ -1003,7 +1004,8 @@ class Port(Tagged, Changed, Base):
     ``security_groups``: names; None: those of its instance. ``address`` None: only of a user's port without a server.
     ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
     ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
-    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`.
+    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``dns_name`` and ``dns_domain``: see
+    `nova_lite.objects.Port`.
     """
 
     __tablename__ = "ports"
@@ -1033,6 +1035,8 @@ class Port(Tagged, Changed, Base):
     device_id: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"), index=True)
     device_owner: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     vnic_type: Mapped[str] = mapped_column(sa.String(16), default=NORMAL, server_default=sa.text("'normal'"))
+    dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
 
 class Router(Tagged, Changed, Base):
@@ -1108,6 +1112,8 @@ class FloatingIp(Tagged, Changed, Base):
     user_id: Mapped[str] = mapped_column(Name, default="")
     port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
     description: Mapped[str | None] = mapped_column(Name)
+    dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
 
 class SecurityGroup(Tagged, Changed, Base):

@@ -41,15 +41,17 @@ UPDATABLE = (
     "port_security_enabled",
     "shared",
     "mtu",
+    "dns_domain",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
 SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
 #: Changes of a network itself, and values that its segments have, too.
-_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu"}
+_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu", "dns_domain"}
 _COPIED = (
     "name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router", "physical_network", "vlan",
+    "dns_domain",
 )  # fmt: skip
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
@@ -297,8 +299,10 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.publish(*map(FiltersChanged, _projects_on(uow, row.id)))
     segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
-    if changes.get("mtu", row.mtu) != row.mtu:
+    is_remeasured = changes.get("mtu", row.mtu) != row.mtu
+    if is_remeasured:
         _check_mtu([row, *segments], changes["mtu"])
+    if is_remeasured or changes.get("dns_domain", row.dns_domain) != row.dns_domain:
         for link in (row, *segments):
             link.revised = True
             uow.publish(*map(FiltersChanged, _projects_on(uow, link.id)))

@@ -158,6 +158,6 @@ class HostFilters(abilities.Filters):
         self._anti_spoofing.restore()
         self._interfaces.update(filters)
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=None, networks=None, pairs=None, unfiltered=None
+            filters, peers=None, routers=None, networks=None, pairs=None, unfiltered=None, names=None
         )
         self._port_firewall.set(relevant)

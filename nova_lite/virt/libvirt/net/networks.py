@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import libvirt
@@ -32,11 +32,12 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
 from nova_lite.network import factory
-from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.objects import VIF, HostRouter, Network, ipv6
 from nova_lite.objects.instance import version_of
+from nova_lite.objects.security_group import MemberList
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.net import dhcp, existing, neutron, nft
+from nova_lite.virt.libvirt.net import dhcp, existing, names_of_guests, neutron, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
 from nova_lite.virt.libvirt.net.names import PREFIX, bridge_mac, bridge_name, network_name
 from nova_lite.virt.libvirt.net.uses import NetworkUses
@@ -69,6 +70,10 @@ class HostNetworks:
         #: Definitions that libvirt has, by network.
         self._defined: dict[str, str] = {}
         self._resolvers = _own_name_servers()
+        self._domain: str = conf.network.dns_domain
+        #: Names of guests, and routers, that the files of names have; and the networks with such files.
+        self._named: object = None
+        self._with_names: set[str] = set()
         self._uses = NetworkUses()
         #: Held while a network of another IPv6 subnet is removed.
         self._replacing = threading.Lock()
@@ -164,7 +169,7 @@ class HostNetworks:
         os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
         self._follow(network, found)
         moved = _place_reservations(network)
-        if _write_settings(network, self._host) or moved:
+        if _write_settings(network, self._host, self._domain) or moved:
             self._reload(network)
         if self._firewall.is_outdated(network):
             nft.apply(self._firewall.rules([network]))
@@ -198,9 +203,19 @@ class HostNetworks:
         if current == self._resolvers:
             return
         for network, _ in self._firewall.routed():
-            if not _name_servers(network) and _write_settings(network, self._host):
+            if not _name_servers(network) and _write_settings(network, self._host, self._domain):
                 self._reload(network)
         self._resolvers = current
+
+    def set_names(self, names: Mapping[str, MemberList] | None, routers: list[HostRouter]) -> None:
+        """Publish the names of guests, by their networks, to the guests that they reach."""
+        if names is None or (names, routers) == self._named:
+            return
+        found = names_of_guests.texts(names, routers, self._domain)
+        for network_id, text in (dict.fromkeys(self._with_names - names.keys(), "") | found).items():
+            if names_of_guests.write(_names_path(network_id), text, self._host):
+                _reload(f"{PREFIX}{network_id}")
+        self._named, self._with_names = (names, routers), set(names)
 
     def _follow(self, network: Network, found: Any) -> None:
         """Give the bridge of libvirt's network ``found`` the host's address and the MTU, which may have changed.
@@ -243,7 +258,7 @@ class HostNetworks:
             existing.check_network(network, existing.parsed(self._connection, found) if root is None else root)
         os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
         _touch(network)
-        is_changed = _write_settings(network, self._host)
+        is_changed = _write_settings(network, self._host, self._domain)
         if self._connection.call(found.isActive):
             self._follow(network, found)
             if is_changed:
@@ -283,13 +298,17 @@ class HostNetworks:
 
     @staticmethod
     def _reload(network: Network) -> None:
-        """Make dnsmasq read its reservations again. It notices new files itself, but not removed ones."""
-        with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            with open(os.path.join(PID_DIRECTORY, f"{network_name(network)}.pid")) as file:
-                pid = int(file.read())
-            with open(f"/proc/{pid}/comm") as file:
-                if file.read().strip() == "dnsmasq":
-                    os.kill(pid, signal.SIGHUP)
+        _reload(network_name(network))
+
+
+def _reload(name: str) -> None:
+    """Make dnsmasq read its reservations again. It notices new files itself, but not removed ones."""
+    with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+        with open(os.path.join(PID_DIRECTORY, f"{name}.pid")) as file:
+            pid = int(file.read())
+        with open(f"/proc/{pid}/comm") as file:
+            if file.read().strip() == "dnsmasq":
+                os.kill(pid, signal.SIGHUP)
 
 
 def network_xml(network: Network) -> str:
@@ -326,6 +345,7 @@ def network_xml(network: Network) -> str:
         f"dhcp-hostsdir={reservations_directory(network)}",
         f"dhcp-optsfile={_settings_path(network, 'options')}",
         f"servers-file={_settings_path(network, 'servers')}",
+        f"addn-hosts={_names_path(network.id)}",
         "no-resolv",
         f"dhcp-option=option:mtu,{network.mtu}",
         # Authoritative for its guests only: it ignores others, and refuses no request of theirs.
@@ -364,8 +384,11 @@ def _cidr(network: Network) -> ipaddress.IPv4Network:
         raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}") from error
 
 
-def settings(network: Network, name_servers: list[str]) -> dict[str, str]:
-    """Return the files with settings of a network that can change, in dnsmasq's format."""
+def settings(network: Network, name_servers: list[str], domain: str) -> dict[str, str]:
+    """Return the files with settings of a network that can change, in dnsmasq's format.
+
+    ``domain``: of guests on networks without one.
+    """
     routes = [
         (nft.network(ip.parse_network4(route["destination"])), nft.address(ip.parse4(route["nexthop"])))
         for route in nft.usable("host route", network.host_routes or [], _valid_route, str)
@@ -376,8 +399,9 @@ def settings(network: Network, name_servers: list[str]) -> dict[str, str]:
     words = ",".join(word for route in routes for word in route)
     options = [f"option:router,{_address(network, network.gateway)}" if network.gateway else "option:router"]
     options += [f"option:classless-static-route,{words}", f"249,{words}"] if routes else []
+    options += names_of_guests.options(network, domain)
     options.append(f"option:mtu,{network.mtu}")  # comes before the option of the network's start
-    servers = [f"server={address}" for address in name_servers]
+    servers = [*names_of_guests.servers(domain), *(f"server={address}" for address in name_servers)]
     return {"options": "\n".join([*options, ""]), "servers": "\n".join([*servers, ""])}
 
 
@@ -386,10 +410,10 @@ def _valid_route(route: dict[str, str]) -> dict[str, str]:
     return route
 
 
-def _write_settings(network: Network, host: str) -> bool:
+def _write_settings(network: Network, host: str, domain: str) -> bool:
     """Write the files of `settings` that differ. Return whether there were any."""
     written = False
-    for kind, text in settings(network, _name_servers(network) or _own_name_servers()).items():
+    for kind, text in settings(network, _name_servers(network) or _own_name_servers(), domain).items():
         path = _settings_path(network, kind)
         content = text.encode()
         with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -402,6 +426,12 @@ def _write_settings(network: Network, host: str) -> bool:
 
 def _settings_path(network: Network, kind: str) -> str:
     return f"{reservations_directory(network).removesuffix('.d')}.{kind}"
+
+
+def _names_path(network_id: str) -> str:
+    if not _PLAIN_NAME.fullmatch(network_id):
+        raise exceptions.VirtDriverError(reason=f"network id {network_id!r} is not a plain name")
+    return os.path.join(dhcp.DIRECTORY, f"{PREFIX}{network_id}.names")
 
 
 def _own_name_servers() -> list[str]:
@@ -514,7 +544,7 @@ def _age(name: str) -> float:
 
 def _remove_files(name: str) -> None:
     """Remove the settings and the empty directories of the network of this name."""
-    for kind in ("options", "servers"):
+    for kind in ("options", "servers", "names"):
         files.remove(os.path.join(dhcp.DIRECTORY, f"{name}.{kind}"))
     for is_served in (True, False):
         with contextlib.suppress(OSError):  # a new reservation keeps it

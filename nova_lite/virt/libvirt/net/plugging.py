@@ -129,11 +129,12 @@ class HostFilters(abilities.Filters):
         parts.anti_spoofing.restore()
         parts.records.update(filters)
         parts.routers.set(filters.routers)
+        parts.networks.set_names(filters.names, parts.routers.active)
         # Neighbours change with every guest, and do not matter to the filters.
         paired = parts.port_firewall.paired_networks()
         bare = [_without_neighbours(router, paired) for router in parts.routers.active]
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None
+            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None, names=None
         )
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)

@@ -9,6 +9,8 @@ from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import dhcp, networks
 from tests.support.guests import make_network, make_vif
 
+#: Options of names in a domain.
+DOMAIN = "option:domain-name,cloud.test\noption6:domain-search,cloud.test\n"
 OPTION = "{http://libvirt.org/schemas/network/dnsmasq/1.0}option"
 
 
@@ -140,32 +142,32 @@ def test_name_server_on_this_machine_is_not_queried_for_guests(monkeypatch: pyte
 
 
 def test_settings_are_options_of_dnsmasq() -> None:
-    assert networks.settings(make_network(), ["9.9.9.9", "9.9.9.10"]) == {
-        "options": "option:router,10.76.0.1\noption:mtu,1500\n",
-        "servers": "server=9.9.9.9\nserver=9.9.9.10\n",
+    assert networks.settings(make_network(), ["9.9.9.9", "9.9.9.10"], "cloud.test") == {
+        "options": f"option:router,10.76.0.1\n{DOMAIN}option:mtu,1500\n",
+        "servers": "server=/cloud.test/\nserver=9.9.9.9\nserver=9.9.9.10\n",
     }
     route = {"destination": "10.5.0.0/16", "nexthop": "10.76.0.9"}
     words = "10.5.0.0/16,10.76.0.9"
     bad = {"destination": "10.5.0.0/16,x", "nexthop": "10.76.0.9"}
     without = make_network(gateway=None, host_routes=[route, bad])
-    assert networks.settings(without, [])["options"] == (
-        f"option:router\noption:classless-static-route,{words}\n249,{words}\noption:mtu,1500\n"
+    assert networks.settings(without, [], "cloud.test")["options"] == (
+        f"option:router\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
     )
     words += ",0.0.0.0/0,10.76.0.1"
-    assert networks.settings(make_network(host_routes=[route]), [])["options"] == (
-        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\noption:mtu,1500\n"
+    assert networks.settings(make_network(host_routes=[route]), [], "cloud.test")["options"] == (
+        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
     ), "a guest that gets routes ignores the gateway's own option"
 
 
 def test_settings_that_are_the_same_are_not_written_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "RESOLV_CONF", str(directory / "resolv.conf"))
     (directory / "resolv.conf").write_text("# mine\nnameserver 192.0.2.53\nnameserver x;y\nsearch example.org\n")
-    assert networks._write_settings(make_network(), "host")
-    assert not networks._write_settings(make_network(), "host")
+    assert networks._write_settings(make_network(), "host", "cloud.test")
+    assert not networks._write_settings(make_network(), "host", "cloud.test")
     path = Path(networks._settings_path(make_network(), "servers"))
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("server=192.0.2.53\n", 0o644)
-    assert networks._write_settings(make_network(dns=["9.9.9.9"]), "host")
-    assert path.read_text() == "server=9.9.9.9\n"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("server=/cloud.test/\nserver=192.0.2.53\n", 0o644)
+    assert networks._write_settings(make_network(dns=["9.9.9.9"]), "host", "cloud.test")
+    assert path.read_text() == "server=/cloud.test/\nserver=9.9.9.9\n"
 
 
 def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:

@@ -52,6 +52,7 @@ ADDRESSES = {
     "image": ("image_listen", "image_port"),
     "volume": ("volume_listen", "volume_port"),
     "network": ("network_listen", "network_port"),
+    "dns": ("dns_listen", "dns_port"),
     "placement": ("placement_listen", "placement_port"),
     "join": ("join_listen", "join_port"),
     "page": ("page_listen", "page_port"),

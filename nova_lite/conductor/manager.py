@@ -51,6 +51,7 @@ from nova_lite.conductor.volume.cinder import CinderWorker
 from nova_lite.conductor.volume.cinder_endpoints import CinderEndpoints
 from nova_lite.conductor.volume.endpoints import VolumeEndpoints
 from nova_lite.conductor.volume.tasks import VolumeTasks
+from nova_lite.conductor.wings import Wings
 from nova_lite.db.core import database_nodes, engine
 from nova_lite.db.core.engine import Database
 from nova_lite.db.core.events import (
@@ -143,6 +144,7 @@ class ConductorManager:
         self.crash_restarter = CrashRestarter(self.engine)
         self.lost_devices = LostDevices(self.db, conf)
         self.balancer = Balancer(self.engine, scheduler)
+        self.wings = Wings(self.db, conf, compute)
         self.health_keeper = HealthKeeper(self.engine, scheduler, timing=timing.conductor)
         self.survival_check = SurvivalCheck(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
@@ -164,6 +166,7 @@ class ConductorManager:
             BackupEndpoints(self.engine, volume_tasks.accept),
             CinderEndpoints(self.engine, cinder, cinder_worker),
             self.balancer,
+            self.wings,
             database.functions(self.db, conf, network_backend.has_remote_ports),
             translate=engine.translate,
             classify=rpc.contract_of(ConductorRPC).priority,
@@ -204,6 +207,9 @@ class ConductorManager:
             yield Worker("survival", SURVIVAL_INTERVAL, self.survival_check.run_if_first, jitter=True, at_once=True)
         yield Worker("balance", self.conf.balance.interval, self.balancer.run_if_first, jitter=True)
         yield Worker("forget_crashes", timing.purge_interval, self.crash_restarter.forget_old, jitter=True)
+        for wing in self.wings.loaded.values():
+            for name, interval, work in wing.workers():
+                yield Worker(name, interval, work, jitter=True)
         yield Worker("purge", timing.purge_interval, self.purge, jitter=True)
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:

@@ -30,6 +30,14 @@ OPTS = [
         default="/var/lib/nova-lite",
         help="Directory for everything that a daemon stores on disk.",
     ),
+    cfg.ListOpt(
+        "wings",
+        default=[],
+        help=(
+            "Further parts of the cloud that conductors and compute hosts load: dns. Set it on all of them, "
+            "and add the API of the same name to [api] enabled_apis."
+        ),
+    ),
     cfg.IntOpt(
         "report_interval",
         default=10,

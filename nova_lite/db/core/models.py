@@ -1187,6 +1187,43 @@ class AddressGroup(Changed, Base):
     addresses: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
 
 
+class DnsZone(Changed, Base):
+    """Zone of the DNS service (`nova_lite.dns.objects.Zone`)."""
+
+    __tablename__ = "dns_zones"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    email: Mapped[str] = mapped_column(Name)
+    ttl: Mapped[int]
+    description: Mapped[str | None] = mapped_column(Name)
+    serial: Mapped[int] = mapped_column(sa.BigInteger)
+    version: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    action: Mapped[str] = mapped_column(sa.String(16), index=True)
+
+
+class DnsRecordSet(Changed, Base):
+    """Record set of the DNS service (`nova_lite.dns.objects.RecordSet`). ``action`` NONE: the name server has it."""
+
+    __tablename__ = "dns_recordsets"
+    __table_args__ = (sa.UniqueConstraint("zone_id", "name", "type"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    zone_id: Mapped[str | None] = mapped_column(sa.ForeignKey("dns_zones.id"))
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name)
+    type: Mapped[str] = mapped_column(sa.String(16))
+    ttl: Mapped[int | None]
+    records: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    description: Mapped[str | None] = mapped_column(Name)
+    managed: Mapped[bool] = mapped_column(default=False)
+    version: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    action: Mapped[str] = mapped_column(sa.String(16), index=True)
+
+
 class RbacPolicy(Changed, Base):
     """Policy that lets projects use another project's resource (`nova_lite.objects.RbacPolicy`)."""
 

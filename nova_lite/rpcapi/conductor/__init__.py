@@ -14,6 +14,7 @@
 - `image`: images, their members and metadata definitions
 - `identity`: records of the identity service, and the audit log
 - `backups`: backups of servers by policies
+- `wings`: parts that a cloud loads only if an operator wants them
 
 Each method runs in one transaction. After `MessagingUnavailable` or `DatabaseUnavailable` (both 503) the result is
 unknown, or nothing was done. A retry with the same request id is safe.
@@ -40,6 +41,7 @@ from nova_lite.rpcapi.conductor.security_groups import SecurityGroupsRPC
 from nova_lite.rpcapi.conductor.servers import ServersRPC
 from nova_lite.rpcapi.conductor.volume import VolumeRPC
 from nova_lite.rpcapi.conductor.volume_types import VolumeTypesRPC
+from nova_lite.rpcapi.conductor.wings import WingsRPC
 
 #: Newest version of the conductor's methods.
 VERSION = "2.0"
@@ -98,6 +100,7 @@ class ConductorRPC(
     ImageRPC,
     IdentityRPC,
     BackupsRPC,
+    WingsRPC,
     Protocol,
 ):
     """All methods of the conductor."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import dns.exception
 import dns.message
@@ -39,7 +40,7 @@ class NameServer:
     """The operator's name server. ``key_file``: a key as ``tsig-keygen`` prints it; "": updates are not signed."""
 
     def __init__(self, address: str, port: int, key_file: str) -> None:
-        self._at = {"where": address, "port": port, "timeout": TIMEOUT}
+        self._at: dict[str, Any] = {"where": address, "port": port, "timeout": TIMEOUT}
         self._key = _read_key(key_file) if key_file else {}
 
     def zone_of(self, name: str) -> str | None:
@@ -72,7 +73,7 @@ class NameServer:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
 
 
-def _read_key(path: str) -> dict[str, object]:
+def _read_key(path: str) -> dict[str, Any]:
     """Return keyring, name and algorithm of the key. Raises `ConfigurationError`."""
     key_files.check(path, "[dns] key_file", hidden_from=0o007, chmod="0640")
     with open(path, encoding="utf-8") as file:

@@ -20,7 +20,7 @@ from nova_lite.dns import objects, records
 from nova_lite.dns.objects import CREATE, DELETE, NONE, PENDING, UPDATE, DnsQuery, Page, RecordSet, Zone
 from nova_lite.objects import FloatingIp, ListQuery
 
-QUERY = sa.select(Row, DnsZone.name, DnsZone.ttl).outerjoin(DnsZone, DnsZone.id == Row.zone_id)
+QUERY: Any = sa.select(Row, DnsZone.name, DnsZone.ttl).outerjoin(DnsZone, DnsZone.id == Row.zone_id)
 
 
 def to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[RecordSet]:

@@ -78,12 +78,12 @@ def name_floating_ips(uow: UnitOfWork, conf: cfg.ConfigOpts) -> None:
 
 
 def pending(uow: UnitOfWork) -> list[RecordSet]:
-    """Return the record sets that the name server does not have yet, those that it refused included."""
+    """Return the record sets that the name server does not have yet. Refused ones are among them."""
     return recordsets.to_objects(uow, recordsets.QUERY.where(Row.action != NONE).order_by(Row.name, Row.type))
 
 
 def sent(uow: UnitOfWork, accepted: Collection[RecordSet], refused: Collection[RecordSet]) -> None:
-    """Record what the name server has now. What has changed meanwhile stays pending."""
+    """Record the reply of the name server. Record sets that have changed meanwhile stay pending."""
     for item in accepted:
         same = (Row.id == item.id, Row.version == item.version)
         if item.action == DELETE:

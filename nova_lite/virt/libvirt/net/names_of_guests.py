@@ -59,7 +59,7 @@ def texts(names: Mapping[str, MemberList], routers: Iterable[HostRouter], defaul
 
 
 def _line(member: str, default: str) -> str:
-    """Return the line of an address; nothing for one that is not valid. The first name is that of the address."""
+    """Return the line of an address; nothing if it is not valid. The first name is that of the address."""
     found = _MEMBER.fullmatch(member)
     if found is None:
         return ""

@@ -55,7 +55,7 @@ def test_domain_of_a_network_is_its_own_if_it_is_valid() -> None:
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Networks of a host whose dnsmasq processes are not there. ``reloaded``: those that would read again."""
+    """Networks of a host whose dnsmasq processes are not there. ``reloaded``: their names, once for each reload."""
     monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
     made: Any = networks.HostNetworks(make_conf(tmp_path), None, "h1")  # type: ignore[arg-type]
     made.reloaded = []

@@ -13,10 +13,10 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> DnsVersions:
 
 
 class DnsVersions:
-    """WSGI application for ``/``."""
+    """WSGI application for ``/`` and ``/v2``."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        if environ.get("PATH_INFO", "").rstrip("/"):
+        if environ.get("PATH_INFO", "").rstrip("/") not in ("", "/v2"):
             return wsgi.unknown_url()(environ, start_response)
         root = wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, None)
         version = {"id": "v2", "status": "CURRENT", "links": [{"href": f"{root}/v2", "rel": "self"}]}

@@ -22,8 +22,10 @@ def api(tmp_path: Path) -> Iterator[DnsApi]:
 
 
 def test_version_document_names_the_url_of_version_2(api: DnsApi) -> None:
-    (version,) = api("GET", "/").json["versions"]["values"]
-    assert (version["id"], version["links"][0]["href"]) == ("v2", "http://cloud:9001/v2")
+    for path in ("/", "/v2"):
+        (version,) = api("GET", path).json["versions"]["values"]
+        assert (version["id"], version["links"][0]["href"]) == ("v2", "http://cloud:9001/v2")
+    assert api("GET", "/v3").status_code == 404
 
 
 def test_zone_is_created_changed_and_deleted(api: DnsApi) -> None:

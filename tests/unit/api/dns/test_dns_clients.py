@@ -35,13 +35,13 @@ def cloud(tmp_path: Path) -> Iterator[tuple[DnsApi, str]]:
 
 def test_sdk_makes_changes_lists_and_deletes_zones_and_records(cloud: tuple[DnsApi, str]) -> None:
     api, url = cloud
-    auth = {"auth_type": "admin_token", "auth": {"token": MEMBER, "endpoint": url}, "region_name": "RegionOne"}
+    auth: Any = {"auth_type": "admin_token", "auth": {"token": MEMBER, "endpoint": url}, "region_name": "RegionOne"}
     dns = openstack.connection.Connection(**auth, dns_endpoint_override=f"{url}/v2").dns
     zone = dns.create_zone(name="example.org.", email="a@example.org", ttl=60)
     made = dns.create_recordset(zone, name="www.example.org.", type="A", records=["192.0.2.1"])
     api.wing.transfer()
     assert (dns.get_zone(zone).status, dns.get_recordset(made, zone).status) == ("ACTIVE", "ACTIVE")
-    assert dns.find_zone("example.org.").id == zone.id
+    assert [item.id for item in dns.zones(name="example.org.")] == [zone.id]
     assert dns.update_recordset(made, zone_id=zone.id, records=["192.0.2.2"]).records == ["192.0.2.2"]
     assert dns.update_zone(zone, ttl=120).ttl == 120
     assert {item.type for item in dns.recordsets(zone)} == {"A", "NS", "SOA"}

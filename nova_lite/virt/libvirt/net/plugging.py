@@ -54,7 +54,7 @@ class HostSide(HostPart, abilities.Networks):
             return
         parts = self._parts
         parts.records.record(instance.uuid, vifs)
-        networks = {vif.network.id: vif.network for vif in vifs if parts.networks.plug(vif, instance.hostname)}
+        networks = {vif.network.id: vif.network for vif in vifs if parts.networks.plug(vif, _name_on(vif, instance))}
         rules = parts.networks.rules(networks.values())
 
         def load(text: str) -> None:
@@ -139,6 +139,11 @@ class HostFilters(abilities.Filters):
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers)
+
+
+def _name_on(vif: VIF, instance: Instance) -> str:
+    """Return the host name that DHCP gives a guest, which dnsmasq then answers: "" on another project's network."""
+    return instance.hostname if vif.network.project_id in (None, instance.project_id) else ""
 
 
 def _without_neighbours(router: HostRouter, paired: Collection[str]) -> HostRouter:

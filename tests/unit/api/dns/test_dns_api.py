@@ -259,6 +259,24 @@ def test_address_of_a_floating_address_has_a_name(api: DnsApi) -> None:
     assert api.done("PATCH", key, {"ptrdname": None})["ptrdname"] is None
 
 
+def test_requests_of_terraform_are_accepted(api: DnsApi) -> None:
+    """The bodies are those of the provider's resources, as Gophercloud sends them."""
+    wanted = {"attributes": {}, "description": "d", "email": "a@example.org", "masters": [], "name": "t.example.org."}
+    zone = api.done("POST", "/zones", {**wanted, "ttl": 3000, "type": "PRIMARY"})
+    path = f"/zones/{zone['id']}"
+    api.done("PATCH", path, {"email": "b@example.org", "ttl": 6000, "description": "e", "masters": []})
+    body = {"name": "rs.t.example.org.", "description": "d", "records": ["10.0.0.1"], "ttl": 3000, "type": "A"}
+    made = api.done("POST", f"{path}/recordsets", body)
+    one = f"{path}/recordsets/{made['id']}"
+    assert api.done("PUT", one, {"records": ["10.0.0.2"], "ttl": 60, "description": ""})["description"] == ""
+    api.wing.transfer()
+    assert api.done("GET", one, status=200)["status"] == api.done("GET", path, status=200)["status"] == "ACTIVE"
+    for item in (one, path):
+        api.done("DELETE", item)
+        api.wing.transfer()
+        assert api("GET", f"/v2{item}").status_code == 404
+
+
 def test_cloud_without_the_wing_loads_none_of_its_code(tmp_path: Path) -> None:
     import subprocess
     import sys

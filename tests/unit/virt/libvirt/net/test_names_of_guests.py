@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nova_lite.objects import HostRouter
 from nova_lite.objects.security_group import MemberList
-from nova_lite.virt.libvirt.net import dhcp, names_of_guests, networks
+from nova_lite.virt.libvirt.net import dhcp, names_of_guests, networks, plugging
 from tests.support.api_client import make_conf
-from tests.support.guests import make_network
+from tests.support.guests import make_network, make_vif
 
 
 def named(**networks_: list[str]) -> dict[str, MemberList]:
@@ -85,3 +86,9 @@ def test_network_id_is_no_path(hosts: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="is not a plain name"):
         hosts.set_names(named(**{"../x": ["10.0.1.4 a "]}), [])
     assert os.listdir(tmp_path.parent).count("x") == 0
+
+
+@pytest.mark.parametrize(("owner", "name"), [("p1", "web"), (None, "web"), ("p2", "")])
+def test_guest_has_no_name_by_dhcp_on_a_network_of_another_project(owner: str | None, name: str) -> None:
+    instance: Any = SimpleNamespace(project_id="p1", hostname="web")
+    assert plugging._name_on(make_vif(network=make_network(project_id=owner)), instance) == name

@@ -26,9 +26,9 @@ class DnsApi:
             f"enabled_apis = dns,network\n[DEFAULT]\nwings = dns\n[dns]\nname_servers = {NAME_SERVER}\n{options}\n"
             f"[database]\nconnection = sqlite:///{path}/db.sqlite\n",
         )
-        self.manager, services = make_services(self.conf, path)
-        self.app = deploy.load_app("dns", services)
-        self.network = deploy.load_app("network", services)
+        self.manager, self.services = make_services(self.conf, path)
+        self.app = deploy.load_app("dns", self.services)
+        self.network = deploy.load_app("network", self.services)
         self.db = self.manager.db
         self.pool = self.db.write(floating_ips.create_pool, "public", "192.0.2.0/28")
         wing = self.manager.wings.loaded["dns"]

@@ -54,7 +54,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, zone:
     """
     records.check_zone(zone.name)
     records.check_email(zone.email)
-    # The lock of nobody's quota: zones come one by one, so that no two projects get overlapping ones.
+    # Zones come one by one, so that no two projects get overlapping ones.
     quotas.lock_all(uow, ["", zone.project_id])
     _check_free(uow, zone)
     used = uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == zone.project_id)) or 0

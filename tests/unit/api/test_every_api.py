@@ -40,10 +40,12 @@ WITHOUT_RULES = {
 #: Other applications without rules, and why. Rules of ``osapi_compute``: tests/unit/policies/test_enforcer.py.
 OTHERS = {
     **dict.fromkeys(
-        ("versions", "image_versions", "volume_versions", "network_versions", "placement_versions"), "versions"
+        ("versions", "image_versions", "volume_versions", "network_versions", "placement_versions", "dns_versions"),
+        "versions",
     ),
     "openapi": "the description of the API",
     "metadata": "guests, who are known by their addresses",
+    "dns": "a wing: tests/unit/api/dns",
 }
 
 #: A request with a body on each API.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nova_lite.api.dns.app import DnsApp
 from tests.support.api_client import ADMIN
 from tests.support.dns_api import NAME_SERVER, DnsApi
 
@@ -206,6 +208,7 @@ def test_quota_bounds_zones_and_records(api: DnsApi) -> None:
     assert api.done("GET", path, status=200)["zones"] == 10
     assert api.done("PATCH", path, {"zones": 1, "recordset_records": 1}, 200, token=ADMIN)["zones"] == 1
     assert api("PATCH", f"/v2{path}", {"zones": 9}).status_code == 403
+    assert api("GET", f"/v2{path}", token=OTHER).status_code == 403
     body = {"name": "b.org.", "email": "a@example.org"}
     api.refused("POST", "/zones", body, 413, "over_quota", "Quota exceeded for zones")
     (zone,) = api.listed("/zones", "zones")
@@ -257,6 +260,16 @@ def test_address_of_a_floating_address_has_a_name(api: DnsApi) -> None:
     assert api("GET", f"/v2{key}", token=OTHER).status_code == 404
     assert api("GET", f"/v2/reverse/floatingips/Elsewhere:{made['id']}").status_code == 404
     assert api.done("PATCH", key, {"ptrdname": None})["ptrdname"] is None
+
+
+def test_every_route_enforces_its_rule(api: DnsApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(api.services.policy, "allows", lambda context, rule, target=None: asked.append(rule))
+    for route in DnsApp.routes:
+        asked.clear()
+        body = {} if route.method in ("POST", "PUT", "PATCH") else None
+        response = api(route.method, "/v2" + re.sub(r"\{\w+\}", "x", route.path), body)
+        assert (response.status_code, response.json["type"], asked) == (403, "forbidden", [route.policy]), route
 
 
 def test_requests_of_terraform_are_accepted(api: DnsApi) -> None:

@@ -76,8 +76,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, zone:
 def _check_free(uow: UnitOfWork, zone: Zone) -> None:
     labels = zone.name.split(".")
     above = [".".join(labels[place:]) for place in range(len(labels) - 1)]
-    below = "%." + zone.name.replace("\\", "\\\\").replace("_", "\\_")
-    related = sa.or_(Row.name.in_(above), Row.name.like(below, escape="\\"))
+    below = "%." + zone.name.replace("_", "/_")
+    related = sa.or_(Row.name.in_(above), Row.name.like(below, escape="/"))
     for name, project_id in uow.session.execute(sa.select(Row.name, Row.project_id).where(related)):
         if name == zone.name:
             raise exceptions.Conflict(f"Duplicate Zone: {name} exists already.")
